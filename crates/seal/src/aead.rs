@@ -1,0 +1,123 @@
+//! Authenticated encryption with counted nonces.
+//!
+//! A [`SealKey`] is used for one object only, its nonces are the numbers of the object's parts: the caller never seals
+//! two different messages under the same number. What is sealed where is laid down in `docs/format.md`.
+
+use crate::{Error, Result, Secret};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+/// Bytes that sealing adds at the end of a message.
+pub const TAG_BYTES: usize = 16;
+
+/// An authenticated cipher, by its number in the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// AES-256 in Galois/counter mode, 96-bit nonces (NIST SP 800-38D).
+    Aes256Gcm,
+    /// ChaCha20-Poly1305 (RFC 8439): where the processor has no AES.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    /// The suite's number in object headers.
+    pub fn number(self) -> u8 {
+        match self {
+            Suite::Aes256Gcm => 1,
+            Suite::ChaCha20Poly1305 => 2,
+        }
+    }
+
+    /// The suite of a number.
+    pub fn from_number(number: u8) -> Result<Self> {
+        match number {
+            1 => Ok(Suite::Aes256Gcm),
+            2 => Ok(Suite::ChaCha20Poly1305),
+            other => Err(Error::UnknownSuite(other)),
+        }
+    }
+}
+
+/// A key that seals and opens the parts of one object.
+pub struct SealKey {
+    key: LessSafeKey,
+}
+
+impl SealKey {
+    /// A sealing key of a suite from 32 secret bytes.
+    pub fn new(suite: Suite, key: &Secret) -> Self {
+        let algorithm = match suite {
+            Suite::Aes256Gcm => &AES_256_GCM,
+            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        };
+        let key = UnboundKey::new(algorithm, key.expose()).expect("both suites take keys of 32 bytes");
+        SealKey { key: LessSafeKey::new(key) }
+    }
+
+    /// Encrypt `message` in place and append its tag. `part` must not be used twice with this key.
+    pub fn seal(&self, part: u64, context: &[u8], message: &mut Vec<u8>) {
+        self.key
+            .seal_in_place_append_tag(nonce(part), Aad::from(context), message)
+            .expect("sealing fails only beyond 64 GiB a message");
+    }
+
+    /// Encrypt `message` in place and return its tag.
+    pub fn seal_detached(&self, part: u64, context: &[u8], message: &mut [u8]) -> [u8; TAG_BYTES] {
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(nonce(part), Aad::from(context), message)
+            .expect("sealing fails only beyond 64 GiB a message");
+        let mut out = [0; TAG_BYTES];
+        out.copy_from_slice(tag.as_ref());
+        out
+    }
+
+    /// Check and decrypt in place what [`SealKey::seal`] made; gives the message without its tag.
+    /// On an error the buffer's contents are unspecified and must not be used.
+    pub fn open<'a>(&self, part: u64, context: &[u8], sealed: &'a mut [u8]) -> Result<&'a mut [u8]> {
+        self.key.open_in_place(nonce(part), Aad::from(context), sealed).map_err(|_| Error::NotAuthentic)
+    }
+}
+
+fn nonce(part: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&part.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_what_it_sealed_and_nothing_else() {
+        for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
+            let key = SealKey::new(suite, &Secret::new([1; 32]));
+            let mut sealed = b"some contents".to_vec();
+            key.seal(3, b"header", &mut sealed);
+            assert_eq!(sealed.len(), 13 + TAG_BYTES);
+            assert_eq!(key.open(3, b"header", &mut sealed.clone()).unwrap(), b"some contents");
+            assert_eq!(key.open(4, b"header", &mut sealed.clone()), Err(Error::NotAuthentic));
+            assert_eq!(key.open(3, b"Header", &mut sealed.clone()), Err(Error::NotAuthentic));
+            assert_eq!(key.open(3, b"header", &mut sealed.clone()[..10]), Err(Error::NotAuthentic));
+            assert_eq!(key.open(3, b"header", &mut []), Err(Error::NotAuthentic));
+            for i in 0..sealed.len() {
+                let mut bent = sealed.clone();
+                bent[i] ^= 1;
+                assert_eq!(key.open(3, b"header", &mut bent), Err(Error::NotAuthentic), "byte {i}");
+            }
+            let other = SealKey::new(suite, &Secret::new([2; 32]));
+            assert_eq!(other.open(3, b"header", &mut sealed), Err(Error::NotAuthentic));
+        }
+    }
+
+    #[test]
+    fn detached_tag_equals_appended_tag() {
+        let key = SealKey::new(Suite::Aes256Gcm, &Secret::new([1; 32]));
+        let mut whole = vec![7; 100];
+        key.seal(9, b"", &mut whole);
+        let mut parts = vec![7; 100];
+        let tag = key.seal_detached(9, b"", &mut parts);
+        parts.extend(tag);
+        assert_eq!(whole, parts);
+    }
+}
