@@ -1,0 +1,73 @@
+//! A session: a writer's registration, there before its first pack, signed by it.
+//!
+//! ```text
+//! header (32) | fresh (16) | sealed, for every role: CBOR [key id, signature, body bytes], padded
+//! ```
+
+use crate::cbor::{decode, encode};
+use crate::sealed::{open_shared, seal_shared};
+use crate::{Header, ObjectType, Result, Sealing, SessionId, Signer};
+use drumlin_seal::{Secret, Suite};
+use minicbor::{Decode, Encode};
+
+/// What a writer says of itself. The key that it writes with is the signer's.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Session {
+    /// The machine.
+    #[n(0)]
+    pub host: String,
+    /// When it began by its own clock, seconds since 1970: for people to read; nothing rests on it.
+    #[n(1)]
+    pub started: i64,
+    /// The newest collection plan that it had seen when it began: what is condemned later it may still refer to.
+    #[n(2)]
+    pub plan_seen: u64,
+    /// What it is for: `backup`, `copy`, `prune`.
+    #[n(3)]
+    pub purpose: String,
+}
+
+impl Session {
+    /// Encode, sign and seal.
+    pub fn seal(&self, id: SessionId, suite: Suite, with: Sealing) -> Vec<u8> {
+        seal_shared(&Header::new(ObjectType::Session, suite, id.0), encode(self), with)
+    }
+
+    /// Open and decode; whose word it is, is checked by [`Signer::verify`].
+    pub fn open(id: SessionId, index_key: &Secret, object: &[u8]) -> Result<(Self, Signer)> {
+        let header = Header::expect(object, ObjectType::Session, &id.0)?;
+        let (body, signer) = open_shared(&header, index_key, object)?;
+        Ok((decode(&body, "session")?, signer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyId;
+    use drumlin_seal::SigningKey;
+
+    #[test]
+    fn round_trip_and_signature() {
+        let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
+        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
+        let session = Session { host: "h".into(), started: -5, plan_seen: 7, purpose: "backup".into() };
+        let bytes = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([9; 16]));
+        let (back, signer) = Session::open(SessionId([3; 16]), &index_key, &bytes).unwrap();
+        assert_eq!((back, signer.key), (session.clone(), KeyId([2; 16])));
+        assert!(signer.verify(&signing.verifying()).is_ok());
+        assert!(signer.verify(&SigningKey::new(Secret::new([3; 32])).unwrap().verifying()).is_err());
+        assert!(Session::open(SessionId([4; 16]), &index_key, &bytes).is_err());
+        for at in 0..bytes.len() {
+            let mut bent = bytes.clone();
+            bent[at] ^= 1;
+            assert!(Session::open(SessionId([3; 16]), &index_key, &bent).is_err());
+            assert!(Session::open(SessionId([3; 16]), &index_key, &bytes[..at]).is_err());
+        }
+        let again = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([8; 16]));
+        assert_ne!(again[48..80], bytes[48..80], "the fresh bytes are in the key");
+        let longer = Session { host: "a longer name".into(), ..session };
+        assert_eq!(longer.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([7; 16])).len(), bytes.len());
+    }
+}

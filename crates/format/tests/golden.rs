@@ -1,0 +1,214 @@
+//! The test values of `docs/format.md`, byte by byte. Never edited but together with that page, and not at all once a
+//! repository of version 1 is in the world: what was written must be read for ever.
+
+use drumlin_format::decision::Verdict;
+use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
+use drumlin_format::pack::{self, Codec, Footer, PackKind, Slot, Table};
+use drumlin_format::session::Session;
+use drumlin_format::tree::{Body, Child, Content, Data, Inner, Kind, Leaf, List, Meta, Ref, Sums, Time, Xattrs};
+use drumlin_format::{ChunkId, KeyId, PackId, RepositoryId, Sealing, SessionId, SnapshotId};
+use drumlin_seal::{IdKey, PassphraseCost, Secret, SigningKey, Suite, checksum, derive};
+
+fn secret(byte: u8) -> Secret {
+    Secret::new([byte; 32])
+}
+
+fn signing(byte: u8) -> SigningKey {
+    SigningKey::new(secret(byte)).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Digits with spaces between them; `xx*n` stands for a byte n times.
+#[track_caller]
+fn assert_bytes(bytes: &[u8], expected: &str) {
+    let digits: String = expected
+        .split_whitespace()
+        .map(|word| match word.split_once('*') {
+            Some((byte, times)) => byte.repeat(times.parse().unwrap()),
+            None => word.to_owned(),
+        })
+        .collect();
+    assert_eq!(hex(bytes), digits);
+}
+
+#[test]
+fn primitives() {
+    let derived = derive(&secret(1), "small object", b"ctx");
+    assert_bytes(derived.expose(), "05b79688de66d3334cec22c0791ac0496f06c59df3b21ccaf51a88a515afcf46");
+    let id = IdKey::new(&secret(1), "data chunk").id(b"abc");
+    assert_bytes(&id, "93347f7ee942a47b5b135b82c0b15c2ca8c66761306b7215f7a9173b2f6d6e6e");
+    assert_bytes(
+        &signing(1).sign("config", b"abc"),
+        "8d070e1ec64ae46ebffd7338da09f760a06ca206badd602f97bc928172f085a2
+         7ee9e758bf97c3f21b0838e1b8a2fef5c724fe21de5aeeff66d6f36c4afe530a",
+    );
+}
+
+#[test]
+fn small_bodies() {
+    assert_bytes(&minicbor::to_vec(Lock::File).unwrap(), "82 00 80");
+    assert_bytes(&minicbor::to_vec(Lock::Revoked).unwrap(), "82 02 80");
+    let lock = Lock::passphrase([0xaa; 16], PassphraseCost { memory_kib: 64, passes: 1, lanes: 1 });
+    assert_bytes(&minicbor::to_vec(lock).unwrap(), "82 01 84 50 aa*16 18 40 01 01");
+    assert_bytes(&minicbor::to_vec(Verdict::Evicted { plan: 9 }).unwrap(), "82 01 81 09");
+    let committed = Verdict::Committed { snapshot: SnapshotId([3; 16]) };
+    assert_bytes(&minicbor::to_vec(committed).unwrap(), "82 00 81 50 03*16");
+}
+
+#[test]
+fn session() {
+    let session = Session { host: "h".into(), started: -5, plan_seen: 7, purpose: "backup".into() };
+    assert_bytes(&minicbor::to_vec(&session).unwrap(), "a4 00 61 68 01 24 02 07 03 66 6261636b7570");
+    let (index_key, signing) = (secret(1), signing(2));
+    let with = Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
+    let object = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, with);
+    assert_bytes(&object, SESSION);
+}
+
+const SESSION: &str = "6472756d6c696e010701000000000000
+    03030303030303030303030303030303
+    09090909090909090909090909090909
+    acf0802d205a76b4b310205914bd551e0c34990531d3cc0a17ef8f779ee8db259b677503416a5f22534d019543730933
+    53fd6c1b66d2cb9a760eb0f8c94404dc5429adcf6a7b727078f55c71e998b93bdbe39bf7d3f0137b0688661d99bd0072
+    4f804e25457bacfd5fe12d964efb2c9f27f3f3ad0efd900f84811fb8c3293fed2761ba4d02263fb7781a3b4a5c1b7cbb";
+
+#[test]
+fn certificates() {
+    let owner = signing(3);
+    let secrets = Secrets {
+        repository: RepositoryId([1; 16]),
+        key: KeyId([2; 16]),
+        role: Role::Keeper,
+        owner: owner.verifying(),
+        index: secret(4),
+        identity: None,
+        cutting: None,
+        data: None,
+        meta: Some(drumlin_seal::PrivateKey::new(secret(8)).unwrap()),
+        owner_signing: None,
+        signing: Some(signing(9)),
+        tree_identity: Some(secret(11)),
+    };
+    assert_bytes(&secrets.encode(), SECRETS);
+    let unlock = secret(77);
+    let parts =
+        KeyParts { secrets: &secrets, lock: Lock::File, unlock: &unlock, label: "l", created: 5, fresh: [9; 16] };
+    let bytes = KeyObject::seal(&parts, Suite::Aes256Gcm, &owner);
+    let object = KeyObject::decode(KeyId([2; 16]), &bytes).unwrap();
+    assert_bytes(&checksum(&bytes), "7822eb2038007aacbf6e6ef8cbb12c91");
+    assert_bytes(&checksum(&object.revoke(RepositoryId([1; 16]), 9, &owner)), "aa863bcb2f9b9a65c3a4873d8e5eb0ce");
+}
+
+const SECRETS: &str = "a8 00 50 01*16  01 50 02*16  02 03
+    03 5820 ed4928c628d1c2c6eae90338905995612959273a5c63f93636c14614ac8737d1
+    04 5820 04*32  08 5820 08*32  0a 5820 09*32  0b 5820 0b*32";
+
+#[test]
+fn footer_and_table() {
+    let header = pack::header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16]));
+    assert_bytes(
+        &Footer::new(1000, 2000).encode(&header),
+        "6472756d656e6401 e803000000000000 d0070000 00000000 e80b000000000000 de91a85f80cafe99153c2f4e68bb74bd",
+    );
+    let mut table = Table::default();
+    table.slots.push(Slot { origin: PackId([9; 16]), wrapped: vec![5; 1168] });
+    table.push(0, 0, Codec::Zstd, 120, 500, &[(ChunkId([1; 32]), 300), (ChunkId([2; 32]), 200)]).unwrap();
+    table.push(0, 1, Codec::Raw, 1016, 1000, &[(ChunkId([3; 32]), 1000)]).unwrap();
+    table.push(0, 2, Codec::Padding, 400, 0, &[]).unwrap();
+    assert_bytes(
+        &table.encode(),
+        "01 09*16 01 9009 05*1168  03  00 00 01 78 f403 02  00 01 00 f807 e807 01  00 02 02 9003 00 00
+         01*32 02*32 03*32  ac02 c801 e807",
+    );
+}
+
+fn meta() -> Meta {
+    Meta {
+        kind: Kind::File,
+        mode: 0o644,
+        marks: 0,
+        uid: 1000,
+        gid: 100,
+        size: 5,
+        mtime: Time { sec: 100, nsec: 7 },
+        ctime: Time { sec: 200, nsec: 9 },
+        btime: Some(Time { sec: 150, nsec: 4 }),
+        ino: 50,
+        nlink: 1,
+        filesystem: 0,
+        rdev: 0,
+    }
+}
+
+fn leaf() -> Leaf {
+    let mut leaf = Leaf::default();
+    leaf.push(b"", b"home", &Meta { kind: Kind::Dir, mode: 0o755, size: 0, btime: None, ..meta() });
+    leaf.push(b"home", b"abc", &meta());
+    leaf.push(b"home", b"abd", &Meta { nlink: 2, filesystem: 3, ino: 40, ..meta() });
+    leaf.push(b"home\0u", b"dev", &Meta { kind: Kind::BlockDevice, rdev: 0x801, size: 0, ..meta() });
+    leaf.owners.users.push((1000, b"u".to_vec()));
+    leaf
+}
+
+#[test]
+fn tree_nodes() {
+    let leaf = leaf();
+    assert_bytes(
+        &leaf.encode(),
+        "01 04
+         03  01 00 00  02 00 04 686f6d65  01 04 02 0075
+         00 04  00 03  02 01  00 03
+         686f6d65 616263 64 646576
+         01  e807 01 75
+         00
+         03  01 ed03 00 e807 64  00 a403 00 e807 64  06 a403 00 e807 64
+         00 01 01 02
+         00 05 05 00
+         c801 00 00 00  0e 00 00 00
+         9003 00 00 00  12 00 00 00
+         00 64 64 64  00 0b 0b 0b
+         64 00 13 14
+         01  02 02 03
+         01  03 8110",
+    );
+    assert_eq!(Leaf::decode(&leaf.encode()).unwrap().get(3), leaf.get(3));
+    let xattrs = Xattrs::from(vec![(b"user.a".to_vec(), b"v".to_vec())]);
+    let refs = vec![Ref::Chunk { id: ChunkId([2; 32]), len: 3 }, Ref::Hole { len: 2 }];
+    let list = Data::List(List { level: 0, refs, whole: [7; 32] });
+    let body = Body {
+        contents: vec![
+            Content { xattrs: xattrs.clone(), ..Content::default() },
+            Content { data: Data::Chunk(ChunkId([1; 32])), xattrs, ..Content::default() },
+            Content { data: list, flags: 0x40, ..Content::default() },
+            Content::default(),
+        ],
+    };
+    assert_bytes(
+        &body.encode(),
+        "02 04  08 09 12 00
+         01*32
+         00 07*32  02 06 05 02*32
+         01  01 06 757365722e61 01 76
+         00 00
+         40",
+    );
+    assert_eq!(Body::decode(&body.encode(), &leaf).unwrap(), body);
+    let sums = Sums { entries: 300, files: 200, dirs: 50, bytes: 1 << 20 };
+    let child = |dir: &[u8], name: &[u8], byte: u8| Child {
+        dir: dir.to_vec(),
+        name: name.to_vec(),
+        node: ChunkId([byte; 32]),
+        body: Some(ChunkId([byte + 100; 32])),
+        sums,
+    };
+    let inner = Inner { level: 1, children: vec![child(b"", b"a", 1), child(b"home\0u", b"b", 2)] };
+    assert_bytes(
+        &inner.encode(),
+        "03 01 02  00 00 01 61  00 06 686f6d650075 01 62
+         ac02 c801 32 808040  ac02 c801 32 808040
+         01*32 65*32 02*32 66*32",
+    );
+}
