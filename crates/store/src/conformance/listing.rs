@@ -1,0 +1,79 @@
+//! Listings: every object once, with its length, and nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::{names, ok, upload};
+use crate::{Put, Store};
+
+/// How many objects the large listing has: more than a page of any service.
+const OBJECTS: usize = 5000;
+
+pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
+    prefixes(&*make());
+    many(&*make());
+    calls_back(&*make());
+}
+
+fn prefixes(store: &dyn Store) {
+    let all = ["config", "packs/1f/1f00", "packs/1f/1f01", "packs/20/2000", "packs-2/x", "packs2/x", "packs.x"];
+    for name in all {
+        ok(store.put(name, name.as_bytes(), Put::Create));
+    }
+    // Unfinished ones don't show.
+    let upload = ok(store.upload("packs/1f/1f02", 100));
+    let mut sorted = all.to_vec();
+    sorted.sort_unstable();
+    assert_eq!(names(store, ""), sorted);
+    assert_eq!(names(store, "packs"), ["packs/1f/1f00", "packs/1f/1f01", "packs/20/2000"]);
+    assert_eq!(names(store, "packs/1f"), ["packs/1f/1f00", "packs/1f/1f01"]);
+    assert_eq!(names(store, "packs2"), ["packs2/x"]);
+    for none in ["pack", "packs/1", "packs/21", "none"] {
+        assert!(names(store, none).is_empty(), "{none}");
+    }
+    drop(upload);
+}
+
+fn many(store: &dyn Store) {
+    let name = |i: usize| format!("many/{:02x}/{}{i:05}", i % 37, "x".repeat(i % 50));
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= OBJECTS {
+                        break;
+                    }
+                    let content = vec![0; i % 13];
+                    if i.is_multiple_of(10) {
+                        ok(store.put(&name(i), &content, Put::Create));
+                    } else {
+                        ok(upload(store, &name(i), &content, 0, 100));
+                    }
+                }
+            });
+        }
+    });
+    ok(store.sync());
+    let expected: BTreeMap<String, u64> = (0..OBJECTS).map(|i| (name(i), (i % 13) as u64)).collect();
+    let mut found = BTreeMap::new();
+    ok(store.list("many", &mut |listed| {
+        let again = found.insert(listed.name.clone(), listed.len);
+        assert_eq!(again, None, "listed twice: {}", listed.name);
+    }));
+    assert_eq!(found.len(), OBJECTS);
+    assert!(found == expected, "names or lengths differ");
+}
+
+/// A listing is often the start of reading what it lists.
+fn calls_back(store: &dyn Store) {
+    for name in ["a", "b/c"] {
+        ok(store.put(name, name.as_bytes(), Put::Create));
+    }
+    let mut read = Vec::new();
+    ok(store.list("", &mut |listed| read.push(ok(store.get(&listed.name)))));
+    read.sort_unstable();
+    assert_eq!(read, [b"a".to_vec(), b"b/c".to_vec()]);
+}

@@ -1,0 +1,81 @@
+//! What every store must do, as one suite: [`check`] runs it against a store that starts out empty.
+//!
+//! A failed expectation is a panic that says which one, as in any test.
+
+mod listing;
+mod objects;
+mod race;
+mod uploads;
+
+use crate::{Error, Kind, Result, Store, Upload};
+
+/// Run the whole suite. `make` gives a new, empty store at each call.
+pub fn check(make: impl Fn() -> Box<dyn Store>) {
+    objects::check(&make);
+    listing::check(&make);
+    uploads::check(&make);
+    race::check(&make);
+}
+
+/// `len` bytes that differ from place to place and from `seed` to `seed`, so that a piece at a wrong place shows.
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The value, or a panic with the error as a user would read it.
+#[track_caller]
+fn ok<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("unexpected error: {error}"),
+    }
+}
+
+/// The error, which must be of this kind and tell what a user needs.
+#[track_caller]
+fn fails<T>(kind: Kind, result: Result<T>) -> Error {
+    match result {
+        Ok(_) => panic!("succeeded instead of failing as {kind:?}"),
+        Err(error) => {
+            assert_eq!(error.kind, kind, "{error}");
+            assert!(!error.action.is_empty() && !error.location.is_empty(), "{error:?}");
+            error
+        }
+    }
+}
+
+/// Compare without printing megabytes.
+#[track_caller]
+fn same(found: &[u8], expected: &[u8], what: &str) {
+    assert_eq!(found.len(), expected.len(), "length of {what}");
+    if let Some(at) = found.iter().zip(expected).position(|(a, b)| a != b) {
+        panic!("{what} differs at byte {at}");
+    }
+}
+
+/// Upload `bytes` in writes of `step` bytes.
+fn upload(store: &dyn Store, name: &str, bytes: &[u8], len_hint: u64, step: usize) -> Result<()> {
+    let mut upload: Box<dyn Upload> = store.upload(name, len_hint)?;
+    for piece in bytes.chunks(step) {
+        upload.write(piece)?;
+    }
+    upload.finish()
+}
+
+/// All names below `prefix`, in order.
+fn names(store: &dyn Store, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    ok(store.list(prefix, &mut |listed| names.push(listed.name)));
+    names.sort_unstable();
+    names
+}

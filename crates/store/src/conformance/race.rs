@@ -1,0 +1,96 @@
+//! What must hold when several threads want the same name.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::{names, ok, same, upload};
+use crate::{Kind, Put, Result, Store};
+
+const THREADS: usize = 8;
+
+pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
+    let store = make();
+    one_winner(&*store, 30, "put", |name, content| store.put(name, content, Put::Create));
+    one_winner(&*store, 10, "upload", |name, content| upload(&*store, name, content, 0, 1000));
+    one_winner(&*store, 10, "either", |name, content| match content[0] % 2 {
+        0 => store.put(name, content, Put::Create),
+        _ => upload(&*store, name, content, 0, 1000),
+    });
+    replace_is_atomic(&*make());
+}
+
+/// Of several threads that create a name, one succeeds, the others are told so, and the content is the winner's.
+fn one_winner(store: &dyn Store, rounds: usize, way: &str, create: impl Fn(&str, &[u8]) -> Result<()> + Sync) {
+    let barrier = Barrier::new(THREADS);
+    for round in 0..rounds {
+        let name = format!("race/{way}/{round}");
+        let winners: Vec<usize> = thread::scope(|scope| {
+            let racers: Vec<_> = (0..THREADS)
+                .map(|racer| {
+                    let (name, barrier, create) = (&name, &barrier, &create);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        match create(name, &content(racer)) {
+                            Ok(()) => Some(racer),
+                            Err(error) if error.kind == Kind::Exists => None,
+                            Err(error) => panic!("a loser was told something else: {error}"),
+                        }
+                    })
+                })
+                .collect();
+            racers
+                .into_iter()
+                .filter_map(|racer| racer.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
+                .collect()
+        });
+        assert_eq!(winners.len(), 1, "{name} was won by {winners:?}");
+        same(&ok(store.get(&name)), &content(winners[0]), &name);
+    }
+    assert_eq!(names(store, &format!("race/{way}")).len(), rounds);
+}
+
+fn content(racer: usize) -> Vec<u8> {
+    vec![racer as u8; 1000 + racer]
+}
+
+/// Readers see one whole version or another while writers replace it.
+fn replace_is_atomic(store: &dyn Store) {
+    const VERSIONS: usize = 60;
+    ok(store.put("version", &content(0), Put::Replace));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let found = ok(store.get("version"));
+                    let racer = usize::from(found[0]);
+                    same(&found, &content(racer), "a version");
+                    let len = ok(store.len("version"));
+                    assert!(len.is_some_and(|len| (1000..1000 + THREADS as u64).contains(&len)), "{len:?}");
+                    let mut range = [0; 1000];
+                    ok(store.read_at("version", 0, &mut range));
+                    same(&range, &[range[0]; 1000], "a range of a version");
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || {
+                    for version in 0..VERSIONS {
+                        ok(store.put("version", &content((2 * version + writer) % THREADS), Put::Replace));
+                    }
+                })
+            })
+            .collect();
+        // Readers stop even if a writer failed, so that the failure is seen.
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        for result in results {
+            result.unwrap_or_else(|e| std::panic::resume_unwind(e));
+        }
+    });
+    ok(store.put("version", &content(3), Put::Replace));
+    same(&ok(store.get("version")), &content(3), "the last version");
+    assert_eq!(names(store, ""), ["version"]);
+}

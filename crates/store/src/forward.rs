@@ -1,0 +1,41 @@
+//! A store behind a box, a reference or an `Arc` is a store.
+
+use std::sync::Arc;
+
+use crate::{Listed, Put, Result, Store, Upload};
+
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<S: Store + ?Sized> Store for $pointer {
+            fn location(&self) -> String {
+                (**self).location()
+            }
+            fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+                (**self).list(prefix, each)
+            }
+            fn len(&self, name: &str) -> Result<Option<u64>> {
+                (**self).len(name)
+            }
+            fn get(&self, name: &str) -> Result<Vec<u8>> {
+                (**self).get(name)
+            }
+            fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+                (**self).read_at(name, offset, buf)
+            }
+            fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+                (**self).put(name, bytes, how)
+            }
+            fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+                (**self).upload(name, len_hint)
+            }
+            fn sync(&self) -> Result<()> {
+                (**self).sync()
+            }
+            fn delete(&self, name: &str) -> Result<()> {
+                (**self).delete(name)
+            }
+        }
+    )*};
+}
+
+forward!(&S, Box<S>, Arc<S>);

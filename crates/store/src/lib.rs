@@ -1,0 +1,90 @@
+//! Storage as named opaque bytes: the [`Store`] trait, its implementations, its wrappers and its conformance suite.
+//!
+//! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `packs/1f/1f00…`.
+
+pub mod conformance;
+mod error;
+mod fault;
+mod forward;
+mod local;
+mod location;
+mod memory;
+pub mod name;
+mod readonly;
+mod record;
+
+pub use error::{Error, Kind, Result};
+pub use fault::{Fault, FaultStore, Faults, When};
+pub use local::{LocalStore, StaleTmp};
+pub use location::{Location, LocationError, create, open};
+pub use memory::MemoryStore;
+pub use readonly::ReadOnlyStore;
+pub use record::{Call, CallLog, Op, RecordStore};
+
+/// An object's name and length as a listing gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The whole name, with its folders: `packs/1f/1f00…`.
+    pub name: String,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Whether an object appears under its name only if nobody else has created it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// Fail with [`Kind::Exists`] if the name exists; of several concurrent creators exactly one wins.
+    Create,
+    /// Replace whatever has that name, atomically: a reader sees the old bytes or the new.
+    Replace,
+}
+
+/// Named bytes on some storage. All methods may be called from many threads at once.
+///
+/// Names are made of segments `[A-Za-z0-9._-]+` joined by `/`; no segment starts with a dot, and the first is not
+/// `tmp`, which stores keep for themselves. Any other name is [`Kind::Refused`], whatever the method; see [`name`].
+///
+/// After a method that writes returns `Ok`, the object is complete under its name or absent, never in part, even if
+/// the power fails; it is *durable* only once [`Store::sync`] (or `put`, which includes it) has returned `Ok`.
+/// After an error from a method that writes, its effect may have taken place or not.
+pub trait Store: Send + Sync {
+    /// Where this is, for messages: a path or a URL without secrets.
+    fn location(&self) -> String;
+
+    /// All objects below the folder `prefix` (`"packs"`, or `""` for all), in no particular order.
+    /// A folder that does not exist is empty; anything that keeps the listing from being complete is an error.
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()>;
+
+    /// The length of an object, or `None` if there is none.
+    fn len(&self, name: &str) -> Result<Option<u64>>;
+
+    /// The whole object. [`Kind::Missing`] if there is none.
+    fn get(&self, name: &str) -> Result<Vec<u8>>;
+
+    /// Fill `buf` from `offset`. [`Kind::Missing`] if there is no such object, [`Kind::Truncated`] if it ends before
+    /// `offset + buf.len()`, even when `buf` is empty.
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Write a small object (up to a few MiB) whole and durably.
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()>;
+
+    /// Begin a large object that is written in order. It appears when [`Upload::finish`] is called; dropped before, it leaves nothing.
+    /// `len_hint` is the expected length in bytes, 0 if unknown; a wrong one costs time, nothing else.
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>>;
+
+    /// Make every object that was finished, and every removal that returned, before this call durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Remove an object; removing one that is not there is no error. The removal is durable after [`Store::sync`].
+    fn delete(&self, name: &str) -> Result<()>;
+}
+
+/// An object being written. See [`Store::upload`].
+pub trait Upload: Send {
+    /// Append bytes. Implementations may write in the background; an error may surface at a later call.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Give the object its name, as [`Put::Create`] does: [`Kind::Exists`] if the name is taken, and what has it stays
+    /// as it is. Readers find the object once this returns. Its durability is [`Store::sync`]'s to promise.
+    fn finish(self: Box<Self>) -> Result<()>;
+}

@@ -1,0 +1,277 @@
+//! The folders of a repository: resolved from one descriptor of its root, made on demand, made durable in batches.
+//!
+//! The root's path is followed once, when the store is opened. From then on every name is resolved below that
+//! descriptor and through no symbolic link, so that whoever can write to the storage can't lead a process with more
+//! rights out of it.
+//!
+//! A new folder entry is durable once its folder has been synced, and that folder's entry in *its* folder, up to the
+//! root. [`Root::persist`] does that: it syncs a folder each time it is asked, and the folders above it once.
+
+use std::collections::{BTreeSet, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, Result, retry_on_intr};
+
+/// Set once the kernel (or a sandbox) has turned `openat2` down: then each segment is opened by itself.
+static WITHOUT_OPENAT2: AtomicBool = AtomicBool::new(false);
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A repository's root folder.
+pub(super) struct Root {
+    dir: OwnedFd,
+    durability: Mutex<Durability>,
+    /// Held by a sync from when it takes the list of folders until they are durable: a second sync must not find the
+    /// list empty and return before.
+    syncing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Durability {
+    /// Folders with entries made or removed since they were last synced.
+    dirty: BTreeSet<String>,
+    /// Folders whose own entry, and all entries above, are durable.
+    anchored: HashSet<String>,
+    /// The first failure to sync a folder. The kernel reports such a failure once and a second attempt may "succeed"
+    /// without having written anything, so nothing in this store can be promised to be durable any more.
+    failed: Option<Errno>,
+}
+
+/// `name` as its folder (`""` for the root) and what comes behind.
+pub(super) fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('/').unwrap_or(("", name))
+}
+
+impl Root {
+    /// Open the folder at `path`, which may lead through symbolic links: the user wrote it.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let dir = retry_on_intr(|| fs::open(path, FOLDER, Mode::empty()))?;
+        Ok(Self { dir, durability: Mutex::default(), syncing: Mutex::default() })
+    }
+
+    /// Make the root's own entry durable, in the folder that it is in.
+    pub(super) fn persist_root(&self) -> Result<()> {
+        match retry_on_intr(|| fs::openat(&self.dir, "..", FOLDER, Mode::empty())) {
+            Ok(above) => sync_folder(above),
+            // A folder that one may pass and not read can't be synced by itself.
+            Err(Errno::ACCESS) => fs::syncfs(&self.dir),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Open `name` below the root, without following any symbolic link.
+    pub(super) fn open_at(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
+        let path = if name.is_empty() { "." } else { name };
+        let flags = flags | OFlags::CLOEXEC;
+        if !WITHOUT_OPENAT2.load(Ordering::Relaxed) {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            match retry_on_intr(|| fs::openat2(&self.dir, path, flags, Mode::empty(), resolve)) {
+                // Sandboxes that don't know it answer EPERM; a real one will come back below.
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                result => return result,
+            }
+        }
+        // Not for `openat2`: its own flag refuses links too, and says so better.
+        let result = self.open_by_segments(path, flags | OFlags::NOFOLLOW);
+        if result.is_ok() {
+            WITHOUT_OPENAT2.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn open_by_segments(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        let (folder, file) = split(path);
+        let mut at = None;
+        for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
+            let above = at.as_ref().unwrap_or(&self.dir);
+            let next = retry_on_intr(|| fs::openat(above, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty()));
+            at = Some(next.map_err(|errno| told_link(above, segment, errno))?);
+        }
+        let above = at.as_ref().unwrap_or(&self.dir);
+        retry_on_intr(|| fs::openat(above, file, flags, Mode::empty())).map_err(|errno| told_link(above, file, errno))
+    }
+
+    /// Open an existing folder below the root; `""` is the root itself.
+    pub(super) fn folder(&self, folder: &str) -> Result<OwnedFd> {
+        self.open_at(folder, FOLDER)
+    }
+
+    /// Open a folder below the root, and make it and what is missing above it.
+    pub(super) fn folder_made(&self, folder: &str) -> Result<OwnedFd> {
+        match self.folder(folder) {
+            Err(Errno::NOENT) => {}
+            result => return result,
+        }
+        let mut at = None;
+        for (end, _) in folder.match_indices('/').chain([(folder.len(), "")]) {
+            let (_, segment) = split(&folder[..end]);
+            let above = at.as_ref().unwrap_or(&self.dir);
+            match retry_on_intr(|| fs::mkdirat(above, segment, Mode::from_raw_mode(0o755))) {
+                Ok(()) => _ = self.durability().anchored.remove(&folder[..end]),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            at = Some(self.folder(&folder[..end])?);
+        }
+        at.map_or_else(|| self.folder(""), Ok)
+    }
+
+    /// Whether the root is still reachable by a path. A descriptor outlives its folder, and every name in a folder
+    /// that was removed is missing: that must not be taken for an answer.
+    pub(super) fn is_linked(&self) -> Result<bool> {
+        Ok(fs::fstat(&self.dir)?.st_nlink > 0)
+    }
+
+    /// Note that an entry in `folder` was made or removed, for the next [`Root::sync`].
+    pub(super) fn mark(&self, folder: &str) {
+        let mut durability = self.durability();
+        if !durability.dirty.contains(folder) {
+            durability.dirty.insert(folder.to_owned());
+        }
+    }
+
+    /// Make all entries durable that were marked before this call.
+    pub(super) fn sync(&self) -> Result<()> {
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let dirty = std::mem::take(&mut self.durability().dirty);
+        self.persist(dirty.iter().map(String::as_str))
+    }
+
+    /// Make the entries in `folders` durable, and the folders themselves.
+    pub(super) fn persist<'a>(&self, folders: impl Iterator<Item = &'a str>) -> Result<()> {
+        let mut todo = BTreeSet::new();
+        let mut anchors = Vec::new();
+        {
+            let durability = self.durability();
+            if let Some(errno) = durability.failed {
+                return Err(errno);
+            }
+            for folder in folders {
+                todo.insert(folder);
+                let mut at = folder;
+                while !at.is_empty() && !durability.anchored.contains(at) {
+                    anchors.push(at);
+                    at = split(at).0;
+                    todo.insert(at);
+                }
+            }
+        }
+        for folder in todo {
+            if let Err(errno) = self.folder(folder).and_then(sync_folder) {
+                return Err(*self.durability().failed.get_or_insert(errno));
+            }
+        }
+        self.durability().anchored.extend(anchors.into_iter().map(str::to_owned));
+        Ok(())
+    }
+
+    fn durability(&self) -> std::sync::MutexGuard<'_, Durability> {
+        // Each change under this lock is a single insertion or removal, so a panic elsewhere left it whole.
+        self.durability.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `openat` says ENOTDIR of a symbolic link where `openat2` says ELOOP: have them say the same.
+fn told_link(above: impl AsFd, segment: &str, errno: Errno) -> Errno {
+    let is_link = || {
+        fs::statat(above, segment, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
+    if errno == Errno::NOTDIR && is_link() { Errno::LOOP } else { errno }
+}
+
+/// Sync a folder. Some file systems (FAT over FUSE, some network ones) have no such call for folders: there is nothing
+/// more that can be done on those.
+pub(super) fn sync_folder(folder: impl AsFd) -> Result<()> {
+    match retry_on_intr(|| fs::fsync(&folder)) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::RawDir;
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn folders_are_made_and_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        assert_eq!(root.folder("a/b").unwrap_err(), Errno::NOENT);
+        root.folder_made("a/b/c").unwrap();
+        assert!(dir.path().join("a/b/c").is_dir());
+        root.folder_made("a/b/c").unwrap();
+        root.folder_made("").unwrap();
+        // A descriptor of its own, not a duplicate: listings must not share an offset.
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        for _ in 0..2 {
+            let mut entries = 0;
+            let fd = root.folder("").unwrap();
+            let mut listing = RawDir::new(fd, &mut buffer);
+            while listing.next().is_some() {
+                entries += 1;
+            }
+            assert_eq!(entries, 3);
+        }
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("x"), b"1").unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("x"), dir.path().join("file")).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        for name in ["link", "link/x", "file"] {
+            assert_eq!(root.open_at(name, OFlags::RDONLY).unwrap_err(), Errno::LOOP, "{name}");
+            assert_eq!(root.open_by_segments(name, flags).unwrap_err(), Errno::LOOP, "{name}, by segments");
+        }
+        assert_eq!(root.folder("link").unwrap_err(), Errno::LOOP);
+        assert_eq!(root.open_by_segments("link", flags | FOLDER).unwrap_err(), Errno::LOOP);
+        assert_eq!(root.folder_made("link/sub").unwrap_err(), Errno::LOOP);
+        assert!(!outside.path().join("sub").exists());
+    }
+
+    #[test]
+    fn a_removed_root_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("repo");
+        std::fs::create_dir(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        assert!(root.is_linked().unwrap());
+        std::fs::remove_dir(&path).unwrap();
+        assert!(!root.is_linked().unwrap());
+    }
+
+    #[test]
+    fn folders_above_are_synced_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        root.folder_made("a/b").unwrap();
+        root.persist(["a/b"].into_iter()).unwrap();
+        let anchored = |folder| root.durability().anchored.contains(folder);
+        assert!(anchored("a") && anchored("a/b"));
+        // A folder that is made anew has to be anchored anew.
+        std::fs::remove_dir(dir.path().join("a/b")).unwrap();
+        root.folder_made("a/b").unwrap();
+        assert!(anchored("a") && !anchored("a/b"));
+    }
+
+    #[test]
+    fn a_failed_sync_is_never_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        root.mark("gone");
+        assert_eq!(root.sync().unwrap_err(), Errno::NOENT);
+        assert_eq!(root.sync().unwrap_err(), Errno::NOENT, "the second sync has nothing to do and must not succeed");
+        assert_eq!(root.persist([""].into_iter()).unwrap_err(), Errno::NOENT);
+    }
+}

@@ -1,0 +1,266 @@
+//! A store in a folder on a file system: ext4, XFS, btrfs, tmpfs, NFS, sshfs and their like, on Linux.
+//!
+//! ```text
+//! <repository>/            mode 0700
+//!   packs/1f/1f00…         an object: the name is the path, mode 0444, never written again
+//!   tmp/<writer>-<random>  an unfinished object
+//! ```
+//!
+//! # What a crash leaves
+//!
+//! An object gets its name only when its data is durable, so it is complete or absent. The order is: data
+//! (`fdatasync` of the file in `tmp/`) → name (`link` or `rename`) → folder (`fsync`, and of the folders above that
+//! are new) → `put` or `sync` returns. Before the folder is synced, a crash may take the name away again, or bring back
+//! the object that a replacement or a removal took away. What stays in `tmp/` is found by [`LocalStore::stale_tmp`].
+//!
+//! If a sync of a folder fails, nothing in it can be known to be durable from then on: every later `put` and `sync` of
+//! this [`LocalStore`] fails too, until the store is opened anew.
+
+mod folder;
+mod list;
+mod read;
+mod temporary;
+mod upload;
+mod writer;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::name::{self, TMP};
+use crate::{Error, Kind, Listed, Put, Result, Store, Upload};
+use folder::{Root, split};
+use read::{Handle, Handles, Outcome};
+pub use temporary::StaleTmp;
+use temporary::Temporary;
+use writer::Writer;
+
+/// A folder on a file system.
+pub struct LocalStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    root: Root,
+    location: String,
+    handles: Handles,
+    /// Started by the first upload: a store that is only read has no thread. `None` if there is no starting one.
+    writer: OnceLock<Option<Writer>>,
+}
+
+impl LocalStore {
+    /// Make a folder for a new repository, or take an empty one (a mount point, say). [`Kind::Exists`] if there is
+    /// anything in it; [`Kind::Missing`] if the folder that it is to be made in does not exist.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let error = |errno| root_error("create", &shown, errno);
+        let is_new = match retry_on_intr(|| fs::mkdir(path, Mode::from_raw_mode(0o700))) {
+            Err(Errno::EXIST) => false,
+            result => result.map(|()| true).map_err(error)?,
+        };
+        let root = Root::open(path).map_err(error)?;
+        // What an interrupted attempt left, and what mkfs makes, is no obstacle.
+        let entries = std::fs::read_dir(path).map_err(|source| Error::new("create", "", &shown, source))?;
+        for entry in entries {
+            let entry = entry.map_err(|source| Error::new("create", "", &shown, source))?;
+            if entry.file_name() != TMP && entry.file_name() != "lost+found" {
+                let cause = "the folder is not empty; a new repository needs a new or empty folder";
+                return Err(Error::because(Kind::Exists, "create a repository", "", &shown, cause));
+            }
+        }
+        root.folder_made(TMP).map_err(error)?;
+        root.persist([TMP].into_iter()).map_err(error)?;
+        if is_new {
+            root.persist_root().map_err(error)?;
+        }
+        Ok(Self::with(root, shown))
+    }
+
+    /// Open a repository's folder. [`Kind::Missing`] if there is none. Writes nothing.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let shown = path.as_ref().display().to_string();
+        let root = Root::open(path.as_ref()).map_err(|errno| root_error("open", &shown, errno))?;
+        Ok(Self::with(root, shown))
+    }
+
+    fn with(root: Root, location: String) -> Self {
+        let inner = Inner { root, location, handles: Handles::default(), writer: OnceLock::new() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Files in `tmp/` that processes of this machine left there when they died. Files of other machines, and of
+    /// processes that may still run, are not among them.
+    pub fn stale_tmp(&self) -> Result<Vec<StaleTmp>> {
+        let files = list::temporaries(&self.inner.root).map_err(|(errno, name)| self.error("list", &name, errno))?;
+        Ok(temporary::stale(files))
+    }
+
+    /// Remove a file that [`LocalStore::stale_tmp`] found.
+    pub fn remove_tmp(&self, stale: &StaleTmp) -> Result<()> {
+        let removed = temporary::remove(&self.inner.root, stale);
+        removed.map_err(|errno| self.error("delete", &format!("{TMP}/{}", stale.name), errno))
+    }
+
+    fn error(&self, action: &'static str, name: &str, errno: Errno) -> Error {
+        self.inner.error(action, name, errno)
+    }
+
+    fn check(&self, action: &'static str, name: &str) -> Result<()> {
+        name::check(action, name, &self.inner.location)
+    }
+
+    /// An error that says there is no such object, unless the whole repository is gone.
+    fn missing(&self, action: &'static str, name: &str) -> Error {
+        match self.linked(action) {
+            Ok(()) => {
+                let cause = "there is no such object";
+                Error::because(Kind::Missing, action, name, &self.inner.location, cause)
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// "Not there" is an answer only while the repository is there. [`Kind::Io`], so that nobody takes it for one.
+    fn linked(&self, action: &'static str) -> Result<()> {
+        if self.inner.root.is_linked().map_err(|errno| self.error(action, "", errno))? {
+            return Ok(());
+        }
+        let cause = "the repository's folder has been removed while it was in use";
+        Err(Error::because(Kind::Io, action, "", &self.inner.location, cause))
+    }
+
+    fn write_whole(&self, name: &str, bytes: &[u8], how: Put) -> rustix::io::Result<()> {
+        let root = &self.inner.root;
+        let temporary = Temporary::create(root, OFlags::empty())?;
+        let written = temporary.file().write_all_at(bytes, 0);
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        retry_on_intr(|| fs::fdatasync(temporary.file()))?;
+        temporary.publish(root, name, how)?;
+        if how == Put::Replace {
+            self.inner.handles.forget(name);
+        }
+        root.persist([split(name).0].into_iter())
+    }
+}
+
+impl Inner {
+    fn writer(&self) -> Option<&Writer> {
+        self.writer.get_or_init(|| Writer::start().ok()).as_ref()
+    }
+
+    /// What the system said, in words where its own would mislead.
+    fn error(&self, action: &'static str, name: &str, errno: Errno) -> Error {
+        let because = |kind, cause: &str| Error::because(kind, action, name, &self.location, cause);
+        match errno {
+            Errno::NOTDIR => because(Kind::Io, "there is a file where a folder should be"),
+            Errno::ISDIR => because(Kind::Io, "there is a folder where a file should be"),
+            Errno::LOOP => {
+                because(Kind::Refused, "it is, or leads through, a symbolic link, and none is followed here")
+            }
+            Errno::NOTSUP | Errno::NXIO if matches!(action, "read" | "find" | "list") => {
+                because(Kind::Refused, "it is neither a file nor a folder")
+            }
+            Errno::EXIST => because(Kind::Exists, "an object of that name exists already"),
+            errno => Error::new(action, name, &self.location, errno),
+        }
+    }
+}
+
+/// An error about the repository's folder itself.
+fn root_error(action: &'static str, location: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::NOTDIR => {
+            Error::because(Kind::Io, action, "", location, "it is, or leads through, a file, not a folder")
+        }
+        errno => Error::new(action, "", location, errno),
+    }
+}
+
+impl Store for LocalStore {
+    fn location(&self) -> String {
+        self.inner.location.clone()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        name::check_prefix("list", prefix, &self.inner.location)?;
+        match list::list(&self.inner.root, prefix, each) {
+            // A folder that is not there is no error; the repository's own is.
+            Err((Errno::NOENT, name)) => return Err(self.missing("list", &name)),
+            result => result.map_err(|(errno, name)| self.error("list", &name, errno))?,
+        }
+        self.linked("list")
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.check("find", name)?;
+        let stat = self.inner.root.open_at(name, OFlags::PATH).and_then(fs::fstat);
+        match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat.st_size)) {
+            Ok((FileType::RegularFile, len)) => Ok(Some(len.unsigned_abs())),
+            Ok((FileType::Directory, _)) | Err(Errno::NOENT) => self.linked("find").map(|()| None),
+            // Without openat2, the link itself has been opened.
+            Ok((FileType::Symlink, _)) => Err(self.error("find", name, Errno::LOOP)),
+            Ok(_) => Err(self.error("find", name, Errno::NOTSUP)),
+            Err(errno) => Err(self.error("find", name, errno)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.check("read", name)?;
+        // Always opened anew: what `get` reads is what gets replaced.
+        let handle = match Handle::open(&self.inner.root, name) {
+            Err(Errno::NOENT) => return Err(self.missing("read", name)),
+            handle => handle.map_err(|errno| self.error("read", name, errno))?,
+        };
+        handle.read_all().map_err(|source| Error::new("read", name, &self.inner.location, source))
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check("read", name)?;
+        let wanted = offset.saturating_add(buf.len() as u64);
+        match self.inner.handles.read_at(&self.inner.root, name, offset, buf) {
+            Ok(Outcome::Filled) => Ok(()),
+            Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, &self.inner.location, wanted, len)),
+            Err(source) => match Errno::from_io_error(&source) {
+                Some(Errno::NOENT) => Err(self.missing("read", name)),
+                Some(errno) => Err(self.error("read", name, errno)),
+                None => Err(Error::new("read", name, &self.inner.location, source)),
+            },
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        self.check("write", name)?;
+        self.write_whole(name, bytes, how).map_err(|errno| self.error("write", name, errno))
+    }
+
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        self.check("write", name)?;
+        let upload = upload::LocalUpload::begin(Arc::clone(&self.inner), name, len_hint);
+        Ok(Box::new(upload.map_err(|errno| self.error("write", name, errno))?))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.root.sync().map_err(|errno| self.error("make durable what was written", "", errno))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.check("delete", name)?;
+        let (folder, file) = split(name);
+        let removed = self.inner.root.folder(folder).and_then(|folder| fs::unlinkat(folder, file, AtFlags::empty()));
+        self.inner.handles.forget(name);
+        match removed {
+            Ok(()) => self.inner.root.mark(folder),
+            // A folder of that name is no object.
+            Err(Errno::NOENT | Errno::ISDIR) => self.linked("delete")?,
+            Err(errno) => return Err(self.error("delete", name, errno)),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Where a repository is, as a user writes it: a path or a URL.
+//!
+//! This is the door through which other kinds of storage come in: a variant of [`Location`], a line in
+//! [`Location::parse`], and one each in [`open`] and [`create`].
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::{LocalStore, Result, Store};
+
+/// Where a repository is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Location {
+    /// A folder on a file system of this machine.
+    Local(PathBuf),
+}
+
+/// Why a text is no location. The messages are for the user who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocationError {
+    /// There is nothing.
+    #[error("the repository's location is empty")]
+    Empty,
+    /// A kind of storage that is known and can't be used yet.
+    #[error("'{given}': repositories on {scheme} storage are not supported yet; use a folder on a mounted file system")]
+    NotYet {
+        /// What the user wrote.
+        given: String,
+        /// The scheme, without its colon.
+        scheme: String,
+    },
+    /// A scheme that nobody knows.
+    #[error("'{given}': '{scheme}' is no known kind of storage; a local folder of that name is written './{given}'")]
+    Unknown {
+        /// What the user wrote.
+        given: String,
+        /// The scheme, without its colon.
+        scheme: String,
+    },
+    /// `user@host:path`, as scp takes it.
+    #[error(
+        "'{given}' looks like a folder on another machine, which is written sftp://user@host/path and not supported yet; a local folder of that name is written './{given}'"
+    )]
+    LikeScp {
+        /// What the user wrote.
+        given: String,
+    },
+    /// A `file:` URL that can't be followed.
+    #[error("'{given}': {why}")]
+    BadFileUrl {
+        /// What the user wrote.
+        given: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Schemes that will come, or that users of other programs are used to.
+const NOT_YET: [&str; 12] =
+    ["sftp", "ssh", "s3", "rest", "http", "https", "azure", "b2", "gs", "swift", "rclone", "webdav"];
+
+impl Location {
+    /// Read a location: a path, or a URL `file:///path` (percent-encoded).
+    ///
+    /// What begins like a URL of another scheme is an error, never a folder of that name; `./` before it makes it one.
+    pub fn parse(given: &str) -> std::result::Result<Self, LocationError> {
+        if given.is_empty() {
+            return Err(LocationError::Empty);
+        }
+        let Some((scheme, rest)) = split_scheme(given) else {
+            return match given.split_once(':') {
+                Some((before, _)) if before.contains('@') && !before.contains('/') => {
+                    Err(LocationError::LikeScp { given: without_password(given) })
+                }
+                _ => Ok(Self::Local(PathBuf::from(given))),
+            };
+        };
+        let lower = scheme.to_ascii_lowercase();
+        if lower == "file" {
+            return file_url(rest)
+                .map(Self::Local)
+                .map_err(|why| LocationError::BadFileUrl { given: given.to_owned(), why });
+        }
+        if NOT_YET.contains(&lower.as_str()) {
+            return Err(LocationError::NotYet { given: without_password(given), scheme: lower });
+        }
+        if rest.starts_with("//") {
+            return Err(LocationError::Unknown { given: without_password(given), scheme: scheme.to_owned() });
+        }
+        Ok(Self::Local(PathBuf::from(given)))
+    }
+}
+
+impl From<PathBuf> for Location {
+    fn from(path: PathBuf) -> Self {
+        Self::Local(path)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Open the store of an existing repository. [`crate::Kind::Missing`] if there is nothing at `location`.
+pub fn open(location: &Location) -> Result<Box<dyn Store>> {
+    match location {
+        Location::Local(path) => Ok(Box::new(LocalStore::open(path)?)),
+    }
+}
+
+/// Make the store of a new repository. [`crate::Kind::Exists`] if there is something at `location`.
+pub fn create(location: &Location) -> Result<Box<dyn Store>> {
+    match location {
+        Location::Local(path) => Ok(Box::new(LocalStore::create(path)?)),
+    }
+}
+
+/// `scheme` and what comes behind its colon, as RFC 3986 has it.
+fn split_scheme(given: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = given.split_once(':')?;
+    let of_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+    (scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.bytes().all(of_scheme)).then_some((scheme, rest))
+}
+
+/// The path of a `file:` URL (RFC 8089), from what comes behind `file:`.
+fn file_url(rest: &str) -> std::result::Result<PathBuf, &'static str> {
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(rest) => {
+            let (host, _) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+                return Err("a file URL names a folder on this machine: write three slashes, file:///path");
+            }
+            &rest[host.len()..]
+        }
+    };
+    if !path.starts_with('/') {
+        return Err("the path of a file URL is absolute: file:///path");
+    }
+    if path.contains(['?', '#']) {
+        return Err("'?' and '#' are written %3F and %23 in a file URL");
+    }
+    percent_decode(path)
+}
+
+fn percent_decode(text: &str) -> std::result::Result<PathBuf, &'static str> {
+    let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let decoded = match byte {
+            b'%' => match (digit(rest.next()), digit(rest.next())) {
+                (Some(high), Some(low)) => (high * 16 + low) as u8,
+                _ => return Err("'%' is not followed by two hexadecimal digits"),
+            },
+            byte => byte,
+        };
+        if decoded == 0 {
+            return Err("a path has no zero bytes");
+        }
+        bytes.push(decoded);
+    }
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// A location with what stands between `user:` and `@host` taken out: messages end up in logs.
+fn without_password(given: &str) -> String {
+    let after_scheme = given.find("://").map_or(0, |at| at + 3);
+    let authority_end = given[after_scheme..].find('/').map_or(given.len(), |at| after_scheme + at);
+    let authority = &given[after_scheme..authority_end];
+    match authority.rfind('@').and_then(|at| authority[..at].find(':').map(|colon| (colon, at))) {
+        Some((colon, at)) if after_scheme > 0 => {
+            format!("{}{}:***{}", &given[..after_scheme], &authority[..colon], &given[after_scheme + at..])
+        }
+        _ => given.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Put};
+
+    fn path(given: &str) -> PathBuf {
+        let Location::Local(path) = Location::parse(given).unwrap();
+        path
+    }
+
+    #[test]
+    fn paths_and_file_urls() {
+        for (given, expected) in [
+            ("/srv/repo", "/srv/repo"),
+            ("repo", "repo"),
+            ("./sftp:x", "./sftp:x"),
+            ("a:b", "a:b"),
+            ("./u@h:/x", "./u@h:/x"),
+            ("dir/u@h:x", "dir/u@h:x"),
+            ("100%", "100%"),
+            ("file:///srv/repo", "/srv/repo"),
+            ("FILE://localhost/srv/a%20b%2Fc", "/srv/a b/c"),
+            ("file:/srv", "/srv"),
+        ] {
+            assert_eq!(path(given), PathBuf::from(expected), "{given}");
+        }
+        assert_eq!(path("file:///%ff%C3%A4").into_os_string().into_vec(), b"/\xff\xc3\xa4");
+    }
+
+    #[test]
+    fn what_is_refused_says_why() {
+        for (given, part) in [
+            ("", "empty"),
+            ("sftp:u@h:/x", "sftp"),
+            ("sftp://u@h/x", "not supported yet"),
+            ("s3:bucket/x", "s3"),
+            ("S3://bucket", "s3"),
+            ("rest:http://h/", "rest"),
+            ("https://h/x", "https"),
+            ("foo://bar", "'foo' is no known kind"),
+            ("u@h:/x", "sftp://"),
+            ("file://host/x", "three slashes"),
+            ("file:rel", "absolute"),
+            ("file://", "absolute"),
+            ("file:///a%2", "hexadecimal"),
+            ("file:///a%zz", "hexadecimal"),
+            ("file:///a%+1", "hexadecimal"),
+            ("file:///a%00b", "zero"),
+            ("file:///a?b", "%3F"),
+        ] {
+            let message = Location::parse(given).unwrap_err().to_string();
+            assert!(message.contains(part), "{given}: {message}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_repeated() {
+        let message = Location::parse("https://me:secret@host/x").unwrap_err().to_string();
+        assert!(message.contains("https://me:***@host/x") && !message.contains("secret"), "{message}");
+        let message = Location::parse("foo://me:se@cret@host").unwrap_err().to_string();
+        assert!(!message.contains("cret"), "{message}");
+    }
+
+    #[test]
+    fn create_then_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let location = Location::from(dir.path().join("repo"));
+        assert_eq!(open(&location).err().map(|e| e.kind), Some(Kind::Missing));
+        create(&location).unwrap().put("a", b"1", Put::Create).unwrap();
+        assert_eq!(create(&location).err().map(|e| e.kind), Some(Kind::Exists));
+        assert_eq!(open(&location).unwrap().get("a").unwrap(), b"1");
+    }
+}

@@ -1,0 +1,80 @@
+//! A wrapper that refuses every call that would change anything: for commands that only look.
+
+use crate::{Error, Kind, Listed, Put, Result, Store, Upload};
+
+/// A store that can be read and not written: `put`, `upload` and `delete` are [`Kind::Refused`], and never reach the
+/// store inside.
+pub struct ReadOnlyStore<S> {
+    inner: S,
+}
+
+impl<S: Store> ReadOnlyStore<S> {
+    /// Wrap `inner`.
+    pub fn new(inner: S) -> Self {
+        Self { inner }
+    }
+
+    fn refuse<T>(&self, action: &'static str, name: &str) -> Result<T> {
+        Err(Error::because(Kind::Refused, action, name, &self.location(), "the repository was opened for reading only"))
+    }
+}
+
+impl<S: Store> Store for ReadOnlyStore<S> {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.inner.list(prefix, each)
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.len(name)
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(name, offset, buf)
+    }
+
+    fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {
+        self.refuse("write", name)
+    }
+
+    fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
+        self.refuse("write", name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.refuse("delete", name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryStore, RecordStore};
+
+    #[test]
+    fn no_write_gets_through() {
+        let memory = MemoryStore::new();
+        memory.put("a", b"1", Put::Create).unwrap();
+        let recorded = RecordStore::new(memory);
+        let log = recorded.log();
+        let store = ReadOnlyStore::new(recorded);
+        assert_eq!(store.put("b", b"2", Put::Replace).unwrap_err().kind, Kind::Refused);
+        assert_eq!(store.upload("b", 0).err().map(|e| e.kind), Some(Kind::Refused));
+        assert_eq!(store.delete("a").unwrap_err().kind, Kind::Refused);
+        store.sync().unwrap();
+        assert_eq!(log.take(), []);
+        assert_eq!(store.get("a").unwrap(), b"1");
+        assert_eq!(store.len("a").unwrap(), Some(1));
+    }
+}
