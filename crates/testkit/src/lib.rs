@@ -1,0 +1,14 @@
+//! What tests need: trees with everything a Linux file can be, random ones and random changes to them, a comparison of two
+//! trees that misses nothing, and a fresh file system to try it all on.
+//!
+//! Nothing here uses the crates under test: it is the second opinion. All of it works on descriptors and single names, so
+//! that paths may be longer than `PATH_MAX`.
+
+mod at;
+pub mod compare;
+mod loopfs;
+mod rng;
+pub mod tree;
+
+pub use loopfs::LoopFs;
+pub use rng::Rng;
