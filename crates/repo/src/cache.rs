@@ -1,0 +1,178 @@
+//! The local cache: what a client keeps beside the repository to be fast, and, for a key that can't read, to know what it
+//! wrote itself. A hint, all of it: delete it and it is made again; a wrong byte in it is noticed and passed over.
+//!
+//! ```text
+//! <folder>/<repository id>/runs/…       the index (see `index`)
+//!                          pack-keys    keys of tree packs that this client wrote or opened, sealed
+//!                          last/<name>  this client's last snapshots, sealed
+//! ```
+//!
+//! What is secret is sealed under a key derived from the client's own secrets.
+
+use crate::{Error, Repository, Result};
+use drumlin_format::PackId;
+use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A client's cache for one repository.
+pub struct Cache {
+    /// `None`: nothing is kept beyond this process.
+    folder: Option<PathBuf>,
+    /// For files of this process alone.
+    scratch: PathBuf,
+    secret: Secret,
+    suite: drumlin_seal::Suite,
+    pack_keys: Mutex<Option<HashMap<PackId, Secret>>>,
+}
+
+/// Something small that a client remembers, by name.
+pub type Remembered = Vec<u8>;
+
+const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
+
+impl Cache {
+    /// The cache below `folder`, which is made if it isn't there; in `scratch` alone if it can't be.
+    pub fn open(repository: &Repository, folder: Option<&Path>, scratch: &Path) -> Result<Self> {
+        let secrets = repository.secrets();
+        let own = secrets.signing.as_ref().map_or(&secrets.index, |k| k.secret());
+        let folder = folder
+            .map(|f| f.join(repository.config().id.to_string()))
+            .filter(|f| make_folder(&f.join("runs")).is_ok() && make_folder(&f.join("last")).is_ok());
+        Ok(Cache {
+            folder,
+            scratch: scratch.to_owned(),
+            secret: derive(own, "local cache", &[]),
+            suite: repository.config().suite,
+            pack_keys: Mutex::new(None),
+        })
+    }
+
+    /// Where index runs are kept, if they are.
+    pub(crate) fn runs_folder(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|f| f.join("runs"))
+    }
+
+    /// The cache's folder.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// A file without a name, gone with the process.
+    pub(crate) fn scratch_file(&self) -> Result<File> {
+        let folder = self.folder.as_ref().unwrap_or(&self.scratch);
+        let fail =
+            |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };
+        let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        match rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600)) {
+            Ok(fd) => Ok(fd.into()),
+            // Some file systems know no nameless files.
+            Err(_) => {
+                let path = folder.join(format!(".scratch-{}-{}", std::process::id(), hex(&crate::random_id()?)));
+                let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+                let file = file.map_err(fail)?;
+                fs::remove_file(&path).map_err(fail)?;
+                Ok(file)
+            }
+        }
+    }
+
+    /// The key of a tree pack, if this client has kept it.
+    pub(crate) fn pack_key(&self, pack: PackId) -> Option<Secret> {
+        let mut keys = self.pack_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.get_or_insert_with(|| self.load_pack_keys().unwrap_or_default()).get(&pack).cloned()
+    }
+
+    /// Keep the key of a tree pack.
+    pub(crate) fn keep_pack_key(&self, pack: PackId, key: &Secret) -> Result<()> {
+        let mut keys = self.pack_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.get_or_insert_with(|| self.load_pack_keys().unwrap_or_default()).insert(pack, key.clone());
+        let Some(path) = self.pack_keys_path() else { return Ok(()) };
+        let mut record = key.expose().to_vec();
+        self.pack_seal(pack).seal(0, &pack.0, &mut record);
+        let record = [&pack.0[..], &record].concat();
+        let append = || OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?.write_all(&record);
+        append().map_err(|source| Error::Cache { action: "append to", path: path.display().to_string(), source })
+    }
+
+    fn load_pack_keys(&self) -> io::Result<HashMap<PackId, Secret>> {
+        let mut bytes = Vec::new();
+        if let Some(path) = self.pack_keys_path() {
+            File::open(path)?.read_to_end(&mut bytes)?;
+        }
+        let mut keys = HashMap::new();
+        for record in bytes.chunks_exact(KEY_RECORD_BYTES) {
+            let (id, sealed) = record.split_at(16);
+            let id = PackId(id.try_into().expect("split at 16"));
+            let mut sealed = sealed.to_vec();
+            if let Ok(plain) = self.pack_seal(id).open(0, &id.0, &mut sealed)
+                && let Some(secret) = Secret::from_slice(plain)
+            {
+                keys.insert(id, secret);
+            }
+        }
+        Ok(keys)
+    }
+
+    fn pack_keys_path(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|f| f.join("pack-keys"))
+    }
+
+    fn pack_seal(&self, pack: PackId) -> SealKey {
+        SealKey::new(self.suite, &derive(&self.secret, "kept pack key", &pack.0))
+    }
+
+    /// Remember `bytes` under a name, in place of what was there.
+    pub fn remember(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let fresh = crate::random_id()?;
+        let mut sealed = bytes.to_vec();
+        self.memory_seal(&fresh).seal(0, name.as_bytes(), &mut sealed);
+        let path = folder.join("last").join(file_name(name));
+        replace_file(&path, &[&fresh[..], &sealed].concat())
+    }
+
+    /// What was remembered under a name; `None` if there is nothing, or nothing sound.
+    pub fn recall(&self, name: &str) -> Option<Remembered> {
+        let bytes = fs::read(self.folder.as_ref()?.join("last").join(file_name(name))).ok()?;
+        let (fresh, sealed) = bytes.split_first_chunk::<16>()?;
+        let mut sealed = sealed.to_vec();
+        self.memory_seal(fresh).open(0, name.as_bytes(), &mut sealed).ok().map(|plain| plain.to_vec())
+    }
+
+    fn memory_seal(&self, fresh: &[u8; 16]) -> SealKey {
+        SealKey::new(self.suite, &derive(&self.secret, "remembered", fresh))
+    }
+}
+
+/// A folder for the owner's eyes only, with its parents.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Replace a file in one step. Not made durable: a cache that is lost costs time only.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let fail = |source| Error::Cache { action: "write", path: path.display().to_string(), source };
+    let temporary = path.with_extension(format!("new-{}", std::process::id()));
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|e| {
+        let _ = fs::remove_file(&temporary);
+        fail(e)
+    })
+}
+
+fn file_name(name: &str) -> String {
+    hex(&checksum(name.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,123 @@
+//! What can go wrong with a repository, told apart by what a user can do about it.
+
+use drumlin_format::{ChunkId, KeyId, PackId};
+use drumlin_store as store;
+use std::io;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation on a repository.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no repository at that place.
+    #[error("there is no repository in {location}")]
+    NoRepository {
+        /// The place.
+        location: String,
+    },
+    /// There is a repository (or something else) already.
+    #[error("there is a repository in {location} already")]
+    Exists {
+        /// The place.
+        location: String,
+    },
+    /// None of the repository's keys is opened by this passphrase or file.
+    #[error("the {what} opens none of the keys of the repository in {location}")]
+    WrongKey {
+        /// Passphrase or key file.
+        what: &'static str,
+        /// The repository's place.
+        location: String,
+    },
+    /// The key was revoked.
+    #[error("key {key} of the repository in {location} was revoked by its owner; ask for a new one")]
+    RevokedKey {
+        /// The key.
+        key: KeyId,
+        /// The repository's place.
+        location: String,
+    },
+    /// The key belongs to another repository.
+    #[error("the key is for repository {expected}, but {location} holds repository {found}")]
+    OtherRepository {
+        /// What the key says.
+        expected: String,
+        /// What is there.
+        found: String,
+        /// The repository's place.
+        location: String,
+    },
+    /// The role of the key doesn't allow it.
+    #[error("a {role} key can't {action}")]
+    NotAllowed {
+        /// The role's name.
+        role: &'static str,
+        /// What was tried.
+        action: &'static str,
+    },
+    /// An object is not what it should be.
+    #[error("'{object}' in the repository is damaged: {source}")]
+    Damaged {
+        /// The object's name in the store.
+        object: String,
+        /// What is wrong.
+        #[source]
+        source: drumlin_format::Error,
+    },
+    /// A chunk does not have the contents that its name promises.
+    #[error("block {block} of pack '{pack}' in the repository is damaged: {detail}")]
+    DamagedBlock {
+        /// The pack.
+        pack: PackId,
+        /// The block's position in its table.
+        block: u32,
+        /// What is wrong.
+        detail: &'static str,
+    },
+    /// No pack holds this chunk.
+    #[error("chunk {0} is in no pack of the repository")]
+    MissingChunk(ChunkId),
+    /// The storage failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The local cache can't be used.
+    #[error("the local cache can't be used: cannot {action} '{path}': {source}")]
+    Cache {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system gave no randomness.
+    #[error("the system gave no random bytes: {0}")]
+    Entropy(String),
+    /// The session was evicted by a collection while it slept; nothing of it counts.
+    #[error("this backup's session was evicted by a prune while it stood still; run the backup again")]
+    Evicted,
+    /// A snapshot's name fits none, or several.
+    #[error("{0}")]
+    NoSnapshot(String),
+    /// Something that a caller asked for makes no sense.
+    #[error("{0}")]
+    Misuse(String),
+}
+
+impl Error {
+    /// A closure that turns a format error about `object` into [`Error::Damaged`].
+    pub(crate) fn damaged(object: &str) -> impl FnOnce(drumlin_format::Error) -> Error + '_ {
+        move |source| Error::Damaged { object: object.to_owned(), source }
+    }
+
+    /// Whether this is about one object's bytes, so that others may still be read.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Error::Damaged { .. } | Error::DamagedBlock { .. } | Error::MissingChunk(_) => true,
+            Error::Store(e) => matches!(e.kind, store::Kind::Missing | store::Kind::Truncated),
+            _ => false,
+        }
+    }
+}

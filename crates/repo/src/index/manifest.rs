@@ -1,0 +1,92 @@
+//! Which runs make up the cached index, and which index objects each of them covers.
+//!
+//! Replaced in one step after new runs are complete. Several processes share the folder: a run is never changed, and one
+//! that no manifest names any more is removed by whoever saves the next manifest, unless it is younger than the process
+//! that might still be writing it (its name tells which process that is).
+
+use super::run::cache_error;
+use crate::cache::replace_file;
+use crate::{Cache, Result, random_id};
+use drumlin_format::IndexId;
+use drumlin_seal::checksum;
+use minicbor::{Decode, Encode};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A run and what it covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(super) struct Covered {
+    /// The run's file; empty for one without a name.
+    #[n(0)]
+    pub name: String,
+    /// The index objects whose packs it holds.
+    #[n(1)]
+    pub objects: Vec<IndexId>,
+}
+
+impl Covered {
+    pub fn one(object: IndexId) -> Self {
+        Covered { name: String::new(), objects: vec![object] }
+    }
+}
+
+/// The list of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(super) struct Manifest {
+    /// The runs, oldest first.
+    #[n(0)]
+    pub runs: Vec<Covered>,
+}
+
+const NAME: &str = "manifest";
+
+impl Manifest {
+    /// What the cache names; empty if there is none, or none that is sound.
+    pub fn load(cache: &Cache) -> Self {
+        let read = || {
+            let bytes = fs::read(cache.runs_folder()?.join(NAME)).ok()?;
+            let (body, sum) = bytes.split_last_chunk::<16>()?;
+            (*sum == checksum(body)).then(|| minicbor::decode(body).ok())?
+        };
+        read().unwrap_or_default()
+    }
+
+    /// Save it, and remove runs that it doesn't name.
+    pub fn save(&self, cache: &Cache) -> Result<()> {
+        let Some(folder) = cache.runs_folder() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        minicbor::encode(self, &mut bytes).expect("encoding to memory can't fail");
+        let sum = checksum(&bytes);
+        bytes.extend_from_slice(&sum);
+        replace_file(&folder.join(NAME), &bytes)?;
+        self.sweep(&folder);
+        Ok(())
+    }
+
+    /// What can't be removed now will be another time.
+    fn sweep(&self, folder: &Path) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let Some(writer) = name.strip_prefix("run-").and_then(|rest| rest.split('-').next()) else { continue };
+            let others = writer != std::process::id().to_string() && Path::new("/proc").join(writer).exists();
+            if !others && !self.runs.iter().any(|r| r.name == name) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// A file for a new run and its name; without a name where nothing is kept.
+pub(super) fn new_run(cache: &Cache) -> Result<(File, String)> {
+    let Some(folder) = cache.runs_folder() else { return Ok((cache.scratch_file()?, String::new())) };
+    let random: String = random_id()?.iter().map(|b| format!("{b:02x}")).collect();
+    let name = format!("run-{}-{random}", std::process::id());
+    let path = folder.join(&name);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+    Ok((file.map_err(cache_error("make", &path))?, name))
+}

@@ -1,0 +1,245 @@
+//! Which pack holds a chunk.
+//!
+//! Three layers, asked in this order: the chunks of the run at hand (a hash table), what earlier runs stored (sorted
+//! [`run`]s in the local cache, each behind its filters), and, where those are missing, the repository's index objects,
+//! from which the runs are made. The index is never the only truth: the packs' own tables are.
+//!
+//! [`Index::claim`] settles who stores a chunk that several threads meet at once.
+
+mod fresh;
+mod manifest;
+mod run;
+mod sync;
+
+pub use run::PackInfo;
+
+use crate::{Cache, Error, Repository, Result};
+use drumlin_format::ChunkId;
+use drumlin_format::index::Entry;
+use fresh::Fresh;
+use manifest::{Covered, Manifest};
+use run::{Run, RunEntry, RunWriter, cache_error, key};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Where a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location {
+    /// The pack's number in this index: see [`Index::pack`].
+    pub pack: u32,
+    /// The chunk's place in the pack's table.
+    pub ordinal: u32,
+}
+
+/// What the index holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Chunks.
+    pub chunks: u64,
+    /// Packs.
+    pub packs: u64,
+    /// Bytes of memory that it takes.
+    pub memory: u64,
+}
+
+/// The index of a repository.
+pub struct Index {
+    repository: Repository,
+    cache: Arc<Cache>,
+    fresh: Fresh,
+    layers: RwLock<Layers>,
+}
+
+#[derive(Default)]
+struct Layers {
+    runs: Vec<Layer>,
+    packs: Vec<Arc<PackInfo>>,
+}
+
+impl Layers {
+    fn push(&mut self, run: Arc<Run>, covered: Covered) {
+        let base = self.packs.len() as u32;
+        self.packs.extend(run.packs.iter().cloned());
+        self.runs.push(Layer { run, base, covered });
+    }
+}
+
+#[derive(Clone)]
+struct Layer {
+    run: Arc<Run>,
+    /// The number of its first pack among all packs.
+    base: u32,
+    covered: Covered,
+}
+
+/// So many runs of about one size become one: an index of any size has a few runs of each size.
+const MERGE_RUNS: usize = 8;
+
+impl Index {
+    /// The index as the cache knows it, brought up to date with the repository.
+    pub fn open(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
+        let index = Index::empty(repository, cache);
+        index.refresh()?;
+        Ok(index)
+    }
+
+    /// An index that knows of nothing yet.
+    fn empty(repository: &Repository, cache: Arc<Cache>) -> Self {
+        let layers = RwLock::new(Layers::default());
+        Index { repository: repository.clone(), cache, fresh: Fresh::default(), layers }
+    }
+
+    /// A pack by its number.
+    pub fn pack(&self, number: u32) -> Arc<PackInfo> {
+        self.read().packs[number as usize].clone()
+    }
+
+    /// Where a chunk is, if it is in a finished pack.
+    pub fn lookup(&self, id: &ChunkId) -> Result<Option<Location>> {
+        let wanted = key(id);
+        if let Some(found) = self.fresh.lookup(&wanted) {
+            return Ok(found);
+        }
+        self.lookup_runs(&wanted)
+    }
+
+    fn lookup_runs(&self, wanted: &run::Key) -> Result<Option<Location>> {
+        let layers = self.read();
+        // The newest runs are last, and what they hold is asked for most.
+        for layer in layers.runs.iter().rev() {
+            match layer.run.lookup(wanted) {
+                Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
+                Ok(None) => {}
+                Err(source) => return Err(self.damaged(source)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the caller has to store this chunk: nobody has, and nobody else in this run is about to.
+    pub fn claim(&self, id: &ChunkId) -> Result<bool> {
+        let wanted = key(id);
+        if self.fresh.contains(&wanted) || self.lookup_runs(&wanted)?.is_some() {
+            return Ok(false);
+        }
+        Ok(self.fresh.claim(wanted))
+    }
+
+    /// Take note of a finished pack. Its chunks are found from now on.
+    pub fn add_pack(&self, entry: &Entry) {
+        let number = self.add_pack_info(entry);
+        for (ordinal, chunk) in entry.table.chunks.iter().enumerate() {
+            self.fresh.place(key(&chunk.id), Location { pack: number, ordinal: ordinal as u32 });
+        }
+    }
+
+    fn add_pack_info(&self, entry: &Entry) -> u32 {
+        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+        layers.packs.push(Arc::new(pack_info(entry)));
+        layers.packs.len() as u32 - 1
+    }
+
+    /// Take note that an index object names these packs, which [`Index::add_pack`] has been told of: from now on the
+    /// cache holds their chunks, and this process's memory no longer does.
+    pub(crate) fn settle(&self, object: drumlin_format::IndexId, entries: &[Entry]) -> Result<()> {
+        self.add_run(entries, Covered::one(object))?;
+        for entry in entries {
+            entry.table.chunks.iter().for_each(|c| self.fresh.forget(&key(&c.id)));
+        }
+        self.compact()?;
+        self.save()
+    }
+
+    /// Make a run of the packs of one index object.
+    fn add_run(&self, entries: &[Entry], covered: Covered) -> Result<()> {
+        let mut sorted = Vec::with_capacity(entries.iter().map(|e| e.table.chunks.len()).sum());
+        for (pack, entry) in entries.iter().enumerate() {
+            sorted.extend(entry.table.chunks.iter().enumerate().map(|(ordinal, chunk)| RunEntry {
+                key: key(&chunk.id),
+                pack: pack as u32,
+                ordinal: ordinal as u32,
+            }));
+        }
+        sorted.sort_unstable();
+        let packs: Vec<_> = entries.iter().map(|e| Arc::new(pack_info(e))).collect();
+        let (file, name) = manifest::new_run(&self.cache)?;
+        let mut writer = RunWriter::new(file);
+        let written = sorted.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
+        let run = Arc::new(written.map_err(|e| self.damaged(e))?);
+        self.push_layer(run, Covered { name, ..covered });
+        Ok(())
+    }
+
+    fn push_layer(&self, run: Arc<Run>, covered: Covered) {
+        self.layers.write().unwrap_or_else(PoisonError::into_inner).push(run, covered);
+    }
+
+    /// Merge runs where there are many of about one size.
+    fn compact(&self) -> Result<()> {
+        while let Some(group) = self.mergeable() {
+            let (file, name) = manifest::new_run(&self.cache)?;
+            let runs: Vec<_> = group.iter().map(|l| l.run.clone()).collect();
+            let run = Arc::new(run::merge(&runs, file).map_err(|e| self.damaged(e))?);
+            let objects = group.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
+            let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+            layers.runs.retain(|l| !runs.iter().any(|r| Arc::ptr_eq(r, &l.run)));
+            // Packs keep the numbers that they had: locations given out stay valid.
+            layers.push(run, Covered { name, objects });
+        }
+        Ok(())
+    }
+
+    /// As many runs of about one size (a factor of eight) as are worth merging.
+    fn mergeable(&self) -> Option<Vec<Layer>> {
+        let mut sizes: HashMap<u32, Vec<Layer>> = HashMap::new();
+        for layer in &self.read().runs {
+            sizes.entry(layer.run.entries.max(1).ilog2() / 3).or_default().push(layer.clone());
+        }
+        sizes.into_values().find(|group| group.len() >= MERGE_RUNS)
+    }
+
+    fn save(&self) -> Result<()> {
+        let covered = self.read().runs.iter().map(|l| l.covered.clone()).collect();
+        Manifest { runs: covered }.save(&self.cache)
+    }
+
+    /// How much it holds.
+    pub fn stats(&self) -> IndexStats {
+        let layers = self.read();
+        let mut packs: Vec<_> = layers.packs.iter().map(|p| p.id).collect();
+        packs.sort_unstable();
+        packs.dedup();
+        IndexStats {
+            chunks: layers.runs.iter().map(|l| l.run.entries).sum::<u64>() + self.fresh.placed() as u64,
+            packs: packs.len() as u64,
+            memory: layers.runs.iter().map(|l| l.run.memory() as u64).sum::<u64>() + self.fresh.memory() as u64,
+        }
+    }
+
+    /// All packs, each once, in no particular order.
+    pub fn packs(&self) -> Vec<Arc<PackInfo>> {
+        let mut packs = self.read().packs.clone();
+        packs.sort_unstable_by_key(|p| p.id);
+        packs.dedup_by_key(|p| p.id);
+        packs
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Layers> {
+        self.layers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn damaged(&self, source: std::io::Error) -> Error {
+        let folder = self.cache.runs_folder().unwrap_or_else(|| "(in memory)".into());
+        cache_error("use the index in", &folder)(source)
+    }
+}
+
+fn pack_info(entry: &Entry) -> PackInfo {
+    PackInfo {
+        id: entry.pack,
+        kind: entry.kind,
+        len: entry.pack_len,
+        table_offset: entry.table.blocks_end(),
+        table_len: entry.table_len,
+    }
+}

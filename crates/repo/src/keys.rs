@@ -1,0 +1,273 @@
+//! Keys: who may do what. Adding and removing keys is the owner's; changing one's own passphrase is anybody's.
+
+use crate::{Error, Repository, Result, names, random_id, random_secret};
+use drumlin_format::KeyId;
+use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
+use drumlin_format::key_file::{self, KeyFile};
+use drumlin_seal::{PassphraseCost, Secret, SigningKey, VerifyingKey, Zeroizing};
+use drumlin_store::Put;
+use std::collections::HashMap;
+
+/// What shall unlock a new key object.
+pub enum NewLock {
+    /// A passphrase, at this cost.
+    Passphrase(Vec<u8>, PassphraseCost),
+    /// A key file with these 32 bytes.
+    File(Secret),
+}
+
+/// A key as `key list` shows it.
+#[derive(Clone, Debug)]
+pub struct KeyInfo {
+    /// The key.
+    pub id: KeyId,
+    /// Its role, by the owner's word.
+    pub role: Role,
+    /// Its name for people.
+    pub label: String,
+    /// When it was made, seconds since 1970.
+    pub created: i64,
+    /// Whether a passphrase opens it; else a file does.
+    pub passphrase: bool,
+    /// Whether it is the one in use.
+    pub current: bool,
+    /// When it was revoked, seconds since 1970, if so: nothing opens it any more.
+    pub revoked: Option<i64>,
+}
+
+/// A key whose signatures can be told, by the owner's word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrustedKey {
+    /// Its role.
+    pub role: Role,
+    /// Checks its signatures.
+    pub verifying: VerifyingKey,
+    /// When it was revoked, if so: what it signed before still is its word, and no clock tells which that is.
+    #[allow(dead_code, reason = "what becomes of a revoked key's later signatures is not decided yet")]
+    pub revoked: Option<i64>,
+}
+
+impl Repository {
+    /// Seal and store a key object for `secrets`. Certificates need the owner.
+    pub(crate) fn put_key(&self, secrets: &Secrets, lock: &NewLock, label: &str, now: i64, how: Put) -> Result<()> {
+        let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("add keys"))?;
+        let (lock, unlock) = self.new_lock(lock)?;
+        let parts = KeyParts { secrets, lock, unlock: &unlock, label, created: now, fresh: random_id()? };
+        let bytes = KeyObject::seal(&parts, self.config().suite, owner);
+        Ok(self.store().put(&names::key(secrets.key), &bytes, how)?)
+    }
+
+    fn new_lock(&self, lock: &NewLock) -> Result<(Lock, Secret)> {
+        Ok(match lock {
+            NewLock::File(secret) => (Lock::File, secret.clone()),
+            NewLock::Passphrase(passphrase, cost) => {
+                let lock = Lock::passphrase(random_id()?, *cost);
+                let unlock = lock.passphrase_key(passphrase).map_err(Error::damaged("the passphrase"))?;
+                (lock, unlock)
+            }
+        })
+    }
+
+    /// Add a key of a role. Only an owner can. Gives its id.
+    pub fn add_key(&self, role: Role, lock: &NewLock, label: &str, now: i64) -> Result<KeyId> {
+        if self.secrets().owner_signing.is_none() {
+            return Err(self.not_allowed("add keys"));
+        }
+        let id = KeyId(random_id()?);
+        let signing = SigningKey::new(random_secret()?).map_err(|_| Error::Misuse("no signing key".into()))?;
+        let secrets =
+            self.secrets().lessen(role, id, Some(signing)).ok_or_else(|| self.not_allowed("add such a key"))?;
+        self.put_key(&secrets, lock, label, now, Put::Create)?;
+        Ok(id)
+    }
+
+    /// The text of a key file for a key that a file with these bytes opens.
+    pub fn key_file(&self, key: KeyId, secret: &Secret) -> Zeroizing<String> {
+        KeyFile { repository: self.config().id, key, secret: secret.clone() }.encode()
+    }
+
+    /// The text of a recovery file: the secrets of the key in use, which need no object of the repository.
+    pub fn recovery_file(&self) -> Zeroizing<String> {
+        key_file::encode_recovery(self.secrets())
+    }
+
+    /// Change what opens the key in use; its role and certificate stay. Rewrites one small object.
+    pub fn relock(&self, lock: &NewLock) -> Result<()> {
+        let secrets = self.secrets();
+        let name = names::key(secrets.key);
+        let object = KeyObject::decode(secrets.key, &self.store().get(&name)?).map_err(Error::damaged(&name))?;
+        let label = object.label(&secrets.index).map_err(Error::damaged(&name))?;
+        let certificate = object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
+        if certificate.revoked.is_some() {
+            return Err(Error::RevokedKey { key: secrets.key, location: self.store().location() });
+        }
+        let created = certificate.created;
+        let (lock, unlock) = self.new_lock(lock)?;
+        let parts = KeyParts { secrets, lock, unlock: &unlock, label: &label, created, fresh: random_id()? };
+        Ok(self.store().put(&name, &object.reseal(&parts), Put::Replace)?)
+    }
+
+    /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone from
+    /// the repository (not from whoever has kept them). The last owner key stays: without it nobody could ever open the
+    /// repository as its owner.
+    pub fn remove_key(&self, id: KeyId, now: i64) -> Result<()> {
+        let secrets = self.secrets();
+        let owner = secrets.owner_signing.as_ref().ok_or_else(|| self.not_allowed("remove keys"))?;
+        let keys = self.list_keys()?;
+        let Some(key) = keys.iter().find(|k| k.id == id) else {
+            return Err(Error::Misuse(format!("there is no key {id}; 'drumlin key list' shows all of them")));
+        };
+        if key.revoked.is_some() {
+            return Err(Error::Misuse(format!("key {id} was removed before")));
+        }
+        if key.role == Role::Owner && keys.iter().filter(|k| k.role == Role::Owner && k.revoked.is_none()).count() == 1
+        {
+            return Err(Error::Misuse(format!(
+                "key {id} is the only owner key: add another one before you remove it ('drumlin key add --role owner')"
+            )));
+        }
+        let name = names::key(id);
+        let object = KeyObject::decode(id, &self.store().get(&name)?).map_err(Error::damaged(&name))?;
+        object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
+        Ok(self.store().put(&name, &object.revoke(secrets.repository, now, owner), Put::Replace)?)
+    }
+
+    /// All keys that the owner certified.
+    pub fn list_keys(&self) -> Result<Vec<KeyInfo>> {
+        let secrets = self.secrets();
+        let mut infos = Vec::new();
+        for (id, object) in self.key_objects()? {
+            let name = names::key(id);
+            let object = object?;
+            let certificate = object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
+            infos.push(KeyInfo {
+                id,
+                role: certificate.role,
+                label: object.label(&secrets.index).map_err(Error::damaged(&name))?,
+                created: certificate.created,
+                passphrase: matches!(object.lock(), Lock::Passphrase { .. }),
+                current: id == secrets.key,
+                revoked: certificate.revoked,
+            });
+        }
+        infos.sort_by_key(|k| (k.created, k.id));
+        Ok(infos)
+    }
+
+    /// The verifying halves of all keys that the owner certified, revoked ones among them; a key object that is damaged or that the owner didn't
+    /// certify has none.
+    pub(crate) fn trusted_keys(&self) -> Result<HashMap<KeyId, TrustedKey>> {
+        let mut keys = HashMap::new();
+        for (id, object) in self.key_objects()? {
+            if let Ok(object) = object
+                && let Ok(certificate) = object.certificate(self.secrets().repository, &self.secrets().owner)
+                && let Some(verifying) = certificate.verifying
+            {
+                keys.insert(id, TrustedKey { role: certificate.role, verifying, revoked: certificate.revoked });
+            }
+        }
+        Ok(keys)
+    }
+
+    /// All key objects; a damaged one is an error of its own.
+    fn key_objects(&self) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
+        let mut ids = Vec::new();
+        self.store().list(names::KEYS, &mut |listed| ids.extend(KeyId::parse(names::last(&listed.name))))?;
+        ids.into_iter()
+            .map(|id| {
+                let name = names::key(id);
+                let bytes = self.store().get(&name)?;
+                Ok((id, KeyObject::decode(id, &bytes).map_err(Error::damaged(&name))))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Unlock};
+    use drumlin_store::{MemoryStore, Store};
+    use std::sync::Arc;
+
+    const COST: PassphraseCost = PassphraseCost { memory_kib: 64, passes: 1, lanes: 1 };
+
+    fn passphrase(text: &str) -> NewLock {
+        NewLock::Passphrase(text.as_bytes().to_vec(), COST)
+    }
+
+    fn repository() -> (Arc<dyn Store>, Repository) {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (repository, _) =
+            Repository::create(store.clone(), CreateOptions::default(), passphrase("owner"), "first", 1).unwrap();
+        (store, repository)
+    }
+
+    fn open(store: &Arc<dyn Store>, text: &str) -> Result<Repository> {
+        Repository::open(store.clone(), &Unlock::Passphrase(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn a_removed_key_opens_nothing_and_is_still_known() {
+        let (store, owner) = repository();
+        let secret = Secret::new([9; 32]);
+        let file_key = owner.add_key(Role::Writer, &NewLock::File(secret.clone()), "file", 2).unwrap();
+        let typed_key = owner.add_key(Role::Keeper, &passphrase("keeper"), "typed", 3).unwrap();
+        let file = Unlock::File(owner.key_file(file_key, &secret).to_string());
+        let writer = Repository::open(store.clone(), &file).unwrap();
+        assert!(writer.remove_key(typed_key, 10).is_err(), "only an owner can");
+        assert_eq!(open(&store, "keeper").unwrap().role(), Role::Keeper);
+
+        owner.remove_key(file_key, 10).unwrap();
+        owner.remove_key(typed_key, 11).unwrap();
+        assert!(
+            matches!(Repository::open(store.clone(), &file), Err(Error::RevokedKey { key, .. }) if key == file_key)
+        );
+        assert!(matches!(open(&store, "keeper"), Err(Error::WrongKey { .. })));
+        assert!(open(&store, "owner").is_ok());
+        assert!(matches!(writer.relock(&passphrase("again")), Err(Error::RevokedKey { .. })));
+
+        let keys = owner.list_keys().unwrap();
+        let told: Vec<_> = keys.iter().map(|k| (k.label.as_str(), k.revoked, k.passphrase)).collect();
+        assert_eq!(told, [("first", None, true), ("file", Some(10), false), ("typed", Some(11), false)]);
+        let trusted = owner.trusted_keys().unwrap();
+        assert_eq!(trusted.len(), 3, "what they signed can still be told");
+        assert_eq!((trusted[&file_key].role, trusted[&file_key].revoked), (Role::Writer, Some(10)));
+        assert_eq!(trusted[&file_key].verifying, writer.secrets().signing.as_ref().unwrap().verifying());
+        assert!(owner.remove_key(file_key, 12).is_err(), "once is enough");
+    }
+
+    #[test]
+    fn a_revoked_owner_does_not_count_as_one() {
+        let (_, owner) = repository();
+        let second = owner.add_key(Role::Owner, &passphrase("second"), "second", 2).unwrap();
+        owner.remove_key(second, 3).unwrap();
+        assert!(owner.remove_key(owner.secrets().key, 4).is_err());
+    }
+
+    #[test]
+    fn a_key_with_a_senseless_lock_keeps_nobody_out() {
+        let (store, owner) = repository();
+        let parts = |id: u8, lock| {
+            let secrets = Secrets { key: KeyId([id; 16]), ..owner.secrets().clone() };
+            let unlock = Secret::new([1; 32]);
+            let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label: "", created: 1, fresh: [id; 16] };
+            let bytes = KeyObject::seal(&parts, owner.config().suite, owner.secrets().owner_signing.as_ref().unwrap());
+            store.put(&names::key(secrets.key), &bytes, Put::Create).unwrap();
+        };
+        // Their ids come first, so they are tried first.
+        parts(0, Lock::passphrase([1; 16], PassphraseCost { memory_kib: u32::MAX, ..COST }));
+        parts(1, Lock::Passphrase { salt: vec![1], memory_kib: 64, passes: 1, lanes: 1 });
+        assert!(open(&store, "owner").is_ok());
+        assert!(matches!(open(&store, "other"), Err(Error::Damaged { .. })), "told where nothing else opens");
+    }
+
+    #[test]
+    fn a_keeper_checks_tree_chunks() {
+        let (store, owner) = repository();
+        owner.add_key(Role::Keeper, &passphrase("keeper"), "", 2).unwrap();
+        let keeper = open(&store, "keeper").unwrap();
+        assert!(keeper.data_ids().is_err());
+        assert_eq!(keeper.tree_ids().unwrap().id(b"node"), owner.tree_ids().unwrap().id(b"node"));
+    }
+}

@@ -1,0 +1,30 @@
+//! A repository: opened with a key, written in packs, found by an index, read as trees.
+//!
+//! [`Repository`] opens, reads, writes and lists; what is done with it (backup, restore, …) lives in `engine`.
+//!
+//! Crash order, which every writer keeps: session → packs → durable → index objects → snapshot → decision. Nothing
+//! refers to what is not durable. The local cache is a hint: without it everything takes longer and nothing is lost.
+
+mod access;
+mod cache;
+mod entropy;
+mod error;
+mod keys;
+mod repository;
+mod snapshots;
+mod writer;
+
+pub mod index;
+pub mod names;
+pub mod pack;
+pub mod tree;
+
+pub use access::Unlock;
+pub use cache::{Cache, Remembered};
+pub use entropy::{random_id, random_secret};
+pub use error::{Error, Result};
+pub use index::{Index, IndexStats, Location, PackInfo};
+pub use keys::{KeyInfo, NewLock};
+pub use repository::{CreateOptions, Repository};
+pub use snapshots::{SnapshotInfo, Trust};
+pub use writer::{WriteSession, Written};

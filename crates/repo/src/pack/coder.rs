@@ -1,0 +1,182 @@
+//! A block's bytes: gathered from chunks, compressed unless a probe says that it is in vain, and checked by decoding them
+//! again, because a compressor that produces garbage must be found out while the source is still there.
+
+use drumlin_format::ChunkId;
+use drumlin_format::pack::Codec;
+use zstd::bulk::{Compressor, Decompressor};
+
+/// How to code a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// As it is.
+    Raw,
+    /// By zstd at this level, unless it doesn't help.
+    Zstd(i32),
+}
+
+/// Chunks on their way into one block.
+#[derive(Default)]
+pub struct BlockBuilder {
+    /// The chunks' bytes, one after the other.
+    pub raw: Vec<u8>,
+    /// Their ids and lengths.
+    pub chunks: Vec<(ChunkId, u32)>,
+}
+
+impl BlockBuilder {
+    /// An empty block with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> Self {
+        BlockBuilder { raw: Vec::with_capacity(bytes), chunks: Vec::new() }
+    }
+
+    /// Append a chunk.
+    pub fn push(&mut self, id: ChunkId, bytes: &[u8]) {
+        self.raw.extend_from_slice(bytes);
+        self.chunks.push((id, bytes.len() as u32));
+    }
+
+    /// Empty it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.raw.clear();
+        self.chunks.clear();
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+/// Codes blocks; one a thread, since its contexts are reused.
+pub struct Coder {
+    compressor: Compressor<'static>,
+    level: i32,
+    decompressor: Decompressor<'static>,
+    /// The coded block, then its sealed form.
+    pub(super) coded: Vec<u8>,
+    /// Room to open and decode it again.
+    pub(super) opened: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+/// Gains below this share of a block are not worth decoding at every restore.
+const WORTHWHILE_PERCENT: usize = 97;
+const PROBE_PIECES: usize = 4;
+const PROBE_PIECE_BYTES: usize = 4 << 10;
+const CONFIRM_BYTES: usize = 64 << 10;
+
+impl Coder {
+    /// A coder with its contexts.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Coder {
+            compressor: Compressor::new(1)?,
+            level: 1,
+            decompressor: Decompressor::new()?,
+            coded: Vec::new(),
+            opened: Vec::new(),
+            decoded: Vec::new(),
+        })
+    }
+
+    /// Code `raw` into `self.coded`.
+    pub(super) fn encode(&mut self, raw: &[u8], coding: Coding) -> std::io::Result<Codec> {
+        if let Coding::Zstd(level) = coding
+            && !self.is_incompressible(raw)?
+        {
+            self.set_level(level)?;
+            self.compress(raw)?;
+            if self.coded.len() * 100 < raw.len() * WORTHWHILE_PERCENT {
+                return Ok(Codec::Zstd);
+            }
+        }
+        self.coded.clear();
+        self.coded.extend_from_slice(raw);
+        Ok(Codec::Raw)
+    }
+
+    /// A fast guess on a few pieces, confirmed on a larger one: pieces alone are wrong for some binaries.
+    fn is_incompressible(&mut self, raw: &[u8]) -> std::io::Result<bool> {
+        if raw.len() < 2 * CONFIRM_BYTES {
+            return Ok(false);
+        }
+        self.set_level(-5)?;
+        let mut total = 0;
+        for piece in 0..PROBE_PIECES {
+            let at = (raw.len() - PROBE_PIECE_BYTES) / PROBE_PIECES * piece;
+            total += self.compress(&raw[at..at + PROBE_PIECE_BYTES])?;
+        }
+        if total * 100 < PROBE_PIECES * PROBE_PIECE_BYTES * WORTHWHILE_PERCENT {
+            return Ok(false);
+        }
+        self.set_level(1)?;
+        let at = (raw.len() - CONFIRM_BYTES) / 2;
+        Ok(self.compress(&raw[at..at + CONFIRM_BYTES])? * 100 >= CONFIRM_BYTES * WORTHWHILE_PERCENT)
+    }
+
+    fn set_level(&mut self, level: i32) -> std::io::Result<()> {
+        if level != self.level {
+            self.compressor.set_compression_level(level)?;
+            self.level = level;
+        }
+        Ok(())
+    }
+
+    fn compress(&mut self, raw: &[u8]) -> std::io::Result<usize> {
+        self.coded.clear();
+        self.coded.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.compressor.compress_to_buffer(raw, &mut self.coded)
+    }
+
+    /// Whether `self.opened` decodes to `raw`.
+    pub(super) fn decodes_to(&mut self, codec: Codec, raw: &[u8]) -> bool {
+        match codec {
+            Codec::Raw => self.opened == raw,
+            Codec::Zstd => {
+                self.decoded.clear();
+                self.decoded.reserve(raw.len());
+                self.decompressor.decompress_to_buffer(&self.opened, &mut self.decoded).is_ok() && self.decoded == raw
+            }
+            Codec::Padding => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn text_is_compressed_noise_is_not() {
+        let mut coder = Coder::new().unwrap();
+        let text = b"some words that repeat, ".repeat(20_000);
+        assert_eq!(coder.encode(&text, Coding::Zstd(3)).unwrap(), Codec::Zstd);
+        assert!(coder.coded.len() < text.len() / 20);
+        coder.opened = coder.coded.clone();
+        assert!(coder.decodes_to(Codec::Zstd, &text));
+        assert!(!coder.decodes_to(Codec::Zstd, &text[1..]));
+        coder.opened[50] ^= 1;
+        assert!(!coder.decodes_to(Codec::Zstd, &text));
+        for len in [0, 1, 100, 5000, 500_000] {
+            assert_eq!(coder.encode(&noise(len), Coding::Zstd(3)).unwrap(), Codec::Raw, "{len} bytes of noise");
+            assert_eq!(coder.coded, noise(len));
+        }
+        assert_eq!(coder.encode(&text, Coding::Raw).unwrap(), Codec::Raw);
+    }
+
+    #[test]
+    fn a_block_with_some_noise_is_still_compressed() {
+        let mut coder = Coder::new().unwrap();
+        let mut mixed = noise(200_000);
+        mixed.extend(b"some words that repeat, ".repeat(20_000));
+        assert_eq!(coder.encode(&mixed, Coding::Zstd(1)).unwrap(), Codec::Zstd);
+    }
+}

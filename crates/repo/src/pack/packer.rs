@@ -1,0 +1,225 @@
+//! Writing packs: many threads code and seal blocks at once, one stream a pack takes them in.
+//!
+//! A thread takes a ticket (pack and block number: the nonce, never given twice), codes, seals and checks its block
+//! without any lock, and then appends it. A pack that is full gives no more tickets; whoever brings back its last one
+//! closes it: table, footer, name. A pack appears in the store complete or not at all.
+
+use super::{BlockBuilder, Coder, Coding};
+use crate::{Error, Repository, Result, names, random_id, random_secret};
+use drumlin_format::index::Entry;
+use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table, size_class};
+use drumlin_format::{Header, PackId};
+use drumlin_seal::{SealKey, Secret, TAG_BYTES};
+use drumlin_store::Upload;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A pack that was closed: what the index shall know of it, and its key for the local cache.
+pub struct Finished {
+    /// The pack and its table.
+    pub entry: Entry,
+    /// The key of its blocks.
+    pub key: Secret,
+}
+
+/// What appending a block took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Appended {
+    /// Bytes of the block in the pack.
+    pub bytes: u64,
+    /// Time spent waiting for the storage to take them.
+    pub waited: Duration,
+}
+
+/// Where finished packs go.
+type Sink = Box<dyn Fn(Finished) -> Result<()> + Send + Sync>;
+
+/// Writes packs of one kind.
+pub struct Packer {
+    repository: Repository,
+    kind: PackKind,
+    current: Mutex<Option<Arc<OpenPack>>>,
+    sink: Sink,
+    stored: AtomicU64,
+}
+
+struct OpenPack {
+    id: PackId,
+    header: Header,
+    header_bytes: [u8; 32],
+    secret: Secret,
+    key: SealKey,
+    stream: Mutex<Stream>,
+}
+
+struct Stream {
+    /// `None` once the pack is closed.
+    upload: Option<Box<dyn Upload>>,
+    table: Table,
+    next_number: u64,
+    /// Tickets given out and not yet brought back.
+    outstanding: u32,
+    /// Gives no more tickets.
+    full: bool,
+}
+
+impl Packer {
+    /// A packer that hands finished packs to `sink`.
+    pub fn new(repository: Repository, kind: PackKind, sink: Sink) -> Self {
+        Packer { repository, kind, current: Mutex::new(None), sink, stored: AtomicU64::new(0) }
+    }
+
+    /// Bytes that blocks took in packs so far.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Code, seal, check and append a block; its builder is emptied.
+    pub fn append(&self, block: &mut BlockBuilder, coder: &mut Coder, coding: Coding) -> Result<Appended> {
+        if block.is_empty() {
+            return Ok(Appended::default());
+        }
+        let (pack, number) = self.ticket()?;
+        let sealed = self.seal(&pack, number, block, coder, coding);
+        let start = Instant::now();
+        let appended = sealed.and_then(|codec| {
+            let mut stream = lock(&pack.stream);
+            let upload = stream.upload.as_mut().expect("a pack with tickets out is open");
+            upload.write(&coder.coded)?;
+            let (stored, raw) = (coder.coded.len() as u32, block.raw.len() as u32);
+            stream.table.push(0, number, codec, stored, raw, &block.chunks).map_err(refused)?;
+            if stream.table.blocks_end() + u64::from(self.repository.config().block_bytes) / 2
+                >= u64::from(self.repository.config().pack_bytes)
+            {
+                stream.full = true;
+            }
+            Ok(stored)
+        });
+        let closed = self.bring_back(&pack);
+        let bytes = u64::from(appended?);
+        closed?;
+        block.clear();
+        self.stored.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Appended { bytes, waited: start.elapsed() })
+    }
+
+    /// Close the pack at hand, so that all that was appended is in finished packs. No block may be under way.
+    pub fn finish(&self) -> Result<()> {
+        let Some(pack) = lock(&self.current).take() else { return Ok(()) };
+        let mut stream = lock(&pack.stream);
+        stream.full = true;
+        if stream.outstanding == 0 { self.close(&pack, &mut stream) } else { Ok(()) }
+    }
+
+    fn ticket(&self) -> Result<(Arc<OpenPack>, u64)> {
+        let mut current = lock(&self.current);
+        if let Some(pack) = &*current {
+            let mut stream = lock(&pack.stream);
+            if !stream.full {
+                stream.outstanding += 1;
+                stream.next_number += 1;
+                return Ok((pack.clone(), stream.next_number - 1));
+            }
+        }
+        let pack = Arc::new(self.begin()?);
+        *current = Some(pack.clone());
+        Ok((pack, 0))
+    }
+
+    fn begin(&self) -> Result<OpenPack> {
+        let config = self.repository.config();
+        let id = PackId(random_id()?);
+        let header = pack::header(self.kind, config.suite, id);
+        let header_bytes = header.encode();
+        let secret = random_secret()?;
+        let public = match self.kind {
+            PackKind::Data => &config.data_key,
+            PackKind::Tree => &config.meta_key,
+        };
+        let wrapped = public.wrap(&secret, pack::WRAP_INFO, &header_bytes, &random_secret()?).map_err(|source| {
+            Error::damaged(names::CONFIG)(drumlin_format::Error::Seal { object: "public key", source })
+        })?;
+        let mut upload = self.repository.store().upload(&names::pack(self.kind, id), u64::from(config.pack_bytes))?;
+        upload.write(&header_bytes)?;
+        let table = Table { slots: vec![Slot { origin: id, wrapped }], ..Table::default() };
+        let stream = Stream { upload: Some(upload), table, next_number: 1, outstanding: 1, full: false };
+        let key = SealKey::new(config.suite, &secret);
+        Ok(OpenPack { id, header, header_bytes, secret, key, stream: Mutex::new(stream) })
+    }
+
+    /// The sealed block is left in `coder.coded`.
+    fn seal(
+        &self,
+        pack: &OpenPack,
+        number: u64,
+        block: &BlockBuilder,
+        coder: &mut Coder,
+        coding: Coding,
+    ) -> Result<Codec> {
+        let codec = coder.encode(&block.raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
+        pack.key.seal(number, &pack.header_bytes, &mut coder.coded);
+        coder.opened.clear();
+        coder.opened.extend_from_slice(&coder.coded);
+        let opened = pack.key.open(number, &pack.header_bytes, &mut coder.opened).map(|plain| plain.len());
+        let whole = opened.is_ok_and(|len| {
+            coder.opened.truncate(len);
+            coder.decodes_to(codec, &block.raw)
+        });
+        if !whole {
+            return Err(Error::DamagedBlock {
+                pack: pack.id,
+                block: number as u32,
+                detail: "it did not decode to what went into it, before it was written: this machine's memory or \
+                         processor is failing. Nothing that refers to it was stored",
+            });
+        }
+        Ok(codec)
+    }
+
+    fn bring_back(&self, pack: &Arc<OpenPack>) -> Result<()> {
+        let mut stream = lock(&pack.stream);
+        stream.outstanding -= 1;
+        if stream.full && stream.outstanding == 0 && stream.upload.is_some() {
+            self.close(pack, &mut stream)?;
+        }
+        Ok(())
+    }
+
+    /// Padding, table, footer, name.
+    fn close(&self, pack: &OpenPack, stream: &mut Stream) -> Result<()> {
+        let Some(mut upload) = stream.upload.take() else { return Ok(()) };
+        let mut table = std::mem::take(&mut stream.table);
+        let table_len = table.sealed_len();
+        let padding = padding(table.blocks_end(), table_len);
+        let mut zeros = vec![0; padding as usize - TAG_BYTES];
+        pack.key.seal(stream.next_number, &pack.header_bytes, &mut zeros);
+        upload.write(&zeros)?;
+        table.push(0, stream.next_number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
+        let sealed = table.seal(&pack.header, table_len, self.repository.sealing()?);
+        let footer = Footer::new(table.blocks_end(), sealed.len() as u32);
+        upload.write(&sealed)?;
+        upload.write(&footer.encode(&pack.header))?;
+        upload.finish()?;
+        let entry =
+            Entry { pack: pack.id, kind: self.kind, pack_len: footer.pack_len, table_len: footer.table_len, table };
+        (self.sink)(Finished { entry, key: pack.secret.clone() })
+    }
+}
+
+/// A block that no reader would take must not be written.
+fn refused(source: drumlin_format::Error) -> Error {
+    Error::Misuse(format!("a block can't be stored: {source}"))
+}
+
+/// How long a padding block, tag included, makes the pack's length one of its size classes; `table_len` is the sealed
+/// table's.
+fn padding(blocks_end: u64, table_len: usize) -> u32 {
+    let tail = (table_len + FOOTER_BYTES) as u64;
+    (size_class(blocks_end + TAG_BYTES as u64 + tail) - blocks_end - tail) as u32
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked has ended the whole run already; what it left is not used to commit anything.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

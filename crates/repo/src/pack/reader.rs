@@ -1,0 +1,200 @@
+//! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
+
+use super::Lru;
+use crate::index::{Index, Location, PackInfo};
+use crate::{Cache, Error, Repository, Result, names};
+use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
+use drumlin_format::{ChunkId, PackId, Signer};
+use drumlin_seal::{SealKey, Secret};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Reads chunks of a repository. Shared by threads.
+pub struct Reader {
+    repository: Repository,
+    index: Arc<Index>,
+    cache: Arc<Cache>,
+    keys: Mutex<HashMap<PackId, Arc<SealKey>>>,
+    tables: Mutex<Lru<PackId, Table>>,
+    blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
+}
+
+/// Enough for the packs of one restore window; a key takes some hundred bytes.
+const KEYS_MAX: usize = 4096;
+const TABLES_BYTES: usize = 12 << 20;
+
+impl Reader {
+    /// A reader that keeps decoded blocks of up to `block_cache_bytes`.
+    pub fn new(repository: Repository, index: Arc<Index>, cache: Arc<Cache>, block_cache_bytes: usize) -> Self {
+        Reader {
+            repository,
+            index,
+            cache,
+            keys: Mutex::new(HashMap::new()),
+            tables: Mutex::new(Lru::new(TABLES_BYTES)),
+            blocks: Mutex::new(Lru::new(block_cache_bytes)),
+        }
+    }
+
+    /// The repository.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// A pack's table of contents.
+    pub fn table(&self, info: &PackInfo) -> Result<Arc<Table>> {
+        if let Some(table) = lock(&self.tables).get(&info.id) {
+            return Ok(table);
+        }
+        let table = Arc::new(self.signed_table(info)?.0);
+        let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
+        lock(&self.tables).put(info.id, table.clone(), bytes);
+        Ok(table)
+    }
+
+    /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
+    /// know. [`Reader::table`] believes anybody who has a key.
+    pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
+        let name = names::pack(info.kind, info.id);
+        let mut sealed = vec![0; info.table_len as usize];
+        self.repository.store().read_at(&name, info.table_offset, &mut sealed)?;
+        let header = pack::header(info.kind, self.repository.config().suite, info.id);
+        Table::open(&header, &self.repository.secrets().index, sealed).map_err(Error::damaged(&name))
+    }
+
+    /// Read, open and decode a block into `out`, which is replaced. `scratch` is room for the sealed bytes.
+    /// The chunks' identities are not checked: see [`Reader::check`].
+    pub fn block(
+        &self,
+        info: &PackInfo,
+        table: &Table,
+        number: u32,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
+        scratch.clear();
+        scratch.resize(block.stored_len as usize, 0);
+        let name = names::pack(info.kind, info.id);
+        self.repository.store().read_at(&name, block.offset, scratch)?;
+        self.decode(info, table, block, number, scratch, out)
+    }
+
+    /// Open and decode a block whose sealed bytes are in `sealed`, into `out`, which is replaced.
+    pub fn decode(
+        &self,
+        info: &PackInfo,
+        table: &Table,
+        block: &Block,
+        number: u32,
+        sealed: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let slot = table.slots.get(block.slot as usize).ok_or_else(|| fail("its key is not in the table"))?;
+        let key = self.key(info, slot)?;
+        let context = pack::header(info.kind, self.repository.config().suite, slot.origin).encode();
+        let plain =
+            key.open(block.number, &context, sealed).map_err(|_| fail("its bytes are not those that were sealed"))?;
+        out.clear();
+        match block.codec {
+            Codec::Raw => out.extend_from_slice(plain),
+            Codec::Padding => {}
+            Codec::Zstd => {
+                out.reserve(block.raw_len as usize);
+                DECOMPRESSOR
+                    .with_borrow_mut(|d| d.decompress_to_buffer(plain, out))
+                    .map_err(|_| fail("it can't be decompressed"))?;
+            }
+        }
+        if out.len() != block.raw_len as usize { Err(fail("it is not as long as it should be")) } else { Ok(()) }
+    }
+
+    /// Whether bytes are the chunk of this id.
+    pub fn check(&self, kind: PackKind, id: &ChunkId, bytes: &[u8]) -> Result<bool> {
+        Ok(match kind {
+            PackKind::Data => self.repository.data_ids()?.id(bytes) == id.0,
+            PackKind::Tree => {
+                let ids = self.repository.tree_ids();
+                ids.ok_or_else(|| self.repository.not_allowed("tell tree nodes apart"))?.id(bytes) == id.0
+            }
+        })
+    }
+
+    /// One chunk, checked. The block that holds it is kept for the chunks beside it.
+    pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
+        let location = self.index.lookup(id)?.ok_or(Error::MissingChunk(*id))?;
+        self.chunk_at(kind, id, location)
+    }
+
+    fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
+        let info = self.index.pack(location.pack);
+        let table = self.table(&info)?;
+        let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };
+        let chunk = table.chunks.get(location.ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
+        let chunk = chunk.ok_or_else(|| fail("the index and the pack's table contradict each other"))?;
+        let cached = lock(&self.blocks).get(&(info.id, chunk.block));
+        let block = match cached {
+            Some(block) => block,
+            None => {
+                let (mut scratch, mut out) = (Vec::new(), Vec::new());
+                self.block(&info, &table, chunk.block, &mut scratch, &mut out)?;
+                let block = Arc::new(out);
+                lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
+                block
+            }
+        };
+        let bytes = &block[chunk.offset as usize..][..chunk.len as usize];
+        if !self.check(kind, id, bytes)? {
+            return Err(Error::DamagedBlock {
+                pack: info.id,
+                block: chunk.block,
+                detail: "a chunk is not what its name says",
+            });
+        }
+        Ok(bytes.to_vec())
+    }
+
+    fn key(&self, info: &PackInfo, slot: &pack::Slot) -> Result<Arc<SealKey>> {
+        if let Some(key) = lock(&self.keys).get(&slot.origin) {
+            return Ok(key.clone());
+        }
+        let secrets = self.repository.secrets();
+        let suite = self.repository.config().suite;
+        let header = pack::header(info.kind, suite, slot.origin).encode();
+        let name = || names::pack(info.kind, info.id);
+        let private = match info.kind {
+            PackKind::Data => &secrets.data,
+            PackKind::Tree => &secrets.meta,
+        };
+        let secret: Secret = match (self.cache.pack_key(slot.origin), private) {
+            (Some(secret), _) => secret,
+            (None, Some(private)) => private.unwrap_key(&slot.wrapped, pack::WRAP_INFO, &header).map_err(|source| {
+                Error::damaged(&name())(drumlin_format::Error::Seal { object: "pack key", source })
+            })?,
+            (None, None) => return Err(self.repository.not_allowed("read what is in the repository")),
+        };
+        let key = Arc::new(SealKey::new(suite, &secret));
+        let mut keys = lock(&self.keys);
+        if keys.len() >= KEYS_MAX {
+            keys.clear();
+        }
+        keys.insert(slot.origin, key.clone());
+        Ok(key)
+    }
+}
+
+thread_local! {
+    static DECOMPRESSOR: std::cell::RefCell<zstd::bulk::Decompressor<'static>> =
+        std::cell::RefCell::new(zstd::bulk::Decompressor::new().expect("zstd gives a context unless memory is exhausted"));
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

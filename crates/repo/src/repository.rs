@@ -1,0 +1,192 @@
+//! The repository: what is open, and the keys made from its secrets.
+
+use crate::{Error, NewLock, Result, Unlock, names, random_id, random_secret};
+use drumlin_format::config::{ChunkSizes, Config};
+use drumlin_format::key::{Role, Secrets};
+use drumlin_format::{ChunkId, KeyId, RepositoryId, Sealing};
+use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
+use drumlin_store::{Kind, Put, Store};
+use std::sync::Arc;
+
+/// An open repository. Cheap to clone.
+#[derive(Clone)]
+pub struct Repository {
+    store: Arc<dyn Store>,
+    config: Arc<Config>,
+    secrets: Arc<Secrets>,
+    data_ids: Option<Arc<IdKey>>,
+    tree_ids: Option<Arc<IdKey>>,
+}
+
+/// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// The cipher.
+    pub suite: Suite,
+    /// How contents are cut.
+    pub chunks: ChunkSizes,
+    /// Bytes of chunks in a block.
+    pub block_bytes: u32,
+    /// Bytes of a pack.
+    pub pack_bytes: u32,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        CreateOptions {
+            suite: Suite::Aes256Gcm,
+            chunks: ChunkSizes { min: 16 << 10, normal: 64 << 10, max: 256 << 10 },
+            block_bytes: 1 << 20,
+            pack_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Repository {
+    /// Make a repository in an empty store, with one owner key that `lock` opens. `now` is in seconds since 1970.
+    ///
+    /// The key object is durable before the config appears: a repository that is seen can be opened.
+    pub fn create(
+        store: Arc<dyn Store>,
+        options: CreateOptions,
+        lock: NewLock,
+        label: &str,
+        now: i64,
+    ) -> Result<(Self, KeyId)> {
+        let mut found = false;
+        for folder in ["config", names::KEYS, names::SNAPSHOTS, names::INDEX] {
+            store.list(folder, &mut |_| found = true)?;
+        }
+        if found || store.len(names::CONFIG)?.is_some() {
+            return Err(Error::Exists { location: store.location() });
+        }
+        let seal = |source| Error::Damaged {
+            object: names::CONFIG.into(),
+            source: drumlin_format::Error::Seal { object: "config", source },
+        };
+        let owner = SigningKey::new(random_secret()?).map_err(seal)?;
+        let secrets = Secrets {
+            repository: RepositoryId(random_id()?),
+            key: KeyId(random_id()?),
+            role: Role::Owner,
+            owner: owner.verifying(),
+            index: random_secret()?,
+            identity: Some(random_secret()?),
+            cutting: Some(random_secret()?),
+            data: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
+            meta: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
+            signing: Some(SigningKey::new(random_secret()?).map_err(seal)?),
+            owner_signing: Some(owner.clone()),
+            tree_identity: None,
+        };
+        let config = Config {
+            id: secrets.repository,
+            suite: options.suite,
+            chunks: options.chunks,
+            block_bytes: options.block_bytes,
+            pack_bytes: options.pack_bytes,
+            data_key: secrets.data.as_ref().expect("made above").public(),
+            meta_key: secrets.meta.as_ref().expect("made above").public(),
+            owner: secrets.owner,
+        };
+        let key = secrets.key;
+        let repository = Repository::assemble(store, config, secrets);
+        repository.put_key(&repository.secrets, &lock, label, now, Put::Create)?;
+        let bytes = repository.config.encode(&owner);
+        match repository.store.put(names::CONFIG, &bytes, Put::Create) {
+            Err(e) if e.kind == Kind::Exists => return Err(Error::Exists { location: repository.store.location() }),
+            other => other?,
+        }
+        Ok((repository, key))
+    }
+
+    /// Open the repository in a store.
+    pub fn open(store: Arc<dyn Store>, unlock: &Unlock) -> Result<Self> {
+        let config = Repository::read_config(&*store)?;
+        let secrets = Repository::unlock(&*store, &config, unlock)?;
+        Ok(Repository::assemble(store, config, secrets))
+    }
+
+    /// The config of the repository in a store: what can be told without a key.
+    pub fn read_config(store: &dyn Store) -> Result<Config> {
+        let bytes = match store.get(names::CONFIG) {
+            Err(e) if e.kind == Kind::Missing => return Err(Error::NoRepository { location: store.location() }),
+            other => other?,
+        };
+        Config::decode(&bytes).map_err(Error::damaged(names::CONFIG))
+    }
+
+    fn assemble(store: Arc<dyn Store>, config: Config, secrets: Secrets) -> Self {
+        Repository {
+            data_ids: secrets.data_ids().map(Arc::new),
+            tree_ids: secrets.tree_ids().map(Arc::new),
+            store,
+            config: Arc::new(config),
+            secrets: Arc::new(secrets),
+        }
+    }
+
+    /// The storage.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The config.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The secrets of the key that opened it.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// The role of that key.
+    pub fn role(&self) -> Role {
+        self.secrets.role
+    }
+
+    /// An error that says that the role doesn't allow `action`.
+    pub(crate) fn not_allowed(&self, action: &'static str) -> Error {
+        Error::NotAllowed { role: self.role().name(), action }
+    }
+
+    /// Fails unless the key may add to the repository.
+    pub fn may_write(&self) -> Result<()> {
+        match (&self.secrets.cutting, &self.secrets.signing) {
+            (Some(_), Some(_)) => Ok(()),
+            _ => Err(self.not_allowed("back up")),
+        }
+    }
+
+    /// Fails unless the key may read contents.
+    pub fn may_read(&self) -> Result<()> {
+        if self.secrets.data.is_some() { Ok(()) } else { Err(self.not_allowed("read what is in the repository")) }
+    }
+
+    /// What gives contents their identity.
+    pub fn data_ids(&self) -> Result<&Arc<IdKey>> {
+        self.data_ids.as_ref().ok_or_else(|| self.not_allowed("tell chunks apart"))
+    }
+
+    /// What gives tree nodes and chunk lists their identity; every role has it, and checks what it reads.
+    pub fn tree_ids(&self) -> Option<&Arc<IdKey>> {
+        self.tree_ids.as_ref()
+    }
+
+    /// With what this key signs, and seals for every role, one object.
+    pub(crate) fn sealing(&self) -> Result<Sealing<'_>> {
+        self.secrets.sealing(random_id()?).ok_or_else(|| self.not_allowed("write"))
+    }
+
+    /// The identity of contents.
+    pub fn data_id(&self, bytes: &[u8]) -> Result<ChunkId> {
+        Ok(ChunkId(self.data_ids()?.id(bytes)))
+    }
+
+    /// The secret of the content-defined cuts, for `drumlin-chunk`.
+    pub fn cut_secret(&self) -> Result<Secret> {
+        let cutting = self.secrets.cutting.as_ref().ok_or_else(|| self.not_allowed("cut contents"))?;
+        Ok(derive(cutting, "content cuts", &[]))
+    }
+}

@@ -1,0 +1,108 @@
+//! The snapshots of a repository: which there are, which count, and who signed them.
+
+use crate::{Error, Repository, Result, names};
+use drumlin_format::decision::{self, Verdict};
+use drumlin_format::key::Role;
+use drumlin_format::snapshot::{self, Snapshot};
+use drumlin_format::{KeyId, SessionId, SnapshotId};
+use drumlin_store::Kind;
+use std::collections::{HashMap, HashSet};
+
+/// Whose word a snapshot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Signed by this key, which the owner certified for writing, and may have revoked since.
+    Signed(KeyId),
+    /// Signed by a key that is unknown here or that may not write.
+    Unknown(KeyId),
+}
+
+/// A snapshot as it was found.
+#[derive(Clone, Debug)]
+pub struct SnapshotInfo {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// Whose word it is.
+    pub trust: Trust,
+    /// Whether its session is still open: being written, or left by a crash.
+    pub open_session: bool,
+}
+
+impl Repository {
+    /// All snapshots that count, oldest first, and the errors of those that could not be read.
+    ///
+    /// A snapshot whose session is still open counts if a decision says so, or as a partial one.
+    pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
+        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        // Sessions first: one that ends in between is then seen as open and its decision, or none, looked for.
+        let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
+        let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
+        let trusted = self.trusted_keys()?;
+        let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
+        let (mut infos, mut errors) = (Vec::new(), Vec::new());
+        for id in ids {
+            let name = names::snapshot(id);
+            let read = self.store().get(&name).map_err(Error::from);
+            let opened = read.and_then(|bytes| snapshot::open(id, meta, &bytes).map_err(Error::damaged(&name)));
+            let (snapshot, signer) = match opened {
+                Ok(opened) => opened,
+                // Forgotten since it was listed.
+                Err(Error::Store(e)) if e.kind == Kind::Missing => continue,
+                Err(e) if e.is_damage() => {
+                    errors.push(e);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let trust = match trusted.get(&signer.key) {
+                Some(key)
+                    if matches!(key.role, Role::Owner | Role::Writer) && signer.verify(&key.verifying).is_ok() =>
+                {
+                    Trust::Signed(signer.key)
+                }
+                _ => Trust::Unknown(signer.key),
+            };
+            let open_session = sessions.contains(&snapshot.session);
+            if open_session {
+                let verdict = match decided.entry(snapshot.session) {
+                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(self.verdict(snapshot.session)?),
+                };
+                match verdict {
+                    Some(Verdict::Evicted { .. }) => continue,
+                    Some(Verdict::Committed { snapshot: committed }) if *committed != id => continue,
+                    None if snapshot.partial.is_none() => continue,
+                    _ => {}
+                }
+            }
+            infos.push(SnapshotInfo { snapshot, trust, open_session });
+        }
+        infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
+        Ok((infos, errors))
+    }
+
+    /// What was decided on a session.
+    fn verdict(&self, session: SessionId) -> Result<Option<Verdict>> {
+        let name = names::decision(session);
+        match self.store().get(&name) {
+            Err(e) if e.kind == Kind::Missing => Ok(None),
+            Err(e) => Err(e.into()),
+            Ok(bytes) => {
+                let (verdict, _) =
+                    decision::open(session, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+                Ok(Some(verdict))
+            }
+        }
+    }
+
+    /// The snapshots that a session in progress or left by a crash has put: for its own client, to clear up.
+    pub fn remove_snapshot(&self, id: SnapshotId) -> Result<()> {
+        Ok(self.store().delete(&names::snapshot(id))?)
+    }
+
+    fn ids<T>(&self, folder: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>> {
+        let mut ids = Vec::new();
+        self.store().list(folder, &mut |listed| ids.extend(parse(names::last(&listed.name))))?;
+        Ok(ids)
+    }
+}

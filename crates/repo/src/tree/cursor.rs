@@ -1,0 +1,146 @@
+//! Reading a tree in order, from any entry on, in memory for one path from the root.
+
+use crate::pack::Reader;
+use crate::{Error, Result};
+use drumlin_format::pack::PackKind;
+use drumlin_format::snapshot::Root;
+use drumlin_format::tree::{Body, Child, Inner, Leaf, Sums};
+use drumlin_format::{ChunkId, Error as FormatError};
+use std::sync::Arc;
+
+/// A leaf as an inner node names it.
+pub type LeafRef = Child;
+
+/// A place in a tree.
+pub struct Cursor {
+    reader: Arc<Reader>,
+    root: Option<Root>,
+    /// From the root down to level 1; the numbers are the children to come.
+    path: Vec<(Inner, usize)>,
+}
+
+impl Cursor {
+    /// At the start of the tree with this root.
+    pub fn new(reader: Arc<Reader>, root: Option<Root>) -> Result<Self> {
+        let mut cursor = Cursor { reader, root, path: Vec::new() };
+        cursor.seek(b"", b"")?;
+        Ok(cursor)
+    }
+
+    /// Go to the leaf that holds an entry, or would.
+    pub fn seek(&mut self, dir: &[u8], name: &[u8]) -> Result<()> {
+        self.path.clear();
+        let Some(root) = self.root else { return Ok(()) };
+        let (mut node, mut level) = (root.node, root.level);
+        loop {
+            let inner = self.inner(&node, level)?;
+            let at = inner.find(dir, name);
+            node = inner.children[at].node;
+            // Above level 1 the child is entered, so the next one to come is behind it.
+            self.path.push((inner, if level == 1 { at } else { at + 1 }));
+            if level == 1 {
+                return Ok(());
+            }
+            level -= 1;
+        }
+    }
+
+    /// The next leaf, not read yet.
+    pub fn next_leaf(&mut self) -> Result<Option<LeafRef>> {
+        loop {
+            let Some((inner, at)) = self.path.last_mut() else { return Ok(None) };
+            let Some(child) = inner.children.get(*at) else {
+                self.path.pop();
+                continue;
+            };
+            *at += 1;
+            let (child, level) = (child.clone(), inner.level);
+            if level == 1 {
+                return Ok(Some(child));
+            }
+            let below = self.inner(&child.node, level - 1)?;
+            self.path.push((below, 0));
+        }
+    }
+
+    /// What the subtree below `dir` (and, with it, all that begins with that path) holds, by reading only the nodes at its
+    /// two ends.
+    pub fn sums_below(&mut self, dir: &[u8]) -> Result<Sums> {
+        let Some(root) = self.root else { return Ok(Sums::default()) };
+        if dir.is_empty() {
+            return Ok(root.sums);
+        }
+        let end = end_of(dir);
+        let mut sums = Sums::default();
+        self.add_between(&root.node, root.level, (dir, b""), (&end, b""), None, &mut sums)?;
+        Ok(sums)
+    }
+
+    /// Add what lies in `start..end` of a node whose entries all come before `next`, if that is known.
+    fn add_between(
+        &self,
+        node: &ChunkId,
+        level: u8,
+        start: (&[u8], &[u8]),
+        end: (&[u8], &[u8]),
+        next: Option<(&[u8], &[u8])>,
+        sums: &mut Sums,
+    ) -> Result<()> {
+        let inner = self.inner(node, level)?;
+        for (at, child) in inner.children.iter().enumerate() {
+            let first = (&child.dir[..], &child.name[..]);
+            let after = inner.children.get(at + 1).map(|c| (&c.dir[..], &c.name[..])).or(next);
+            if first >= end || after.is_some_and(|after| after <= start) {
+                continue;
+            }
+            if first >= start && after.is_some_and(|after| after <= end) {
+                sums.add(&child.sums);
+            } else if level > 1 {
+                self.add_between(&child.node, level - 1, start, end, after, sums)?;
+            } else {
+                let leaf = self.leaf(child)?;
+                let inside = leaf.iter().filter(|(d, n, _)| (*d, *n) >= start && (*d, *n) < end);
+                inside.for_each(|(_, _, meta)| sums.add_entry(meta));
+            }
+        }
+        Ok(())
+    }
+
+    fn inner(&self, id: &ChunkId, level: u8) -> Result<Inner> {
+        let bytes = self.reader.chunk(PackKind::Tree, id)?;
+        Inner::decode(&bytes, level).map_err(|e| damaged(id, e))
+    }
+
+    /// Read a leaf.
+    pub fn leaf(&self, child: &LeafRef) -> Result<Leaf> {
+        read_leaf(&self.reader, child)
+    }
+
+    /// Read a leaf's body.
+    pub fn body(&self, child: &LeafRef, leaf: &Leaf) -> Result<Body> {
+        read_body(&self.reader, child, leaf)
+    }
+}
+
+/// Read a leaf.
+pub(crate) fn read_leaf(reader: &Reader, child: &LeafRef) -> Result<Leaf> {
+    let bytes = reader.chunk(PackKind::Tree, &child.node)?;
+    Leaf::decode(&bytes).map_err(|e| damaged(&child.node, e))
+}
+
+/// Read a leaf's body.
+pub(crate) fn read_body(reader: &Reader, child: &LeafRef, leaf: &Leaf) -> Result<Body> {
+    let id = child.body.ok_or(Error::MissingChunk(child.node))?;
+    let bytes = reader.chunk(PackKind::Tree, &id)?;
+    Body::decode(&bytes, leaf).map_err(|e| damaged(&id, e))
+}
+
+/// The least directory that comes after `dir` and everything below it.
+fn end_of(dir: &[u8]) -> Vec<u8> {
+    // Everything below begins with `dir` and a zero byte; a one byte comes right after all of that.
+    [dir, &[1]].concat()
+}
+
+fn damaged(id: &ChunkId, source: FormatError) -> Error {
+    Error::Damaged { object: format!("tree node {id}"), source }
+}

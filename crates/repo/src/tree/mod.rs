@@ -1,0 +1,11 @@
+//! Trees: written in one pass in tree order, read from any place on.
+
+mod cursor;
+mod list;
+mod node;
+mod writer;
+
+pub use cursor::{Cursor, LeafRef};
+pub use list::{ListWriter, Refs};
+pub use node::Nodes;
+pub use writer::{NameSource, TreeWriter};

@@ -1,0 +1,58 @@
+//! Nodes put into tree packs: leaves, bodies and inner nodes each gather in blocks of their own, so that a run that needs
+//! leaves alone reads leaves alone.
+
+use crate::pack::{BlockBuilder, Coder, Coding};
+use crate::{Error, Result, WriteSession};
+use drumlin_format::ChunkId;
+use drumlin_seal::IdKey;
+use std::sync::Arc;
+
+/// Small, because a single node is often all that is wanted of a block.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Names and numbers compress well at any level; this one is fast.
+const CODING: Coding = Coding::Zstd(3);
+
+/// What a node is, as far as its block is concerned.
+#[derive(Clone, Copy)]
+pub(super) enum Family {
+    Leaf,
+    Body,
+    Inner,
+}
+
+/// Puts nodes into the tree packs of a session.
+pub struct Nodes {
+    session: Arc<WriteSession>,
+    ids: Arc<IdKey>,
+    coder: Coder,
+    blocks: [BlockBuilder; 3],
+}
+
+impl Nodes {
+    /// For a session whose key may write.
+    pub fn new(session: Arc<WriteSession>, ids: Arc<IdKey>) -> Result<Self> {
+        let coder = Coder::new().map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
+        Ok(Nodes { session, ids, coder, blocks: Default::default() })
+    }
+
+    /// Store a node unless the repository has it.
+    pub(super) fn put(&mut self, family: Family, bytes: &[u8]) -> Result<ChunkId> {
+        let id = ChunkId(self.ids.id(bytes));
+        if self.session.index().claim(&id)? {
+            let block = &mut self.blocks[family as usize];
+            block.push(id, bytes);
+            if block.raw.len() >= BLOCK_BYTES {
+                self.session.tree.append(block, &mut self.coder, CODING)?;
+            }
+        }
+        Ok(id)
+    }
+
+    /// Hand the blocks at hand to the packs.
+    pub fn flush(&mut self) -> Result<()> {
+        for block in &mut self.blocks {
+            self.session.tree.append(block, &mut self.coder, CODING)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! A writing session: registered before its first pack, with everything in it made durable in order, and one decision at
+//! its end. `docs/format.md` states the order; this is where it is kept.
+
+use crate::pack::{Finished, Packer};
+use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
+use drumlin_format::decision::{self, Verdict};
+use drumlin_format::index::{self, Entry};
+use drumlin_format::pack::PackKind;
+use drumlin_format::session::Session;
+use drumlin_format::snapshot::{self, Snapshot};
+use drumlin_format::{Header, IndexId, ObjectType, SessionId, SnapshotId};
+use drumlin_store::{Kind, Put};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
+/// keeps in memory for its index objects.
+const PENDING_CHUNKS_MAX: usize = 128 << 10;
+
+/// A session that writes.
+pub struct WriteSession {
+    repository: Repository,
+    index: Arc<Index>,
+    id: SessionId,
+    /// Packs of file contents.
+    pub data: Packer,
+    /// Packs of tree nodes.
+    pub tree: Packer,
+    pending: Arc<Mutex<Pending>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    entries: Vec<Entry>,
+    chunks: usize,
+}
+
+/// What a session has written so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of file contents, as stored.
+    pub data_bytes: u64,
+    /// Bytes of tree nodes, as stored.
+    pub tree_bytes: u64,
+}
+
+impl WriteSession {
+    /// Register a session, durably, and begin. `now` is in seconds since 1970.
+    pub fn begin(
+        repository: &Repository,
+        index: Arc<Index>,
+        cache: Arc<Cache>,
+        host: &str,
+        purpose: &str,
+        now: i64,
+    ) -> Result<Self> {
+        repository.may_write()?;
+        let id = SessionId(random_id()?);
+        let session = Session { host: host.into(), started: now, plan_seen: 0, purpose: purpose.into() };
+        let bytes = session.seal(id, repository.config().suite, repository.sealing()?);
+        repository.store().put(&names::session(id), &bytes, Put::Create)?;
+        let pending = Arc::new(Mutex::new(Pending::default()));
+        let packer = |kind| {
+            let (pending, index, cache) = (pending.clone(), index.clone(), cache.clone());
+            let sink = move |finished: Finished| {
+                index.add_pack(&finished.entry);
+                if kind == PackKind::Tree {
+                    // Without it a key that can't read couldn't compare with its own last tree.
+                    let _ = cache.keep_pack_key(finished.entry.pack, &finished.key);
+                }
+                let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+                pending.chunks += finished.entry.table.chunks.len();
+                pending.entries.push(finished.entry);
+                Ok(())
+            };
+            Packer::new(repository.clone(), kind, Box::new(sink))
+        };
+        let (data, tree) = (packer(PackKind::Data), packer(PackKind::Tree));
+        Ok(WriteSession { repository: repository.clone(), index, id, data, tree, pending })
+    }
+
+    /// The session.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The index that it adds to.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// What was written so far.
+    pub fn written(&self) -> Written {
+        Written { data_bytes: self.data.stored_bytes(), tree_bytes: self.tree.stored_bytes() }
+    }
+
+    /// Write an index object if many chunks wait for one. To be called now and then by one thread.
+    pub fn relieve(&self) -> Result<()> {
+        if self.pending.lock().unwrap_or_else(PoisonError::into_inner).chunks >= PENDING_CHUNKS_MAX {
+            self.write_index()?;
+        }
+        Ok(())
+    }
+
+    /// Make all finished packs durable, and then an index object that names them.
+    fn write_index(&self) -> Result<()> {
+        let pending = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        if pending.entries.is_empty() {
+            return Ok(());
+        }
+        self.repository.store().sync()?;
+        let id = IndexId(random_id()?);
+        let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
+        let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
+        self.repository.store().put(&names::index(id), &bytes, Put::Create)?;
+        self.index.settle(id, &pending.entries)
+    }
+
+    /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
+    /// be written. No block may be under way.
+    pub fn flush(&self) -> Result<()> {
+        self.data.finish()?;
+        self.tree.finish()?;
+        self.write_index()
+    }
+
+    /// Write a snapshot object, durably. All that it refers to must have been flushed.
+    pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        let secrets = self.repository.secrets();
+        let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
+        let config = self.repository.config();
+        let name = names::snapshot(snapshot.id);
+        let (key, seed) = (random_secret()?, random_secret()?);
+        let bytes = snapshot::seal(snapshot, (secrets.key, signing), config.suite, &config.meta_key, &key, &seed)
+            .map_err(Error::damaged(&name))?;
+        Ok(self.repository.store().put(&name, &bytes, Put::Create)?)
+    }
+
+    /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
+    /// faster.
+    pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
+        let store = self.repository.store();
+        let verdict = Verdict::Committed { snapshot };
+        let bytes = decision::seal(self.id, &verdict, self.repository.config().suite, self.repository.sealing()?);
+        match store.put(&names::decision(self.id), &bytes, Put::Create) {
+            Err(e) if e.kind == Kind::Exists => return Err(Error::Evicted),
+            other => other?,
+        }
+        self.clear_up()
+    }
+
+    /// Without a session its snapshot counts for good; without a session a decision means nothing. So in this order.
+    fn clear_up(&self) -> Result<()> {
+        self.repository.store().delete(&names::session(self.id))?;
+        Ok(self.repository.store().delete(&names::decision(self.id))?)
+    }
+
+    /// End a session that has written nothing which anybody refers to.
+    pub fn abandon(self) -> Result<()> {
+        Ok(self.repository.store().delete(&names::session(self.id))?)
+    }
+}
