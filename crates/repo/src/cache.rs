@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! <folder>/<repository id>/runs/…       the index (see `index`)
+//!                          hooks/…      the sparse index
 //!                          pack-keys    keys of tree packs that this client wrote or opened, sealed
 //!                          last/<name>  this client's last snapshots, sealed
 //! ```
@@ -40,9 +41,8 @@ impl Cache {
     pub fn open(repository: &Repository, folder: Option<&Path>, scratch: &Path) -> Result<Self> {
         let secrets = repository.secrets();
         let own = secrets.signing.as_ref().map_or(&secrets.index, |k| k.secret());
-        let folder = folder
-            .map(|f| f.join(repository.config().id.to_string()))
-            .filter(|f| make_folder(&f.join("runs")).is_ok() && make_folder(&f.join("last")).is_ok());
+        let folder =
+            folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join("last")).is_ok());
         Ok(Cache {
             folder,
             scratch: scratch.to_owned(),
@@ -52,9 +52,10 @@ impl Cache {
         })
     }
 
-    /// Where index runs are kept, if they are.
-    pub(crate) fn runs_folder(&self) -> Option<PathBuf> {
-        self.folder.as_ref().map(|f| f.join("runs"))
+    /// Where index runs are kept, if they are: `runs`, or `hooks` for those of the sparse index.
+    pub(crate) fn runs_folder(&self, name: &str) -> Option<PathBuf> {
+        let folder = self.folder.as_ref()?.join(name);
+        make_folder(&folder).is_ok().then_some(folder)
     }
 
     /// The cache's folder.

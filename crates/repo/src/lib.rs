@@ -23,7 +23,7 @@ pub use access::Unlock;
 pub use cache::{Cache, Remembered};
 pub use entropy::{random_id, random_secret};
 pub use error::{Error, Result};
-pub use index::{Index, IndexStats, Location, PackInfo};
+pub use index::{Index, IndexMode, IndexStats, Location, PackInfo};
 pub use keys::{KeyInfo, NewLock};
 pub use repository::{CreateOptions, Repository};
 pub use snapshots::{SnapshotInfo, Trust};

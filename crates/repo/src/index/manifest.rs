@@ -45,9 +45,9 @@ const NAME: &str = "manifest";
 
 impl Manifest {
     /// What the cache names; empty if there is none, or none that is sound.
-    pub fn load(cache: &Cache) -> Self {
+    pub fn load(folder: Option<&Path>) -> Self {
         let read = || {
-            let bytes = fs::read(cache.runs_folder()?.join(NAME)).ok()?;
+            let bytes = fs::read(folder?.join(NAME)).ok()?;
             let (body, sum) = bytes.split_last_chunk::<16>()?;
             (*sum == checksum(body)).then(|| minicbor::decode(body).ok())?
         };
@@ -55,14 +55,14 @@ impl Manifest {
     }
 
     /// Save it, and remove runs that it doesn't name.
-    pub fn save(&self, cache: &Cache) -> Result<()> {
-        let Some(folder) = cache.runs_folder() else { return Ok(()) };
+    pub fn save(&self, folder: Option<&Path>) -> Result<()> {
+        let Some(folder) = folder else { return Ok(()) };
         let mut bytes = Vec::new();
         minicbor::encode(self, &mut bytes).expect("encoding to memory can't fail");
         let sum = checksum(&bytes);
         bytes.extend_from_slice(&sum);
         replace_file(&folder.join(NAME), &bytes)?;
-        self.sweep(&folder);
+        self.sweep(folder);
         Ok(())
     }
 
@@ -82,8 +82,8 @@ impl Manifest {
 }
 
 /// A file for a new run and its name; without a name where nothing is kept.
-pub(super) fn new_run(cache: &Cache) -> Result<(File, String)> {
-    let Some(folder) = cache.runs_folder() else { return Ok((cache.scratch_file()?, String::new())) };
+pub(super) fn new_run(cache: &Cache, folder: Option<&Path>) -> Result<(File, String)> {
+    let Some(folder) = folder else { return Ok((cache.scratch_file()?, String::new())) };
     let random: String = random_id()?.iter().map(|b| format!("{b:02x}")).collect();
     let name = format!("run-{}-{random}", std::process::id());
     let path = folder.join(&name);

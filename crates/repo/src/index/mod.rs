@@ -4,11 +4,16 @@
 //! [`run`]s in the local cache, each behind its filters), and, where those are missing, the repository's index objects,
 //! from which the runs are made. The index is never the only truth: the packs' own tables are.
 //!
+//! The *sparse* index is for repositories whose index is too large to hold or to fetch. It knows of data packs only their
+//! hooks, 1 chunk in 64; where a chunk at hand is a hook of some pack, that pack's table is fetched and the chunks around are
+//! looked up there. After Lillibridge et al., 'Sparse Indexing' (FAST '09), with packs as segments.
+//!
 //! [`Index::claim`] settles who stores a chunk that several threads meet at once.
 
 mod fresh;
 mod manifest;
 mod run;
+mod sparse;
 mod sync;
 
 pub use run::PackInfo;
@@ -16,10 +21,13 @@ pub use run::PackInfo;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::ChunkId;
 use drumlin_format::index::Entry;
+use drumlin_format::pack::PackKind;
 use fresh::Fresh;
 use manifest::{Covered, Manifest};
 use run::{Run, RunEntry, RunWriter, cache_error, key};
+use sparse::Champions;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Where a chunk is.
@@ -42,10 +50,24 @@ pub struct IndexStats {
     pub memory: u64,
 }
 
+/// How much of the index to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexMode {
+    /// All of it, as long as its filters take no more than so many bytes of memory; else its hooks.
+    Auto(usize),
+    /// All of it.
+    Exact,
+    /// Its hooks.
+    Sparse,
+}
+
 /// The index of a repository.
 pub struct Index {
     repository: Repository,
     cache: Arc<Cache>,
+    folder: Option<PathBuf>,
+    /// `None`: the index is exact.
+    champions: Option<Champions>,
     fresh: Fresh,
     layers: RwLock<Layers>,
 }
@@ -76,17 +98,36 @@ struct Layer {
 const MERGE_RUNS: usize = 8;
 
 impl Index {
-    /// The index as the cache knows it, brought up to date with the repository.
+    /// The exact index as the cache knows it, brought up to date with the repository.
     pub fn open(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
-        let index = Index::empty(repository, cache);
-        index.refresh()?;
+        Index::open_with(repository, cache, IndexMode::Exact)
+    }
+
+    /// The index in a mode.
+    pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
+        let objects = sync::objects(repository)?;
+        let sparse = match mode {
+            IndexMode::Exact => false,
+            IndexMode::Sparse => true,
+            IndexMode::Auto(bytes) => sync::filter_bytes(&objects) > bytes as u64,
+        };
+        let folder = cache.runs_folder(if sparse { "hooks" } else { "runs" });
+        let index = Index {
+            repository: repository.clone(),
+            cache,
+            folder,
+            champions: sparse.then(Champions::default),
+            fresh: Fresh::default(),
+            layers: RwLock::new(Layers::default()),
+        };
+        index.load(&objects);
+        index.catch_up(&objects)?;
         Ok(index)
     }
 
-    /// An index that knows of nothing yet.
-    fn empty(repository: &Repository, cache: Arc<Cache>) -> Self {
-        let layers = RwLock::new(Layers::default());
-        Index { repository: repository.clone(), cache, fresh: Fresh::default(), layers }
+    /// Whether it holds hooks alone.
+    pub fn is_sparse(&self) -> bool {
+        self.champions.is_some()
     }
 
     /// A pack by its number.
@@ -94,23 +135,51 @@ impl Index {
         self.read().packs[number as usize].clone()
     }
 
-    /// Where a chunk is, if it is in a finished pack.
+    /// Where a chunk is, if it is in a finished pack. A sparse index may not find one that is there.
     pub fn lookup(&self, id: &ChunkId) -> Result<Option<Location>> {
-        let wanted = key(id);
-        if let Some(found) = self.fresh.lookup(&wanted) {
-            return Ok(found);
+        match self.fresh.lookup(&key(id)) {
+            Some(found) => Ok(found),
+            None => self.find(id),
         }
-        self.lookup_runs(&wanted)
+    }
+
+    fn find(&self, id: &ChunkId) -> Result<Option<Location>> {
+        let found = self.lookup_runs(&key(id))?;
+        match &self.champions {
+            Some(champions) if found.is_none() => champions.find(self, id),
+            _ => Ok(found),
+        }
     }
 
     fn lookup_runs(&self, wanted: &run::Key) -> Result<Option<Location>> {
+        match self.try_runs(wanted) {
+            Ok(found) => Ok(found),
+            Err(damaged) => {
+                // The cache is a hint: what is damaged is made again, and asked once more.
+                self.layers
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .runs
+                    .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
+                self.catch_up(&sync::objects(&self.repository)?)?;
+                self.try_runs(wanted).map_err(|_| {
+                    self.damaged(std::io::Error::other(
+                        "a run of the index was damaged twice; 'drumlin cache clear' removes it",
+                    ))
+                })
+            }
+        }
+    }
+
+    /// Fails with the run that can't be read.
+    fn try_runs(&self, wanted: &run::Key) -> std::result::Result<Option<Location>, Arc<Run>> {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
             match layer.run.lookup(wanted) {
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
                 Ok(None) => {}
-                Err(source) => return Err(self.damaged(source)),
+                Err(_) => return Err(layer.run.clone()),
             }
         }
         Ok(None)
@@ -119,7 +188,7 @@ impl Index {
     /// Whether the caller has to store this chunk: nobody has, and nobody else in this run is about to.
     pub fn claim(&self, id: &ChunkId) -> Result<bool> {
         let wanted = key(id);
-        if self.fresh.contains(&wanted) || self.lookup_runs(&wanted)?.is_some() {
+        if self.fresh.contains(&wanted) || self.find(id)?.is_some() {
             return Ok(false);
         }
         Ok(self.fresh.claim(wanted))
@@ -154,15 +223,18 @@ impl Index {
     fn add_run(&self, entries: &[Entry], covered: Covered) -> Result<()> {
         let mut sorted = Vec::with_capacity(entries.iter().map(|e| e.table.chunks.len()).sum());
         for (pack, entry) in entries.iter().enumerate() {
-            sorted.extend(entry.table.chunks.iter().enumerate().map(|(ordinal, chunk)| RunEntry {
-                key: key(&chunk.id),
-                pack: pack as u32,
-                ordinal: ordinal as u32,
-            }));
+            let hooks_alone = self.is_sparse() && entry.kind == PackKind::Data;
+            sorted.extend(entry.table.chunks.iter().enumerate().filter(|(_, c)| !hooks_alone || c.id.is_hook()).map(
+                |(ordinal, chunk)| RunEntry {
+                    key: if hooks_alone { sparse::hook_key(chunk.id.hook()) } else { key(&chunk.id) },
+                    pack: pack as u32,
+                    ordinal: ordinal as u32,
+                },
+            ));
         }
         sorted.sort_unstable();
         let packs: Vec<_> = entries.iter().map(|e| Arc::new(pack_info(e))).collect();
-        let (file, name) = manifest::new_run(&self.cache)?;
+        let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
         let mut writer = RunWriter::new(file);
         let written = sorted.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
         let run = Arc::new(written.map_err(|e| self.damaged(e))?);
@@ -177,7 +249,7 @@ impl Index {
     /// Merge runs where there are many of about one size.
     fn compact(&self) -> Result<()> {
         while let Some(group) = self.mergeable() {
-            let (file, name) = manifest::new_run(&self.cache)?;
+            let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
             let runs: Vec<_> = group.iter().map(|l| l.run.clone()).collect();
             let run = Arc::new(run::merge(&runs, file).map_err(|e| self.damaged(e))?);
             let objects = group.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
@@ -200,7 +272,7 @@ impl Index {
 
     fn save(&self) -> Result<()> {
         let covered = self.read().runs.iter().map(|l| l.covered.clone()).collect();
-        Manifest { runs: covered }.save(&self.cache)
+        Manifest { runs: covered }.save(self.folder.as_deref())
     }
 
     /// How much it holds.
@@ -229,7 +301,7 @@ impl Index {
     }
 
     fn damaged(&self, source: std::io::Error) -> Error {
-        let folder = self.cache.runs_folder().unwrap_or_else(|| "(in memory)".into());
+        let folder = self.folder.clone().unwrap_or_else(|| "(in memory)".into());
         cache_error("use the index in", &folder)(source)
     }
 }

@@ -92,7 +92,7 @@ impl Run {
             let bytes = self.page(page)?;
             let count = page_count(&bytes)?;
             let entries = &bytes[..count * ENTRY_BYTES];
-            let at = partition(entries, |e| &e[..24] < &wanted[..]);
+            let at = partition(entries, |e| e[..24] < wanted[..]);
             if let Some(entry) = entries.chunks_exact(ENTRY_BYTES).nth(at)
                 && entry[..24] == wanted[..]
             {

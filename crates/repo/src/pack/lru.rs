@@ -21,6 +21,15 @@ impl<K: PartialEq, V> Lru<K, V> {
         Some(value)
     }
 
+    pub fn contains(&self, key: &K) -> bool {
+        self.entries.iter().any(|(k, ..)| k == key)
+    }
+
+    /// All that is kept, the latest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().rev().map(|(k, v, _)| (k, &**v))
+    }
+
     /// Keep `value`, which takes `bytes`; the least recently used go. The newest stays whatever its size.
     pub fn put(&mut self, key: K, value: Arc<V>, bytes: usize) {
         self.entries.retain(|(k, _, b)| {

@@ -10,3 +10,4 @@ pub use packer::{Appended, Finished, Packer};
 pub use reader::Reader;
 
 pub(crate) use lru::Lru;
+pub(crate) use reader::read_table;

@@ -14,7 +14,9 @@ pub struct Reader {
     repository: Repository,
     index: Arc<Index>,
     cache: Arc<Cache>,
-    keys: Mutex<HashMap<PackId, Arc<SealKey>>>,
+    /// By the pack that a block was sealed for and the pack whose table gave the key: a table that claims a wrong key for
+    /// somebody else's pack spoils nothing but its own blocks.
+    keys: Mutex<HashMap<(PackId, PackId), Arc<SealKey>>>,
     tables: Mutex<Lru<PackId, Table>>,
     blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
 }
@@ -60,11 +62,7 @@ impl Reader {
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
-        let name = names::pack(info.kind, info.id);
-        let mut sealed = vec![0; info.table_len as usize];
-        self.repository.store().read_at(&name, info.table_offset, &mut sealed)?;
-        let header = pack::header(info.kind, self.repository.config().suite, info.id);
-        Table::open(&header, &self.repository.secrets().index, sealed).map_err(Error::damaged(&name))
+        read_table(&self.repository, info)
     }
 
     /// Read, open and decode a block into `out`, which is replaced. `scratch` is room for the sealed bytes.
@@ -162,7 +160,8 @@ impl Reader {
     }
 
     fn key(&self, info: &PackInfo, slot: &pack::Slot) -> Result<Arc<SealKey>> {
-        if let Some(key) = lock(&self.keys).get(&slot.origin) {
+        let of = (slot.origin, info.id);
+        if let Some(key) = lock(&self.keys).get(&of) {
             return Ok(key.clone());
         }
         let secrets = self.repository.secrets();
@@ -185,7 +184,7 @@ impl Reader {
         if keys.len() >= KEYS_MAX {
             keys.clear();
         }
-        keys.insert(slot.origin, key.clone());
+        keys.insert(of, key.clone());
         Ok(key)
     }
 }
@@ -197,4 +196,13 @@ thread_local! {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Read a pack's table of contents from the store.
+pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
+    let name = names::pack(info.kind, info.id);
+    let mut sealed = vec![0; info.table_len as usize];
+    repository.store().read_at(&name, info.table_offset, &mut sealed)?;
+    let header = pack::header(info.kind, repository.config().suite, info.id);
+    Table::open(&header, &repository.secrets().index, sealed).map_err(Error::damaged(&name))
 }

@@ -1,0 +1,108 @@
+//! The sparse index: which packs are worth looking into for the chunks at hand.
+//!
+//! A hook leads to a pack; its table is fetched, and the chunks around the hook are found there. Packs that were written one
+//! after the other are met one after the other: towards the end of one its successor's table is fetched as well, so that
+//! nothing is missed up to that one's first hook. What no hook leads to is stored once more: a few chunks before the first
+//! hook of each stretch of known data.
+
+use super::run::{Key, key};
+use super::{Index, Location};
+use crate::Result;
+use crate::pack::{Lru, read_table};
+use drumlin_format::ChunkId;
+use drumlin_format::pack::PackKind;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Memory for tables.
+const TABLES_BYTES: usize = 16 << 20;
+
+/// The tables of the packs that chunks at hand are found in.
+pub(super) struct Champions {
+    tables: Mutex<Lru<u32, Champion>>,
+}
+
+struct Champion {
+    ordinals: HashMap<Key, u32>,
+}
+
+impl Default for Champions {
+    fn default() -> Self {
+        Champions { tables: Mutex::new(Lru::new(TABLES_BYTES)) }
+    }
+}
+
+/// The key under which a run keeps a hook.
+pub(super) fn hook_key(hook: u64) -> Key {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&hook.to_be_bytes());
+    // The filter looks at the middle third.
+    key[8..16].copy_from_slice(&hook.to_be_bytes());
+    key
+}
+
+impl Champions {
+    /// Where a chunk is, as far as hooks lead there.
+    pub fn find(&self, index: &Index, id: &ChunkId) -> Result<Option<Location>> {
+        if let Some(found) = self.known(&key(id)) {
+            self.approach_end(index, found)?;
+            return Ok(Some(found));
+        }
+        if !id.is_hook() {
+            return Ok(None);
+        }
+        let Some(hook) = index.lookup_runs(&hook_key(id.hook()))? else { return Ok(None) };
+        self.fetch(index, hook.pack)?;
+        Ok(self.known(&key(id)))
+    }
+
+    fn known(&self, wanted: &Key) -> Option<Location> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let found =
+            tables.iter().find_map(|(pack, t)| Some(Location { pack: *pack, ordinal: *t.ordinals.get(wanted)? }))?;
+        // It has been of use: it stays.
+        tables.get(&found.pack);
+        Some(found)
+    }
+
+    fn fetch(&self, index: &Index, pack: u32) -> Result<()> {
+        let info = index.pack(pack);
+        let table = match read_table(&index.repository, &info) {
+            // A pack that is gone or damaged can't be referred to; its chunks are stored again.
+            Err(e) if e.is_damage() => Default::default(),
+            other => other?.0,
+        };
+        let ordinals: HashMap<Key, u32> =
+            table.chunks.iter().enumerate().map(|(at, chunk)| (key(&chunk.id), at as u32)).collect();
+        let bytes = ordinals.capacity() * (size_of::<(Key, u32)>() + 1);
+        let champion = Arc::new(Champion { ordinals });
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).put(pack, champion, bytes);
+        Ok(())
+    }
+
+    /// Near the end of a pack its successor is fetched.
+    fn approach_end(&self, index: &Index, found: Location) -> Result<()> {
+        let next = {
+            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(table) = tables.get(&found.pack) else { return Ok(()) };
+            if (found.ordinal as usize + 1) * 10 < table.ordinals.len() * 9 {
+                return Ok(());
+            }
+            match index.successor(found.pack) {
+                Some(next) if !tables.contains(&next) => next,
+                _ => return Ok(()),
+            }
+        };
+        self.fetch(index, next)
+    }
+}
+
+impl Index {
+    /// The data pack that was written after this one, if they are named by one index object.
+    fn successor(&self, pack: u32) -> Option<u32> {
+        let layers = self.read();
+        let layer = layers.runs.iter().find(|l| (l.base..l.base + l.run.packs.len() as u32).contains(&pack))?;
+        let end = layer.base + layer.run.packs.len() as u32;
+        (pack + 1..end).find(|number| layers.packs[*number as usize].kind == PackKind::Data)
+    }
+}

@@ -1,0 +1,139 @@
+//! The index, exact and sparse, against what was stored.
+
+use drumlin_format::ChunkId;
+use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+use drumlin_repo::{Cache, CreateOptions, Index, IndexMode, NewLock, Repository, WriteSession};
+use drumlin_seal::Secret;
+use drumlin_store::MemoryStore;
+use std::fs;
+use std::sync::Arc;
+
+fn repository() -> Repository {
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let options = CreateOptions { block_bytes: 64 << 10, pack_bytes: 1 << 20, ..CreateOptions::default() };
+    Repository::create(Arc::new(MemoryStore::new()), options, lock, "test", 0).unwrap().0
+}
+
+fn cache(repository: &Repository) -> (tempfile::TempDir, Arc<Cache>) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(repository, Some(folder.path()), folder.path()).unwrap());
+    (folder, cache)
+}
+
+fn chunk(n: u64) -> Vec<u8> {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::new();
+    while bytes.len() < 1500 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes
+}
+
+/// Store these chunks as a session would; gives how many of them were new.
+fn store(repository: &Repository, cache: &Arc<Cache>, mode: IndexMode, numbers: impl Iterator<Item = u64>) -> u64 {
+    let index = Arc::new(Index::open_with(repository, cache.clone(), mode).unwrap());
+    let session = WriteSession::begin(repository, index.clone(), cache.clone(), "h", "backup", 0).unwrap();
+    let (mut block, mut coder, mut new) = (BlockBuilder::default(), Coder::new().unwrap(), 0);
+    for n in numbers {
+        let bytes = chunk(n);
+        let id = repository.data_id(&bytes).unwrap();
+        if index.claim(&id).unwrap() {
+            assert!(!index.claim(&id).unwrap(), "claimed twice");
+            new += 1;
+            block.push(id, &bytes);
+            if block.raw.len() > 60_000 {
+                session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+                session.relieve().unwrap();
+            }
+        }
+    }
+    session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+    session.flush().unwrap();
+    session.abandon().unwrap();
+    new
+}
+
+fn id(repository: &Repository, n: u64) -> ChunkId {
+    repository.data_id(&chunk(n)).unwrap()
+}
+
+#[test]
+fn the_exact_index_finds_everything_and_nothing_else() {
+    let repository = repository();
+    let (_folder, one) = cache(&repository);
+    assert_eq!(store(&repository, &one, IndexMode::Exact, 0..5000), 5000);
+    assert_eq!(store(&repository, &one, IndexMode::Exact, 4000..6000), 1000);
+    // Another client, without any cache, learns it from the repository.
+    let (_folder, other) = cache(&repository);
+    for cache in [&one, &other, &one] {
+        let index = Index::open(&repository, cache.clone()).unwrap();
+        assert!((0..6000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+        assert!((6000..7000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_none()));
+        assert_eq!(index.stats().chunks, 6000);
+    }
+}
+
+#[test]
+fn many_small_runs_are_merged_and_still_right() {
+    let repository = repository();
+    let (folder, cache) = cache(&repository);
+    for part in 0..20 {
+        assert_eq!(store(&repository, &cache, IndexMode::Exact, part * 100..part * 100 + 100), 100);
+    }
+    let index = Index::open(&repository, cache.clone()).unwrap();
+    assert!((0..2000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+    let runs = cache.folder().unwrap().join("runs");
+    let count = fs::read_dir(runs).unwrap().filter(|e| e.as_ref().unwrap().file_name() != "manifest").count();
+    assert!(count < 12, "{count} runs");
+    drop(folder);
+}
+
+#[test]
+fn a_damaged_run_is_made_again() {
+    let repository = repository();
+    let (_folder, cache) = cache(&repository);
+    store(&repository, &cache, IndexMode::Exact, 0..2000);
+    let index = Index::open(&repository, cache.clone()).unwrap();
+    for entry in fs::read_dir(cache.folder().unwrap().join("runs")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.iter_mut().take(4096 * 3).for_each(|b| *b ^= 0x55);
+        fs::write(&path, bytes).unwrap();
+    }
+    // Open already, or opened anew: the pages that can't be believed are replaced.
+    assert!((0..2000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+    let index = Index::open(&repository, cache).unwrap();
+    assert!((0..2000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+}
+
+#[test]
+fn the_sparse_index_stores_at_most_three_percent_more() {
+    let repository = repository();
+    let (_exact, exact) = cache(&repository);
+    store(&repository, &exact, IndexMode::Exact, 0..40_000);
+    // Another client meets the same data again with hooks alone: in the same order, and in shuffled stretches.
+    let (_sparse, sparse) = cache(&repository);
+    let index = Index::open_with(&repository, sparse.clone(), IndexMode::Sparse).unwrap();
+    assert!(index.is_sparse());
+    assert!(index.stats().memory * 4 < Index::open(&repository, exact.clone()).unwrap().stats().memory);
+    let again = store(&repository, &sparse, IndexMode::Sparse, 0..40_000);
+    assert!(again * 100 <= 40_000 * 3, "{again} of 40,000 chunks stored again");
+    let stretches = (0..40).map(|n| n * 17 % 40 * 1000).flat_map(|start| start..start + 1000);
+    let shuffled = store(&repository, &sparse, IndexMode::Sparse, stretches);
+    assert!(shuffled * 100 <= 40_000 * 8, "{shuffled} of 40,000 chunks stored again");
+    // New data is new, and stays exact within a run.
+    assert_eq!(store(&repository, &sparse, IndexMode::Sparse, (50_000..51_000).chain(50_000..51_000)), 1000);
+}
+
+#[test]
+fn the_sparse_index_is_chosen_by_size() {
+    let repository = repository();
+    let (_folder, cache) = cache(&repository);
+    store(&repository, &cache, IndexMode::Exact, 0..5000);
+    let sparse = |bytes| Index::open_with(&repository, cache.clone(), IndexMode::Auto(bytes)).unwrap().is_sparse();
+    assert!(sparse(1000));
+    assert!(!sparse(1 << 20));
+}
