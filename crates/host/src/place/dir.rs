@@ -1,0 +1,297 @@
+//! One directory of the target, held open: entries are created, opened, linked and listed in it by single names.
+
+use std::sync::{Arc, OnceLock};
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::apply::{self, Attributes, Now, Wanted};
+use super::entry::{self, FileId};
+use super::error::{Error, Problems, Result};
+use super::file::{self, NewFile, TempFile};
+use super::gift::{Gift, MODE_NEW};
+use super::handle::{Handle, proc_path};
+use super::list::{self, Names};
+use super::remove::{self, Removed};
+use super::resolve::{self, check_name};
+use super::target::Shared;
+use crate::meta::{Kind, Stat};
+
+/// A directory at or below the target. Costs one descriptor; share it by `Arc` while entries in it are being restored.
+pub struct TargetDir {
+    fd: OwnedFd,
+    /// False where the user may enter but not list: the descriptor is `O_PATH`.
+    readable: bool,
+    shared: Arc<Shared>,
+    gift: OnceLock<Gift>,
+}
+
+impl TargetDir {
+    pub(super) fn new(fd: OwnedFd, readable: bool, shared: Arc<Shared>) -> Self {
+        TargetDir { fd, readable, shared, gift: OnceLock::new() }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Makes the directory `name`, mode 0700 until [`TargetDir::finish_dir`]. An error if anything of that name is there
+    /// ([`Error::is_exists`]).
+    pub fn make_dir(&self, name: &[u8]) -> Result<Arc<TargetDir>> {
+        check_name(name)?;
+        fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| Error::system("create", name, e))?;
+        match self.open_dir(name) {
+            // What was just made is a directory and was there.
+            Err(Error::Blocked(_)) => Err(Error::Swapped(name.to_vec())),
+            Err(e) if e.is_missing() => Err(Error::Swapped(name.to_vec())),
+            other => other,
+        }
+    }
+
+    /// Opens the existing directory `name`; a symlink or another kind of entry is refused ([`Error::Blocked`]).
+    pub fn open_dir(&self, name: &[u8]) -> Result<Arc<TargetDir>> {
+        let opened = resolve::open_dir(self.fd(), name)?;
+        Ok(Arc::new(TargetDir::new(opened.fd, opened.readable, Arc::clone(&self.shared))))
+    }
+
+    /// Opens the existing directory `name` and makes it usable: immutable and append-only are lifted, the user's own
+    /// permissions added. For restores in place; [`TargetDir::finish_dir`] sets what shall be.
+    pub fn open_dir_for_writing(&self, name: &[u8]) -> Result<Arc<TargetDir>> {
+        let mut dir = resolve::open_dir(self.fd(), name)?;
+        let handle = if dir.readable { Handle::open(dir.fd.as_fd()) } else { Handle::path(dir.fd.as_fd()) };
+        let stat = entry::stat_fd(dir.fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
+        if self.shared.euid != 0 && stat.mode & 0o700 != 0o700 {
+            handle.chmod(stat.mode | 0o700).map_err(|e| Error::system("open for writing", name, e))?;
+        }
+        if !dir.readable {
+            dir = resolve::open_path(dir.fd.as_fd(), b"")?;
+        }
+        if dir.readable {
+            apply::unlock(Handle::open(dir.fd.as_fd()), Kind::Dir);
+        }
+        Ok(Arc::new(TargetDir::new(dir.fd, dir.readable, Arc::clone(&self.shared))))
+    }
+
+    /// Sets the inode flags of `flags` that only work while this directory is empty (case-insensitive names, no copy on
+    /// write, compression): right after [`TargetDir::make_dir`].
+    pub fn set_early_flags(&self, flags: u32) {
+        apply::apply_early_flags(self.handle(), flags);
+    }
+
+    /// Gives this directory its metadata: after the last change in it, and after its subdirectories. Files created
+    /// through the same handle later might not get what their directory hands on by then.
+    pub fn finish_dir(&self, wanted: &Wanted<'_>) -> Result<Problems> {
+        let stat = entry::stat_fd(self.fd()).map_err(|e| Error::system("stat", b".", e))?;
+        let (now, mut problems) = (Now::of(&stat, Attributes::Any), Problems::new());
+        apply::apply(self.handle(), &now, wanted, &self.shared, &mut problems);
+        apply::apply_flags(self.handle(), &now, wanted, &mut problems);
+        Ok(problems)
+    }
+
+    /// Creates the regular file `name`, empty, mode 0600, open for writing and reading back. Never opens what is there.
+    pub fn create_file(self: &Arc<Self>, name: &[u8]) -> Result<NewFile> {
+        check_name(name)?;
+        let fd = self.create(name, MODE_NEW)?;
+        NewFile::new(fd, self, name)
+    }
+
+    /// Creates the regular file `name` with all its contents and metadata at once: the short way for small files.
+    ///
+    /// Where nothing speaks against it the file has its final mode from the start, so others may see it half written for
+    /// some microseconds if they can enter the directory; in a place that is in use, take [`TargetDir::create_temp`].
+    /// If writing fails, the file is removed again.
+    pub fn place_file(&self, name: &[u8], contents: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
+        check_name(name)?;
+        let mut problems = Problems::new();
+        let mode = wanted.mode & 0o7777;
+        // With attributes to set, the file has to stay writable to its owner for a while.
+        let direct = wanted.extras.xattrs.is_empty()
+            && self.gift.get().is_some_and(|g| g.allows(mode, wanted.owner, self.shared.umask));
+        let fd = self.create(name, if direct { mode } else { MODE_NEW })?;
+        let mut now = self.learn(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
+        if direct {
+            now.mode = mode;
+        }
+        let handle = Handle::open(fd.as_fd());
+        apply::apply_early_flags(handle, wanted.extras.flags);
+        let written = file::write_all(fd.as_fd(), contents);
+        if let Err(e) = written {
+            let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
+            return Err(Error::system("write", name, e));
+        }
+        apply::apply(handle, &now, wanted, &self.shared, &mut problems);
+        apply::apply_flags(handle, &now, wanted, &mut problems);
+        file::close(fd).map_err(|e| Error::system("write", name, e))?;
+        Ok(problems)
+    }
+
+    /// Creates a file beside the others under a name of its own (`.drumlin-<random>.tmp`), to take the place of another
+    /// by [`TempFile::commit_as`] once its contents are complete and proven. Dropped before that, it is removed.
+    pub fn create_temp(self: &Arc<Self>) -> Result<TempFile> {
+        TempFile::create(self)
+    }
+
+    /// Opens the existing regular file `name` for writing at offsets, if it is still the one with that id.
+    pub fn reopen_file(self: &Arc<Self>, name: &[u8], id: FileId) -> Result<NewFile> {
+        let (fd, stat) = self.open_regular(name, OFlags::RDWR)?;
+        if FileId::of(&stat) != id {
+            return Err(Error::Swapped(name.to_vec()));
+        }
+        Ok(NewFile::existing(fd, self, name, &stat))
+    }
+
+    /// Opens the existing regular file `name` for reading, to compare it. Anything else is refused ([`Error::Blocked`]).
+    pub fn open_existing(&self, name: &[u8]) -> Result<(std::fs::File, Stat)> {
+        let (fd, stat) = self.open_regular(name, OFlags::RDONLY)?;
+        Ok((std::fs::File::from(fd), stat))
+    }
+
+    /// Makes `name` another name of the entry `from_name` in the directory `from`; a symlink is linked itself. With `id`,
+    /// the link is taken back if it turns out to be another file.
+    pub fn hard_link(&self, name: &[u8], from: &TargetDir, from_name: &[u8], id: Option<FileId>) -> Result<()> {
+        check_name(name)?;
+        check_name(from_name)?;
+        fs::linkat(&from.fd, from_name, &self.fd, name, AtFlags::empty())
+            .map_err(|e| Error::system("link", name, e))?;
+        if let Some(id) = id
+            && self.stat(name)?.map(|s| FileId::of(&s)) != Some(id)
+        {
+            let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
+            return Err(Error::Swapped(from_name.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Moves `name` to `new_name` in the directory `to`, replacing what is there, as `rename` does.
+    pub fn rename(&self, name: &[u8], to: &TargetDir, new_name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        fs::renameat(&self.fd, name, &to.fd, new_name).map_err(|e| Error::system("rename", name, e))
+    }
+
+    /// Removes the entry `name`, if it isn't a directory that has entries. A symlink is removed, not its target.
+    pub fn remove(&self, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) if self.is_dir(name) => fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR),
+            other => other,
+        }
+        .map_err(|e| Error::system("remove", name, e))
+    }
+
+    /// Removes the entry `name` with all that is below it. Symlinks and mounted file systems are not entered; what can't
+    /// be removed is listed in the answer and does not stop the rest.
+    pub fn remove_tree(&self, name: &[u8]) -> Result<Removed> {
+        check_name(name)?;
+        remove::tree(self.fd(), name, self.shared.euid == 0)
+    }
+
+    /// Lifts immutable and append-only from the file or directory `name`, so that it can be changed or removed.
+    pub fn unlock(&self, name: &[u8]) -> Result<()> {
+        let (fd, stat) = self.pin(name)?;
+        apply::unlock(Handle::path(fd.as_fd()), stat.kind);
+        Ok(())
+    }
+
+    /// Changes only the metadata of the existing entry `name`, which must be of that kind (else [`Error::Swapped`]).
+    pub fn amend(&self, name: &[u8], kind: Kind, wanted: &Wanted<'_>) -> Result<Problems> {
+        let (pinned, stat) = self.pin(name)?;
+        if stat.kind != kind {
+            return Err(Error::Swapped(name.to_vec()));
+        }
+        // Known to be a file or a directory now, so that opening it has no effect of its own.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match kind {
+            Kind::File | Kind::Dir => fs::open(proc_path(pinned.as_fd()), flags, Mode::empty()).ok(),
+            _ => None,
+        };
+        let handle = opened.as_ref().map_or(Handle::path(pinned.as_fd()), |fd| Handle::open(fd.as_fd()));
+        let (now, mut problems) = (Now::of(&stat, Attributes::Any), Problems::new());
+        apply::apply(handle, &now, wanted, &self.shared, &mut problems);
+        apply::apply_flags(handle, &now, wanted, &mut problems);
+        Ok(problems)
+    }
+
+    /// What `name` is, or `None` if nothing of that name is there. Symlinks are not followed.
+    pub fn stat(&self, name: &[u8]) -> Result<Option<Stat>> {
+        check_name(name)?;
+        match entry::stat_at(self.fd(), name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(Error::system("stat", name, e)),
+        }
+    }
+
+    /// What this directory itself is.
+    pub fn stat_self(&self) -> Result<Stat> {
+        entry::stat_fd(self.fd()).map_err(|e| Error::system("stat", b".", e))
+    }
+
+    /// The target of the symlink `name`.
+    pub fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
+        check_name(name)?;
+        fs::readlinkat(&self.fd, name, Vec::new())
+            .map(std::ffi::CString::into_bytes)
+            .map_err(|e| Error::system("read", name, e))
+    }
+
+    /// All names in this directory, sorted bytewise, without `.` and `..`.
+    pub fn list(&self) -> Result<Names> {
+        list::list(self.fd()).map_err(|e| Error::system("list", b".", e))
+    }
+
+    /// Makes the entries of this directory durable (their names, not what they hold).
+    pub fn sync(&self) -> Result<()> {
+        fs::fsync(&self.fd).map_err(|e| Error::system("sync", b".", e))
+    }
+
+    pub(super) fn create(&self, name: &[u8], mode: u16) -> Result<OwnedFd> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+        fs::openat(&self.fd, name, flags, Mode::from_raw_mode(u32::from(mode)))
+            .map_err(|e| Error::system("create", name, e))
+    }
+
+    /// What a file has that was just created here with [`MODE_NEW`].
+    pub(super) fn learn(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Now> {
+        match self.gift.get() {
+            Some(gift) => Ok(gift.now()),
+            None => {
+                let gift = Gift::learn(fd)?;
+                Ok(self.gift.get_or_init(|| gift).now())
+            }
+        }
+    }
+
+    /// Holds an entry of any kind by its inode, without opening it.
+    pub(super) fn pin(&self, name: &[u8]) -> Result<(OwnedFd, Stat)> {
+        check_name(name)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(&self.fd, name, flags, Mode::empty()).map_err(|e| Error::system("open", name, e))?;
+        let stat = entry::stat_fd(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
+        Ok((fd, stat))
+    }
+
+    fn open_regular(&self, name: &[u8], access: OFlags) -> Result<(OwnedFd, Stat)> {
+        check_name(name)?;
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = fs::openat(&self.fd, name, flags, Mode::empty()).map_err(|e| match e {
+            Errno::LOOP => Error::Blocked(name.to_vec()),
+            e => Error::system("open", name, e),
+        })?;
+        let stat = entry::stat_fd(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
+        if stat.kind == Kind::File { Ok((fd, stat)) } else { Err(Error::Blocked(name.to_vec())) }
+    }
+
+    fn is_dir(&self, name: &[u8]) -> bool {
+        entry::stat_at(self.fd(), name).is_ok_and(|s| s.kind == Kind::Dir)
+    }
+
+    fn handle(&self) -> Handle<'_> {
+        if self.readable { Handle::open(self.fd()) } else { Handle::path(self.fd()) }
+    }
+}

@@ -1,0 +1,232 @@
+//! Reading what a listing names: contents, extended attributes, flags, holes.
+//!
+//! No call here follows a symlink, waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
+//! file may change while it is read: read no more than the size that the walk gave, then compare [`restat`] with it.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::meta::{Extras, FLAGS_KEPT, Kind, Stat};
+use crate::sys::{self, Follow};
+
+/// Bytes that hold nearly every list of names and every value; longer ones cost two calls more.
+const ATTR_BYTES: usize = 4096;
+/// How often a value that grows between two calls is asked for again.
+const ATTR_TRIES: usize = 8;
+
+fn c_name(name: &[u8]) -> io::Result<CString> {
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(Errno::INVAL.into());
+    }
+    CString::new(name).map_err(|_| Errno::INVAL.into())
+}
+
+/// What an open file is now: to be compared with what the walk said of it.
+///
+/// # Errors
+/// Those of `statx`.
+pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
+    Ok(sys::stat_at(fd.as_fd(), b"\0", Follow::No)?)
+}
+
+impl Dir {
+    /// Opens a file for reading. Devices and pipes open too, without waiting, should a file have become one: compare
+    /// [`restat`] before reading where that matters.
+    ///
+    /// # Errors
+    /// Those of the system: `ENOENT` for a file that is gone, `ELOOP` for one that became a symlink, `EACCES`.
+    pub fn open_file(&self, name: &[u8]) -> io::Result<File> {
+        self.open_with(name, OFlags::empty())
+    }
+
+    fn open_with(&self, name: &[u8], more: OFlags) -> io::Result<File> {
+        let name = c_name(name)?;
+        let dir = self.fd()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
+        let noatime = self.noatime_flag();
+        let opened = sys::open_retry(|| rustix::fs::openat(&dir, &name, flags | noatime, Mode::empty()));
+        let fd = match opened {
+            // The file belongs to somebody else, and so do, most likely, the others here.
+            Err(Errno::PERM) if !noatime.is_empty() => {
+                let fd = sys::open_retry(|| rustix::fs::openat(&dir, &name, flags, Mode::empty()))?;
+                self.noatime_refused();
+                fd
+            }
+            other => other?,
+        };
+        Ok(File::from(fd))
+    }
+
+    /// What an entry is now.
+    ///
+    /// # Errors
+    /// Those of `statx`.
+    pub fn stat(&self, name: &[u8]) -> io::Result<Stat> {
+        let name = c_name(name)?;
+        Ok(sys::stat_at(self.fd()?.as_fd(), name.as_bytes_with_nul(), Follow::No)?)
+    }
+
+    /// Target of a symlink, attributes and flags of an entry. For a file that is open, [`extras_of_fd`] is cheaper.
+    ///
+    /// # Errors
+    /// Those of the system; a file system without attributes or flags has none, which is no error.
+    pub fn extras(&self, name: &[u8], kind: Kind) -> io::Result<Extras> {
+        let mut extras = Extras::default();
+        let mut unreadable = None;
+        match kind {
+            Kind::Symlink => {
+                let name = c_name(name)?;
+                extras.target = rustix::fs::readlinkat(self.fd()?, &name, Vec::with_capacity(256))?.into_bytes();
+            }
+            Kind::File | Kind::Dir => {
+                let more = if kind == Kind::Dir { OFlags::DIRECTORY } else { OFlags::empty() };
+                match self.open_with(name, more) {
+                    Ok(file) => return extras_of_fd(&file),
+                    // What can't be read may still be asked for its attributes.
+                    Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => unreadable = Some(e),
+                    Err(e) => return Err(e),
+                }
+            }
+            Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {}
+        }
+        // Through the descriptor, so that the path is short however deep the directory; the last component of the path is
+        // never followed by the `l` calls.
+        let name = c_name(name)?;
+        let dir = self.fd()?;
+        let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+        path.extend_from_slice(name.as_bytes());
+        let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+        extras.xattrs =
+            attributes(|buf| rustix::fs::llistxattr(&path, buf), |attr, buf| rustix::fs::lgetxattr(&path, attr, buf))
+                .map_err(|e| unreadable.unwrap_or(e.into()))?;
+        Ok(extras)
+    }
+}
+
+/// Attributes and flags of an open file or directory.
+///
+/// # Errors
+/// Those of the system; a file system without attributes or flags has none, which is no error.
+pub fn extras_of_fd(fd: impl AsFd) -> io::Result<Extras> {
+    let fd = fd.as_fd();
+    let xattrs = attributes(|buf| rustix::fs::flistxattr(fd, buf), |attr, buf| rustix::fs::fgetxattr(fd, attr, buf))?;
+    Ok(Extras { xattrs, flags: flags_of_fd(fd)?, target: Vec::new() })
+}
+
+fn flags_of_fd(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    match rustix::fs::ioctl_getflags(fd) {
+        Ok(flags) => Ok(flags.bits() & FLAGS_KEPT),
+        // File systems without flags, and files (devices, pipes) without inode operations, say it in several ways.
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::BADF) => Ok(0),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Reads something of unknown length: at first into `buf`, then into as much as is needed.
+fn growing(mut get: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut buf = [0u8; ATTR_BYTES];
+    match get(&mut buf) {
+        Ok(n) => return Ok(buf.get(..n).unwrap_or_default().to_vec()),
+        Err(Errno::RANGE) => {}
+        Err(e) => return Err(e),
+    }
+    // The kernel allows 64 KiB; some file systems go beyond.
+    let mut size = 64 << 10;
+    for _ in 0..ATTR_TRIES {
+        let mut buf = vec![0; size];
+        match get(&mut buf) {
+            Ok(n) => {
+                buf.truncate(n);
+                return Ok(buf);
+            }
+            Err(Errno::RANGE) => size *= 4,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Errno::TOOBIG)
+}
+
+/// Names and values, as `Extras` keeps them.
+type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn attributes(
+    mut list: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+    mut get: impl FnMut(&CString, &mut [u8]) -> Result<usize, Errno>,
+) -> Result<Attributes, Errno> {
+    let names = match growing(&mut list) {
+        Ok(names) => names,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut out = Vec::new();
+    for name in names.split(|&b| b == 0).filter(|n| !n.is_empty()) {
+        let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        match growing(|buf| get(&c_name, buf)) {
+            Ok(value) => out.push((name.to_vec(), value)),
+            // Removed since it was listed, or listed by a file system that doesn't give it.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    out.sort_unstable();
+    Ok(out)
+}
+
+/// The ranges of a file that hold data, up to `size`; what lies between them reads as zeros. Worth asking only where
+/// `blocks * 512 < size`. Moves the position of the file: read it with `pread`.
+#[derive(Debug)]
+pub struct DataRanges<'a> {
+    fd: BorrowedFd<'a>,
+    at: u64,
+    size: u64,
+}
+
+/// See [`DataRanges`].
+pub fn data_ranges(fd: BorrowedFd<'_>, size: u64) -> DataRanges<'_> {
+    DataRanges { fd, at: 0, size }
+}
+
+impl Iterator for DataRanges<'_> {
+    /// Start and end in bytes, start < end.
+    type Item = io::Result<(u64, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.size {
+            return None;
+        }
+        let start = match rustix::fs::seek(self.fd, SeekFrom::Data(self.at)) {
+            Ok(start) => start.max(self.at),
+            Err(Errno::NXIO) => self.size,
+            // A file system that knows no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => self.at,
+            Err(e) => {
+                self.at = self.size;
+                return Some(Err(e.into()));
+            }
+        };
+        if start >= self.size {
+            self.at = self.size;
+            return None;
+        }
+        let end = match rustix::fs::seek(self.fd, SeekFrom::Hole(start)) {
+            Ok(end) if end > start => end.min(self.size),
+            // Cut shorter meanwhile, or no holes known here: the reader will see the end by itself.
+            Ok(_) | Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => self.size,
+            Err(e) => {
+                self.at = self.size;
+                return Some(Err(e.into()));
+            }
+        };
+        self.at = end;
+        Some(Ok((start, end)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

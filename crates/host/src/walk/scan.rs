@@ -1,0 +1,206 @@
+//! One entry looked at: `statx`, then what filter, sources and device boundaries say of it.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::dir::Dir;
+use crate::filter::{Filter, Verdict};
+use crate::meta::{Kind, Stat};
+use crate::sys::{Follow, stat_at};
+
+use super::listing::{Excluded, Raw, Store, WalkError, What};
+use super::pending::Heritage;
+use super::plan::Plan;
+
+/// The directory whose entries are looked at.
+pub(crate) struct Scene<'a> {
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) dir: &'a Dir,
+    pub(crate) heritage: &'a Heritage,
+    pub(crate) filter: &'a Filter,
+    pub(crate) one_file_system: bool,
+    /// Marked by this tag file: nothing else of it is kept.
+    pub(crate) only: Option<&'a [u8]>,
+    /// Nothing can be left out here, so nothing need be asked.
+    pub(crate) plain: bool,
+}
+
+/// What went into a listing besides its entries.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) vanished: u64,
+    pub(crate) excluded: Excluded,
+    pub(crate) errors: Vec<WalkError>,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, mut more: Tally) {
+        self.vanished += more.vanished;
+        self.excluded.add(&more.excluded);
+        self.errors.append(&mut more.errors);
+    }
+}
+
+/// What an entry means for the walk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No entry: left out, failed, or gone.
+    Nothing,
+    /// An entry, and nothing to descend into.
+    Leaf,
+    /// A directory to descend into.
+    Kid,
+    /// A directory of which only the sources below it are covered.
+    Special,
+}
+
+impl Found {
+    /// Whether the walk goes on below it.
+    pub(crate) fn descends(self) -> bool {
+        matches!(self, Found::Kid | Found::Special)
+    }
+}
+
+impl Scene<'_> {
+    fn plan(&self) -> Option<&Plan> {
+        self.heritage.plan.as_deref().filter(|p| !p.children.is_empty())
+    }
+
+    /// Sets `plain`.
+    pub(crate) fn settle(mut self) -> Self {
+        self.plain = self.only.is_none() && !self.filter.has_rules() && self.plan().is_none();
+        self
+    }
+
+    pub(crate) fn error(&self, name: &[u8], errno: Errno) -> WalkError {
+        let mut path = Vec::new();
+        self.dir.path_of(name, &mut path);
+        WalkError::new(path, errno)
+    }
+
+    /// Looks at one entry and appends it to `store`. `path` is scratch.
+    #[inline]
+    pub(crate) fn look(&self, name_nul: &[u8], store: &mut Store, tally: &mut Tally, path: &mut Vec<u8>) -> Found {
+        match stat_at(self.fd, name_nul, Follow::No) {
+            Ok(stat) if self.plain => {
+                push(store, name_nul, &stat);
+                if stat.kind == Kind::Dir && self.within(&stat) { Found::Kid } else { Found::Leaf }
+            }
+            Ok(stat) => self.judge(name_nul, &stat, store, tally, path),
+            Err(errno) => {
+                self.failed(name_nul, errno, tally);
+                Found::Nothing
+            }
+        }
+    }
+
+    #[cold]
+    fn failed(&self, name_nul: &[u8], errno: Errno, tally: &mut Tally) {
+        let name = bare(name_nul);
+        if let Some(planned) = self.plan().and_then(|p| p.children.get(name)) {
+            self.missing(name, planned, errno, tally);
+        } else if errno == Errno::NOENT {
+            tally.vanished += 1;
+        } else {
+            tally.errors.push(self.error(name, errno));
+        }
+    }
+
+    /// Reports the sources below this directory that it has no entry for.
+    pub(crate) fn report_missing(&self, known: impl Fn(&[u8]) -> bool, tally: &mut Tally) {
+        for (name, planned) in self.plan().iter().flat_map(|p| &p.children) {
+            if !known(name) {
+                self.missing(name, planned, Errno::NOENT, tally);
+            }
+        }
+    }
+
+    /// Reports the sources at and below a name that leads nowhere.
+    pub(crate) fn missing(&self, name: &[u8], planned: &Plan, errno: Errno, tally: &mut Tally) {
+        let mut path = Vec::new();
+        self.dir.path_of(name, &mut path);
+        let mut sources = Vec::new();
+        planned.sources(&path, &mut sources);
+        tally.errors.extend(sources.into_iter().map(|path| {
+            let mut error = WalkError::new(path, errno);
+            if error.what == What::Vanished {
+                error.what = What::NoSource;
+            }
+            error
+        }));
+    }
+
+    fn judge(&self, name_nul: &[u8], stat: &Stat, store: &mut Store, tally: &mut Tally, path: &mut Vec<u8>) -> Found {
+        let name = bare(name_nul);
+        let ordinary = self.heritage.full && self.only.is_none_or(|only| only == name) && {
+            !self.filter.has_rules() || {
+                path.clear();
+                self.dir.path_of(name, path);
+                matches!(self.filter.verdict(path, stat.kind, stat.size), Verdict::Include)
+            }
+        };
+        if let Some(planned) = self.plan().and_then(|p| p.children.get(name)) {
+            return self.judge_planned(name_nul, planned, stat, ordinary, store, tally);
+        }
+        if !ordinary {
+            if stat.kind == Kind::Dir {
+                tally.excluded.dirs += 1;
+            } else {
+                tally.excluded.files += 1;
+                tally.excluded.bytes += if stat.kind == Kind::File { stat.size } else { 0 };
+            }
+            return Found::Nothing;
+        }
+        push(store, name_nul, stat);
+        let descend = stat.kind == Kind::Dir && self.within(stat);
+        if descend { Found::Kid } else { Found::Leaf }
+    }
+
+    fn within(&self, stat: &Stat) -> bool {
+        !self.one_file_system || stat.dev == self.heritage.dev
+    }
+
+    /// A source, or an entry on the way to one: no rule keeps it out.
+    fn judge_planned(
+        &self,
+        name_nul: &[u8],
+        planned: &Plan,
+        stat: &Stat,
+        ordinary: bool,
+        store: &mut Store,
+        tally: &mut Tally,
+    ) -> Found {
+        let mut target = *stat;
+        if stat.kind == Kind::Symlink && planned.follow() {
+            match stat_at(self.fd, name_nul, Follow::Yes) {
+                Ok(stat) => target = stat,
+                Err(errno) => {
+                    self.missing(bare(name_nul), planned, errno, tally);
+                    return Found::Nothing;
+                }
+            }
+        }
+        push(store, name_nul, &target);
+        if target.kind != Kind::Dir {
+            for (name, below) in &planned.children {
+                let name = [bare(name_nul), b"/", name].concat();
+                self.missing(&name, below, Errno::NOTDIR, tally);
+            }
+            return Found::Leaf;
+        }
+        if ordinary && stat.kind == Kind::Dir && self.within(stat) { Found::Kid } else { Found::Special }
+    }
+}
+
+fn bare(name_nul: &[u8]) -> &[u8] {
+    &name_nul[..name_nul.len().saturating_sub(1)]
+}
+
+#[inline]
+fn push(store: &mut Store, name_nul: &[u8], stat: &Stat) {
+    // A batch holds one run of listings: far less than 4 GiB of names.
+    let name_at = store.names.len() as u32;
+    store.names.extend_from_slice(name_nul);
+    store.entries.push(Raw { stat: *stat, name_at, name_len: name_nul.len() as u32 - 1 });
+}

@@ -1,0 +1,67 @@
+//! Slow file systems are walked by many workers, and every walk stops at once.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Looking at a name with `~slow~` takes 5 ms.
+fn time(path: &Path, threads: usize) -> Duration {
+    let began = Instant::now();
+    let all = walk(Options { threads, ..options(&[path]) });
+    assert_same(&below(&all, path), &model(path));
+    began.elapsed()
+}
+
+#[test]
+fn sixteen_workers_share_a_flat_directory() {
+    let tmp = quick_dir();
+    for i in 0..400 {
+        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
+    }
+    let (one, many) = (time(tmp.path(), 1), time(tmp.path(), 16));
+    assert!(many * 8 <= one, "one worker {one:?}, sixteen {many:?}");
+}
+
+#[test]
+fn sixteen_workers_share_directories_of_one_file() {
+    let tmp = quick_dir();
+    for i in 0..300 {
+        let dir = tmp.path().join(format!("d{i}"));
+        std::fs::create_dir(&dir).expect("mkdir");
+        std::fs::write(dir.join("f~slow~"), b"").expect("write");
+    }
+    let (one, many) = (time(tmp.path(), 1), time(tmp.path(), 16));
+    assert!(many * 8 <= one, "one worker {one:?}, sixteen {many:?}");
+}
+
+#[test]
+fn sixteen_workers_share_a_nested_tree() {
+    let tmp = quick_dir();
+    for i in 0..200 {
+        let dir = tmp.path().join(format!("{}/{}/{}", i / 40, i / 8 % 5, i % 8));
+        std::fs::create_dir_all(&dir).expect("mkdir");
+        std::fs::write(dir.join("f~slow~"), b"").expect("write");
+    }
+    let (one, many) = (time(tmp.path(), 1), time(tmp.path(), 16));
+    assert!(many * 8 <= one, "one worker {one:?}, sixteen {many:?}");
+}
+
+#[test]
+fn a_stop_takes_milliseconds() {
+    let tmp = quick_dir();
+    for i in 0..3000 {
+        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
+    }
+    for threads in [1, 4] {
+        let mut walk =
+            Walk::start(Options { threads, ..options(&[tmp.path()]) }, Arc::new(Filter::none())).expect("threads");
+        std::thread::sleep(Duration::from_millis(60));
+        let began = Instant::now();
+        walk.stop();
+        assert!(walk.next().is_none());
+        let shared = Arc::clone(&walk.shared);
+        drop(walk);
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+        assert_eq!(shared.lock().workers, 0);
+    }
+}
