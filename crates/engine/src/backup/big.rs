@@ -1,0 +1,342 @@
+//! Large files and streams: one worker reads and cuts, all of them hash, store and compress the pieces.
+//!
+//! Where a file has an older version, its next old chunk is tried first, by its hash; only a miss sends the chunker over
+//! it, and where the old version's positions fit again the trial goes on.
+
+use super::job::Entry;
+use super::worker::{Read1, Worker, has_holes};
+use crate::Error;
+use crate::monitor::add;
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use drumlin_format::ChunkId;
+use drumlin_format::tree::{Data, Ref};
+use drumlin_host::read;
+use drumlin_repo::tree::{ListWriter, Refs};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a piece: a few dozen chunks.
+const PIECE_BYTES: usize = 2 << 20;
+
+/// Chunks on their way to whoever has time.
+pub(super) struct Piece {
+    number: u64,
+    bytes: Vec<u8>,
+    cuts: Vec<Cut>,
+    reply: Sender<Reply>,
+}
+
+struct Cut {
+    start: usize,
+    len: usize,
+    /// Already known to be stored: a trial succeeded.
+    id: Option<ChunkId>,
+}
+
+struct Reply {
+    number: u64,
+    bytes: Vec<u8>,
+    refs: crate::Result<Vec<Ref>>,
+}
+
+impl Piece {
+    /// Hash and store its chunks, and tell their names.
+    pub fn process(self, worker: &mut Worker) {
+        let refs = self.cuts.iter().map(|cut| {
+            let id = match cut.id {
+                Some(id) => id,
+                None => worker.store(&self.bytes[cut.start..cut.start + cut.len])?,
+            };
+            Ok(Ref::Chunk { id, len: cut.len as u64 })
+        });
+        let refs = refs.collect();
+        // Whoever asked may be gone, if the run has failed.
+        let _ = self.reply.send(Reply { number: self.number, bytes: self.bytes, refs });
+    }
+}
+
+/// What the old version of a file had, from some position on.
+struct Trial<'a> {
+    refs: Option<Refs<'a>>,
+    next: Option<Ref>,
+    at: u64,
+    /// The last chunk ends with the old file, not where the contents say: it is no cut to go by.
+    size: u64,
+}
+
+impl Trial<'_> {
+    /// The old chunk that began at this position.
+    fn at(&mut self, position: u64) -> Option<(ChunkId, usize)> {
+        while self.at < position || matches!(self.next, Some(Ref::Hole { .. })) {
+            self.at += self.next?.len();
+            // Damage in the old list costs the trial, not the backup.
+            self.next = self.refs.as_mut()?.next().and_then(Result::ok);
+        }
+        match self.next? {
+            Ref::Chunk { id, len } if self.at == position && position + len < self.size => Some((id, len as usize)),
+            _ => None,
+        }
+    }
+}
+
+/// One file on its way: pieces that are out, refs that are in.
+struct Flow<'w, 'a, 'm> {
+    worker: &'w mut Worker<'a, 'm>,
+    list: ListWriter,
+    /// Up to two refs are held back: a file of one chunk has no list.
+    first: Vec<Ref>,
+    hasher: drumlin_seal::Hasher,
+    holes: Vec<u8>,
+    reply: (Sender<Reply>, Receiver<Reply>),
+    next_out: u64,
+    next_in: u64,
+    /// Stretches that come after pieces still out: holes wait their turn.
+    arrived: VecDeque<(u64, Vec<Ref>)>,
+    free: Vec<Vec<u8>>,
+    out: usize,
+    len: u64,
+}
+
+impl<'a, 'm> Worker<'a, 'm> {
+    /// A large file, its holes kept.
+    pub(super) fn large(&mut self, entry: &Entry, file: &File) -> Result<(Data, u64), Read1> {
+        let shared = self.shared;
+        let size = entry.stat.size;
+        let mut trial = Trial { refs: None, next: None, at: 0, size: 0 };
+        if let Some(old) = &entry.old
+            && let Data::List(list) = &old.data
+        {
+            let mut refs = Refs::new(&shared.reader, list);
+            trial = Trial { next: refs.next().and_then(Result::ok), refs: Some(refs), at: 0, size: old.size };
+        }
+        let mut flow = Flow::new(self);
+        if !has_holes(&entry.stat) {
+            flow.stretch(&mut FileAt { file, at: 0 }, size, &mut trial)?;
+            return flow.finish();
+        }
+        let mut at = 0;
+        for range in read::data_ranges(file.as_fd(), size) {
+            let (start, end) = range.map_err(Read1::Source)?;
+            flow.hole(start - at)?;
+            flow.stretch(&mut FileAt { file, at: start }, end - start, &mut trial)?;
+            at = end;
+            if flow.len < at {
+                // It shrank while it was read.
+                return flow.finish();
+            }
+        }
+        flow.hole(size - at)?;
+        flow.finish()
+    }
+
+    /// A stream of unknown length.
+    pub(super) fn large_stream(&mut self, mut source: Box<dyn Read + Send>) -> Result<(Data, u64), Read1> {
+        let mut flow = Flow::new(self);
+        flow.stretch(&mut source, u64::MAX, &mut Trial { refs: None, next: None, at: 0, size: 0 })?;
+        flow.finish()
+    }
+}
+
+impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
+    fn new(worker: &'w mut Worker<'a, 'm>) -> Self {
+        let hasher = worker.shared.data_ids.hasher();
+        let out_max = worker.shared.workers + 1;
+        Flow {
+            worker,
+            list: ListWriter::default(),
+            first: Vec::new(),
+            hasher,
+            holes: Vec::new(),
+            reply: bounded(out_max + 1),
+            next_out: 0,
+            next_in: 0,
+            arrived: VecDeque::new(),
+            free: Vec::new(),
+            out: 0,
+            len: 0,
+        }
+    }
+
+    /// Read and cut up to `len` bytes.
+    fn stretch(&mut self, source: &mut dyn Read, len: u64, trial: &mut Trial) -> Result<(), Read1> {
+        let chunker = &self.worker.shared.chunker;
+        let chunk_max = chunker.params().max as usize;
+        let mut left = len;
+        let mut bytes = self.free.pop().unwrap_or_default();
+        loop {
+            if self.worker.shared.monitor.stop() {
+                return Err(Read1::Fatal(Error::Interrupted));
+            }
+            // What was left over from the piece before stands at the start.
+            let kept = bytes.len();
+            let want = (PIECE_BYTES - kept).min(usize::try_from(left).unwrap_or(usize::MAX));
+            bytes.resize(kept + want, 0);
+            let got = fill(source, &mut bytes[kept..]).map_err(Read1::Source)?;
+            bytes.truncate(kept + got);
+            left -= got as u64;
+            let end = got < want || left == 0;
+            self.hasher.update(&bytes[kept..]);
+            add(&self.worker.shared.monitor.counters().bytes_read, got as u64);
+
+            let mut cuts = Vec::with_capacity(64);
+            let mut at = 0;
+            while at < bytes.len() && (end || bytes.len() - at >= chunk_max) {
+                let rest = &bytes[at..];
+                let known = trial
+                    .at(self.len)
+                    .filter(|(id, len)| *len <= rest.len() && self.worker.shared.data_ids.id(&rest[..*len]) == id.0);
+                let (id, len) = match known {
+                    Some((id, len)) => (Some(id), len),
+                    None => (None, self.worker.shared.chunker.cut(rest)),
+                };
+                cuts.push(Cut { start: at, len, id });
+                at += len;
+                self.len += len as u64;
+            }
+            let mut next = self.free.pop().unwrap_or_default();
+            next.clear();
+            next.extend_from_slice(&bytes[at..]);
+            self.send(bytes, cuts)?;
+            if end {
+                self.free.push(next);
+                return Ok(());
+            }
+            bytes = next;
+        }
+    }
+
+    fn send(&mut self, bytes: Vec<u8>, cuts: Vec<Cut>) -> Result<(), Read1> {
+        if cuts.is_empty() {
+            self.free.push(bytes);
+            return Ok(());
+        }
+        let piece = Piece { number: self.next_out, bytes, cuts, reply: self.reply.0.clone() };
+        self.next_out += 1;
+        self.out += 1;
+        if self.worker.shared.workers == 1 {
+            piece.process(self.worker);
+        } else {
+            self.worker.shared.pieces.0.send(piece).map_err(|_| Read1::Fatal(Error::Worker))?;
+        }
+        while self.out > self.worker.shared.workers {
+            self.take_or_help()?;
+        }
+        Ok(())
+    }
+
+    /// Wait for a piece, or process one oneself.
+    fn take_or_help(&mut self) -> Result<(), Read1> {
+        if let Ok(reply) = self.reply.1.try_recv() {
+            return self.take(reply);
+        }
+        let pieces = self.worker.shared.pieces.1.clone();
+        let mut reply = None;
+        select! {
+            recv(self.reply.1) -> r => reply = r.ok(),
+            recv(pieces) -> piece => if let Ok(piece) = piece { piece.process(self.worker) },
+        }
+        reply.map_or(Ok(()), |r| self.take(r))
+    }
+
+    fn take(&mut self, reply: Reply) -> Result<(), Read1> {
+        self.out -= 1;
+        let mut bytes = reply.bytes;
+        bytes.clear();
+        self.free.push(bytes);
+        let refs = reply.refs.map_err(Read1::Fatal)?;
+        self.enter(reply.number, refs)
+    }
+
+    /// Refs become part of the list in the order of their numbers.
+    fn enter(&mut self, number: u64, refs: Vec<Ref>) -> Result<(), Read1> {
+        self.arrived.push_back((number, refs));
+        while let Some(at) = self.arrived.iter().position(|(n, _)| *n == self.next_in) {
+            let (_, refs) = self.arrived.swap_remove_back(at).expect("just found");
+            self.next_in += 1;
+            for r in refs {
+                self.push_ref(r)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_ref(&mut self, r: Ref) -> Result<(), Read1> {
+        if self.first.len() < 2 {
+            self.first.push(r);
+            if self.first.len() < 2 {
+                return Ok(());
+            }
+            let first = self.first.clone();
+            return first.into_iter().try_for_each(|r| self.push_list(r));
+        }
+        self.push_list(r)
+    }
+
+    fn push_list(&mut self, r: Ref) -> Result<(), Read1> {
+        let nodes = self.worker.nodes().map_err(Read1::Fatal)?;
+        self.list.push(nodes, r).map_err(|e| Read1::Fatal(e.into()))
+    }
+
+    fn hole(&mut self, len: u64) -> Result<(), Read1> {
+        if len == 0 {
+            return Ok(());
+        }
+        self.holes.extend_from_slice(&self.len.to_le_bytes());
+        self.holes.extend_from_slice(&len.to_le_bytes());
+        self.len += len;
+        let number = self.next_out;
+        self.next_out += 1;
+        self.enter(number, vec![Ref::Hole { len }])
+    }
+
+    fn finish(mut self) -> Result<(Data, u64), Read1> {
+        while self.out > 0 {
+            self.take_or_help()?;
+        }
+        let data = match (self.first.len(), self.first.first()) {
+            (0, _) => Data::None,
+            (1, Some(Ref::Chunk { id, .. })) => Data::Chunk(*id),
+            (count, _) => {
+                if count == 1 {
+                    self.push_list(self.first[0])?;
+                }
+                self.hasher.update(&self.holes);
+                let whole = *self.hasher.finalize().as_bytes();
+                let nodes = self.worker.nodes().map_err(Read1::Fatal)?;
+                Data::List(self.list.finish(nodes, whole).map_err(|e| Read1::Fatal(e.into()))?)
+            }
+        };
+        Ok((data, self.len))
+    }
+}
+
+/// A file read from a position on, whatever its own position.
+struct FileAt<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for FileAt<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read_at(buf, self.at)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+/// Read until the buffer is full or the source ends.
+fn fill(source: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buf.len() {
+        match source.read(&mut buf[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(got)
+}

@@ -1,0 +1,75 @@
+//! The previous tree as a stream of leaves, read ahead by a thread of its own.
+
+use crate::{Error, Result};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use drumlin_format::snapshot::{Reached, Snapshot};
+use drumlin_format::tree::Leaf;
+use drumlin_repo::pack::Reader;
+use drumlin_repo::tree::{Cursor, LeafRef};
+use std::sync::Arc;
+
+/// A leaf of the previous tree.
+pub(super) struct OldLeaf {
+    pub child: LeafRef,
+    pub leaf: Arc<Leaf>,
+    /// Entries before this one are not part of the stream: they are in a partial snapshot that came before.
+    pub from: usize,
+    /// Entries from this one on are not part of it.
+    pub to: usize,
+}
+
+/// Leaves waiting between the reading thread and the merge.
+const LEAVES_AHEAD: usize = 4;
+
+/// Begin to read. Of several snapshots each is read up to where it got, and the next from there on: first a partial one,
+/// then the whole one that it was compared with.
+pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Receiver<Result<OldLeaf>>> {
+    let (sender, receiver) = bounded(LEAVES_AHEAD);
+    std::thread::Builder::new()
+        .name("old-tree".into())
+        .spawn(move || {
+            let mut from = None;
+            for snapshot in snapshots {
+                match send(&reader, &snapshot, from.take(), &sender) {
+                    // Nobody listens any more.
+                    Ok(false) => return,
+                    Ok(true) => {}
+                    Err(e) => {
+                        let _ = sender.send(Err(e));
+                        return;
+                    }
+                }
+                from = snapshot.partial;
+                if from.is_none() {
+                    return;
+                }
+            }
+        })
+        .map_err(Error::system("start a thread"))?;
+    Ok(receiver)
+}
+
+fn send(
+    reader: &Arc<Reader>,
+    snapshot: &Snapshot,
+    from: Option<Reached>,
+    sender: &Sender<Result<OldLeaf>>,
+) -> Result<bool> {
+    let mut cursor = Cursor::new(reader.clone(), snapshot.root)?;
+    if let Some(from) = &from {
+        cursor.seek(&from.dir, &from.name)?;
+    }
+    while let Some(child) = cursor.next_leaf()? {
+        let leaf = Arc::new(cursor.leaf(&child)?);
+        let after = |reached: &Reached, at: usize| {
+            let (dir, name, _) = leaf.get(at);
+            (dir, name) > (&reached.dir[..], &reached.name[..])
+        };
+        let first = from.as_ref().map_or(0, |f| (0..leaf.len()).find(|at| after(f, *at)).unwrap_or(leaf.len()));
+        let to = leaf.len();
+        if sender.send(Ok(OldLeaf { child, leaf, from: first, to })).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,117 @@
+//! Which snapshot to compare with.
+
+use crate::{Error, Result};
+use drumlin_format::SnapshotId;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Cache, Repository, SnapshotInfo, names};
+
+/// Which snapshot to compare with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// The latest of the same host and the same paths.
+    Latest,
+    /// This one.
+    Id(SnapshotId),
+    /// None: all is read.
+    None,
+}
+
+/// The snapshots to compare with: at most a partial one and the whole one that it was itself compared with.
+#[derive(Clone, Debug, Default)]
+pub struct ParentSnapshots(pub Vec<Snapshot>);
+
+impl ParentSnapshots {
+    /// Find them. A client that can't read the repository, and one whose cache is up to date, knows its own from its cache.
+    pub fn find(
+        repository: &Repository,
+        cache: &Cache,
+        parent: &Parent,
+        host: &str,
+        paths: &[Vec<u8>],
+    ) -> Result<Self> {
+        let first = match parent {
+            Parent::None => return Ok(ParentSnapshots::default()),
+            Parent::Latest => match recall(repository, cache, host, paths)? {
+                Some(chain) => return Ok(chain),
+                None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
+                None => {
+                    let (snapshots, _) = repository.snapshots()?;
+                    let fits = |s: &&SnapshotInfo| s.snapshot.host == host && s.snapshot.paths == paths;
+                    match snapshots.iter().rev().find(fits) {
+                        Some(info) => info.snapshot.clone(),
+                        None => return Ok(ParentSnapshots::default()),
+                    }
+                }
+            },
+            Parent::Id(id) => by_id(repository, id)?
+                .ok_or_else(|| Error::NoSnapshot(format!("there is no snapshot {id} to compare with")))?,
+        };
+        let mut chain = vec![first];
+        while let Some(last) = chain.last()
+            && last.partial.is_some()
+            && let Some(before) = last.parent
+            && chain.len() < CHAIN_MAX
+        {
+            match by_id(repository, &before)? {
+                Some(snapshot) => chain.push(snapshot),
+                None => break,
+            }
+        }
+        Ok(ParentSnapshots(chain))
+    }
+
+    /// The snapshot that the new one names as its parent.
+    pub fn first(&self) -> Option<&Snapshot> {
+        self.0.first()
+    }
+}
+
+/// Runs that are interrupted again and again: so many of them are looked back through.
+const CHAIN_MAX: usize = 16;
+
+fn by_id(repository: &Repository, id: &SnapshotId) -> Result<Option<Snapshot>> {
+    let (snapshots, _) = repository.snapshots()?;
+    Ok(snapshots.into_iter().map(|i| i.snapshot).find(|s| s.id == *id))
+}
+
+fn name(host: &str, paths: &[Vec<u8>]) -> String {
+    let mut name = format!("parent of {host}");
+    for path in paths {
+        name.push('\n');
+        name.push_str(&path.escape_ascii().to_string());
+    }
+    name
+}
+
+/// Remember a snapshot, and what it was compared with if it is partial, as the latest of its host and paths.
+pub(super) fn remember(cache: &Cache, snapshot: &Snapshot, parents: &ParentSnapshots) {
+    let mut chain = vec![snapshot];
+    if snapshot.partial.is_some() {
+        chain.extend(parents.0.iter().take(CHAIN_MAX - 1));
+    }
+    let mut bytes = Vec::new();
+    for snapshot in chain {
+        let plain = snapshot.to_plain();
+        bytes.extend_from_slice(&(plain.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&plain);
+    }
+    // A cache that can't be written costs the next run some time.
+    let _ = cache.remember(&name(&snapshot.host, &snapshot.paths), &bytes);
+}
+
+/// What was remembered, if all of it is still in the repository.
+fn recall(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Result<Option<ParentSnapshots>> {
+    let Some(bytes) = cache.recall(&name(host, paths)) else { return Ok(None) };
+    let mut chain = Vec::new();
+    let mut rest = &bytes[..];
+    while let Some((len, after)) = rest.split_first_chunk::<4>() {
+        let Some((plain, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize) else { return Ok(None) };
+        let Ok(snapshot) = Snapshot::from_plain(plain) else { return Ok(None) };
+        if repository.store().len(&names::snapshot(snapshot.id)).map_err(drumlin_repo::Error::from)?.is_none() {
+            return Ok(None);
+        }
+        chain.push(snapshot);
+        rest = after;
+    }
+    Ok(if chain.is_empty() { None } else { Some(ParentSnapshots(chain)) })
+}

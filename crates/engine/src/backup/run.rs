@@ -1,0 +1,303 @@
+//! A backup from its start to its commit.
+
+use super::assemble::Assembler;
+use super::job::Job;
+use super::level::Level;
+use super::merge::Merge;
+use super::worker::{Shared, Worker};
+use super::{Options, ParentSnapshots, Report, Source, old, parent};
+use crate::monitor::Monitor;
+use crate::{Error, Result};
+use crossbeam_channel::{bounded, unbounded};
+use drumlin_chunk::{Chunker, Params};
+use drumlin_format::SnapshotId;
+use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
+use drumlin_format::tree::Boundaries;
+use drumlin_host::names::Names;
+use drumlin_host::walk::{self, Walk};
+use drumlin_repo::pack::Reader;
+use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
+use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Back up.
+///
+/// # Errors
+/// Only what concerns the run as a whole. Entries that can't be read are told to the monitor, counted, and left out.
+pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
+    repository.may_write()?;
+    let start = Instant::now();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let index = Arc::new(Index::open_with(repository, cache.clone(), options.index)?);
+    let paths = match &options.source {
+        Source::Paths { paths, .. } => paths.clone(),
+        Source::Stream { name, .. } => vec![name.clone()],
+    };
+    let parents = match &options.source {
+        Source::Paths { .. } => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths)?,
+        // A stream has no entries to compare; its chunks are found by the index.
+        Source::Stream { .. } => ParentSnapshots::default(),
+    };
+    if let Some(sums) = parents.first().and_then(|p| Some(p.root?.sums)) {
+        monitor.counters().expected_entries.store(sums.entries, Ordering::Relaxed);
+        monitor.counters().expected_bytes.store(sums.bytes, Ordering::Relaxed);
+    }
+    let session =
+        WriteSession::begin(repository, index.clone(), cache.clone(), &options.host, "backup", now.as_secs() as i64)?;
+    let run = Run {
+        repository,
+        session: Arc::new(session),
+        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 24)),
+        parents,
+        monitor,
+        time: options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos())),
+        start,
+        paths,
+        host: options.host.clone(),
+        user: options.user.clone(),
+        tags: options.tags.clone(),
+        program: options.program.clone(),
+    };
+    let outcome = run.pipeline(options)?;
+    run.commit(cache, outcome)
+}
+
+struct Run<'a> {
+    repository: &'a Repository,
+    session: Arc<WriteSession>,
+    reader: Arc<Reader>,
+    parents: ParentSnapshots,
+    monitor: &'a dyn Monitor,
+    time: (i64, u32),
+    start: Instant,
+    paths: Vec<Vec<u8>>,
+    host: String,
+    user: String,
+    tags: Vec<String>,
+    program: String,
+}
+
+/// What the pipeline leaves to be committed.
+struct Outcome {
+    root: Option<Root>,
+    reached: Option<Reached>,
+    stopped: bool,
+    /// A partial snapshot of this session, replaced by the one to come.
+    checkpoint: Option<SnapshotId>,
+}
+
+impl Run<'_> {
+    fn pipeline(&self, options: Options) -> Result<Outcome> {
+        let repository = self.repository;
+        let sizes = repository.config().chunks;
+        let params = Params::new(sizes.min, sizes.normal, sizes.max)
+            .map_err(|e| Error::Repo(drumlin_repo::Error::Misuse(e.to_string())))?;
+        let tree_ids = repository.tree_ids().cloned().ok_or(Error::Worker)?;
+        let secrets = repository.secrets();
+        let cutting = secrets.cutting.as_ref().ok_or(Error::Worker)?;
+        let workers = options.workers.max(1);
+        let shared = Shared {
+            session: self.session.clone(),
+            data_ids: repository.data_ids()?.clone(),
+            tree_ids: tree_ids.clone(),
+            chunker: Chunker::new(repository.cut_secret()?.expose(), params),
+            level: Level::new(options.compression),
+            monitor: self.monitor,
+            reader: self.reader.clone(),
+            block_bytes: repository.config().block_bytes as usize,
+            single_bytes: u64::from(sizes.normal),
+            workers,
+            links: Mutex::default(),
+            pieces: unbounded(),
+        };
+        let names = Box::new(UserNames(Names::new()));
+        let writer = TreeWriter::new(Boundaries::new(cutting), names);
+        let nodes = Nodes::new(self.session.clone(), tree_ids)?;
+        let assembler = Assembler::new(self.reader.clone(), writer, nodes);
+        let leaves = match self.parents.0.is_empty() {
+            true => None,
+            false => Some(old::read(self.reader.clone(), self.parents.0.clone())?),
+        };
+        let (jobs, jobs_in) = bounded(2 * workers);
+        let (done_out, done) = unbounded();
+        std::thread::scope(|scope| {
+            for number in 0..workers {
+                let worker = Worker::new(&shared)?;
+                let (jobs, done) = (jobs_in.clone(), done_out.clone());
+                std::thread::Builder::new()
+                    .name(format!("worker-{number}"))
+                    .spawn_scoped(scope, move || worker.run(&jobs, &done))
+                    .map_err(Error::system("start a thread"))?;
+            }
+            // With the workers gone their channel ends, so a panic among them can't leave the merge waiting.
+            drop((jobs_in, done_out));
+            // Dropping the merge on any error ends the jobs, and with them the workers.
+            let merge = Merge::new(
+                self.monitor,
+                self.reader.clone(),
+                assembler,
+                leaves,
+                jobs,
+                done,
+                workers,
+                options.force,
+                &self.paths,
+            );
+            self.feed(merge, options.source, options.walkers, options.memory, options.checkpoint_bytes, workers)
+        })
+    }
+
+    fn feed(
+        &self,
+        mut merge: Merge,
+        source: Source,
+        walkers: usize,
+        memory: usize,
+        checkpoint_bytes: u64,
+        workers: usize,
+    ) -> Result<Outcome> {
+        let mut checkpoint = None;
+        let mut stopped = false;
+        match source {
+            Source::Paths { paths, filter, one_file_system } => {
+                let options = walk::Options {
+                    sources: paths,
+                    threads: walkers,
+                    one_file_system,
+                    budget_bytes: memory / 16,
+                    ..walk::Options::default()
+                };
+                let mut walk = Walk::start(options, filter).map_err(Error::system("start the walk"))?;
+                let mut checkpointed = 0;
+                while let Some(mut listing) = walk.next() {
+                    merge.listing(&mut listing)?;
+                    drop(listing);
+                    self.session.relieve()?;
+                    if self.monitor.stop() {
+                        stopped = true;
+                        break;
+                    }
+                    let stored = self.session.written().data_bytes;
+                    if checkpoint_bytes > 0 && stored - checkpointed >= checkpoint_bytes {
+                        checkpointed = stored;
+                        checkpoint = Some(self.checkpoint(&mut merge, workers, checkpoint)?);
+                    }
+                }
+                if stopped { merge.stop()? } else { merge.finish()? }
+            }
+            Source::Stream { name, reader, outcome } => {
+                merge.stream(&name, reader)?;
+                merge.settle()?;
+                outcome().map_err(Error::Stream)?;
+            }
+        }
+        flush_workers(&merge, workers)?;
+        merge.settle()?;
+        let (root, reached) = merge.assembler.finish()?;
+        Ok(Outcome { root, reached, stopped, checkpoint })
+    }
+
+    /// Make what there is so far durable, as a partial snapshot in place of the one before.
+    fn checkpoint(&self, merge: &mut Merge, workers: usize, before: Option<SnapshotId>) -> Result<SnapshotId> {
+        merge.settle()?;
+        flush_workers(merge, workers)?;
+        merge.settle()?;
+        let (root, reached) = merge.assembler.checkpoint()?;
+        self.session.flush()?;
+        let snapshot = self.snapshot(root, reached)?;
+        self.session.put_snapshot(&snapshot)?;
+        if let Some(before) = before {
+            self.repository.remove_snapshot(before)?;
+        }
+        Ok(snapshot.id)
+    }
+
+    fn snapshot(&self, root: Option<Root>, partial: Option<Reached>) -> Result<Snapshot> {
+        let counts = self.monitor.counters().get();
+        let summary = Summary {
+            new: counts.new,
+            changed: counts.changed,
+            unmodified: counts.unmodified,
+            unreadable: counts.unreadable,
+            changed_while_read: counts.changed_while_read,
+            excluded: counts.excluded,
+            bytes_read: counts.bytes_read,
+            bytes_new: counts.bytes_new,
+            bytes_stored: counts.bytes_stored,
+            millis: self.start.elapsed().as_millis() as u64,
+        };
+        Ok(Snapshot {
+            id: SnapshotId(random_id()?),
+            session: self.session.id(),
+            time: self.time,
+            host: self.host.clone(),
+            user: self.user.clone(),
+            paths: self.paths.clone(),
+            tags: self.tags.clone(),
+            root,
+            partial,
+            parent: self.parents.first().map(|p| p.id),
+            program: self.program.clone(),
+            summary,
+        })
+    }
+
+    fn commit(self, cache: &Cache, outcome: Outcome) -> Result<Report> {
+        let tree_bytes = self.session.written().tree_bytes;
+        let nothing = outcome.root.is_none();
+        if nothing && outcome.stopped {
+            self.end_session()?.abandon()?;
+            return Err(Error::Interrupted);
+        }
+        if nothing && self.monitor.counters().get().unreadable > 0 {
+            self.end_session()?.abandon()?;
+            return Err(Error::NoSource);
+        }
+        self.session.flush()?;
+        let partial = if outcome.stopped { outcome.reached } else { None };
+        let snapshot = self.snapshot(outcome.root, partial)?;
+        self.session.put_snapshot(&snapshot)?;
+        if let Some(before) = outcome.checkpoint {
+            self.repository.remove_snapshot(before)?;
+        }
+        let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
+        self.end_session()?.commit(snapshot.id)?;
+        parent::remember(cache, &snapshot, &parents);
+        Ok(Report {
+            parent: parents.first().cloned(),
+            snapshot: Some(snapshot),
+            counts: monitor.counters().get(),
+            tree_bytes,
+            millis: start.elapsed().as_millis() as u64,
+            stopped: outcome.stopped,
+        })
+    }
+
+    fn end_session(self) -> Result<WriteSession> {
+        Arc::try_unwrap(self.session).map_err(|_| Error::Worker)
+    }
+}
+
+/// All workers store what is at hand: each takes one of the jobs, since none goes on before all have met.
+fn flush_workers(merge: &Merge, workers: usize) -> Result<()> {
+    let barrier = Arc::new(Barrier::new(workers + 1));
+    for _ in 0..workers {
+        merge.jobs.send(Job::Flush(barrier.clone())).map_err(|_| Error::Worker)?;
+    }
+    barrier.wait();
+    Ok(())
+}
+
+struct UserNames(Names);
+
+impl NameSource for UserNames {
+    fn user(&mut self, uid: u32) -> Option<Vec<u8>> {
+        self.0.user(uid).map(|n| n.to_vec())
+    }
+
+    fn group(&mut self, gid: u32) -> Option<Vec<u8>> {
+        self.0.group(gid).map(|n| n.to_vec())
+    }
+}

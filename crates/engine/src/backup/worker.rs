@@ -1,0 +1,456 @@
+//! A worker: takes entries from the source to sealed blocks, all the way, so that a small file is handed over once.
+
+use super::big::Piece;
+use super::job::{Batch, Done, Entry, Finished, Job};
+use super::level::Level;
+use crate::convert;
+use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
+use crate::{Error, Result};
+use crossbeam_channel::{Receiver, Sender, select};
+use drumlin_chunk::Chunker;
+use drumlin_format::ChunkId;
+use drumlin_format::tree::{Content, Data, Kind, List, Meta, Ref, marks};
+use drumlin_host::meta::{Extras, Stat};
+use drumlin_host::read;
+use drumlin_repo::WriteSession;
+use drumlin_repo::pack::{BlockBuilder, Coder};
+use drumlin_repo::tree::{ListWriter, Nodes};
+use drumlin_seal::IdKey;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What all workers share.
+pub(super) struct Shared<'a> {
+    pub session: Arc<WriteSession>,
+    pub data_ids: Arc<IdKey>,
+    pub tree_ids: Arc<IdKey>,
+    pub chunker: Chunker,
+    pub level: Level,
+    pub monitor: &'a dyn Monitor,
+    pub reader: Arc<drumlin_repo::pack::Reader>,
+    pub block_bytes: usize,
+    /// Files up to this size are one chunk.
+    pub single_bytes: u64,
+    pub workers: usize,
+    /// Contents of files with several hard links, so that each is read once.
+    pub links: Mutex<HashMap<(u64, u64), Linked>>,
+    pub pieces: (Sender<Piece>, Receiver<Piece>),
+}
+
+/// What was read of a file with several hard links.
+#[derive(Clone)]
+pub(super) struct Linked {
+    stat: Stat,
+    content: Content,
+    marks: u8,
+}
+
+/// Beyond that many the table starts afresh: a file is then read again, nothing more.
+const LINKS_MAX: usize = 16 << 10;
+/// Files up to this size are read whole by one worker; larger ones are shared out in pieces.
+pub(super) const WHOLE_BYTES_MAX: u64 = 2 << 20;
+/// A file that keeps changing is read again so often, in the hope of a moment of rest.
+const ATTEMPTS: usize = 2;
+/// File systems stamp with the kernel's coarse clock (up to 10 ms behind); some know only every second second.
+const RACY: Duration = Duration::from_millis(20);
+const RACY_COARSE: Duration = Duration::from_millis(2020);
+
+/// The number under which a failure outside of any batch is told.
+pub(super) const NO_BATCH: u64 = u64::MAX;
+
+/// One of the worker threads.
+pub(super) struct Worker<'a, 'm> {
+    pub(super) shared: &'a Shared<'m>,
+    block: BlockBuilder,
+    coder: Coder,
+    file: Vec<u8>,
+    /// Made for the first long chunk list.
+    nodes: Option<Nodes>,
+}
+
+impl<'a, 'm> Worker<'a, 'm> {
+    pub fn new(shared: &'a Shared<'m>) -> Result<Self> {
+        let coder = Coder::new().map_err(Error::system("set up zstd"))?;
+        let block = BlockBuilder::with_capacity(shared.block_bytes);
+        Ok(Worker { shared, block, coder, file: Vec::new(), nodes: None })
+    }
+
+    /// Work until there is no more. A failure ends the whole run: it is sent as the batch's outcome.
+    pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
+        let pieces = &self.shared.pieces.1;
+        loop {
+            // Pieces first: somebody waits for them.
+            if let Ok(piece) = pieces.try_recv() {
+                piece.process(&mut self);
+                continue;
+            }
+            select! {
+                recv(pieces) -> piece => if let Ok(piece) = piece { piece.process(&mut self) },
+                recv(jobs) -> job => match job {
+                    Ok(Job::Batch(number, entries)) => {
+                        let outcome = self.batch(entries);
+                        let _ = done.send((number, outcome));
+                    }
+                    Ok(Job::Stream(number, name, source)) => {
+                        let outcome = self.stream(name, source);
+                        let _ = done.send((number, outcome.map(|f| Batch { entries: vec![f], cut_short: false })));
+                    }
+                    Ok(Job::Flush(barrier)) => {
+                        if let Err(e) = self.flush() {
+                            let _ = done.send((NO_BATCH, Err(e)));
+                        }
+                        barrier.wait();
+                    }
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn counters(&self) -> &Counters {
+        self.shared.monitor.counters()
+    }
+
+    fn batch(&mut self, entries: Vec<Entry>) -> Result<Batch> {
+        let mut finished = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let outcome = if self.shared.monitor.stop() { Err(Error::Interrupted) } else { self.entry(entry) };
+            match outcome {
+                Ok(entry) => finished.extend(entry),
+                Err(Error::Interrupted) => return Ok(Batch { entries: finished, cut_short: true }),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Batch { entries: finished, cut_short: false })
+    }
+
+    /// `None` for an entry that vanished.
+    fn entry(&mut self, mut entry: Entry) -> Result<Option<Finished>> {
+        let read = if entry.stat.kind == drumlin_host::meta::Kind::File {
+            self.file_entry(&mut entry)?
+        } else {
+            self.other_entry(&entry)
+        };
+        let Some((content, found)) = read else { return Ok(None) };
+        let counters = self.counters();
+        add(if entry.known { &counters.changed } else { &counters.new }, 1);
+        if self.shared.monitor.wants_entries() {
+            let change = if entry.known { Change::Changed } else { Change::New };
+            self.shared.monitor.entry(change, &path(&entry));
+        }
+        let mut meta = convert::meta(&entry.stat, entry.filesystem);
+        meta.marks = found;
+        count(counters, &meta);
+        Ok(Some(Finished { key: entry.key, name: entry.name, meta, content }))
+    }
+
+    fn other_entry(&mut self, entry: &Entry) -> Option<(Content, u8)> {
+        match entry.dir.extras(&entry.name, entry.stat.kind) {
+            Ok(extras) => Some((content(extras, Data::None), racy(&entry.stat))),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.problem(entry, ProblemKind::Vanished, &e.to_string());
+                None
+            }
+            Err(e) => {
+                self.problem(entry, ProblemKind::Unreadable, &e.to_string());
+                // A symlink without its target is nothing; anything else is still worth having.
+                let worth = entry.stat.kind != drumlin_host::meta::Kind::Symlink;
+                worth.then(|| (Content::default(), racy(&entry.stat)))
+            }
+        }
+    }
+
+    fn problem(&self, entry: &Entry, kind: ProblemKind, cause: &str) {
+        let counters = self.counters();
+        add(
+            match kind {
+                ProblemKind::Vanished => &counters.vanished,
+                ProblemKind::ChangedWhileRead => &counters.changed_while_read,
+                _ => &counters.unreadable,
+            },
+            1,
+        );
+        self.shared.monitor.problem(&Problem { path: path(entry), kind, cause: cause.into() });
+    }
+
+    fn file_entry(&mut self, entry: &mut Entry) -> Result<Option<(Content, u8)>> {
+        let link = (entry.stat.nlink > 1).then_some((entry.stat.dev, entry.stat.ino));
+        if let Some(link) = link
+            && let Some(known) = self.links().get(&link)
+            && known.stat == entry.stat
+        {
+            return Ok(Some((known.content.clone(), known.marks)));
+        }
+        let file = match entry.dir.open_file(&entry.name) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.problem(entry, ProblemKind::Vanished, &e.to_string());
+                return Ok(None);
+            }
+            Err(e) => {
+                self.problem(entry, ProblemKind::Unreadable, &e.to_string());
+                return Ok(Some((Content::default(), marks::CONTENTS_MISSING)));
+            }
+        };
+        let Some((data, mut found)) = self.contents(entry, &file)? else { return Ok(None) };
+        let extras = match read::extras_of_fd(&file) {
+            Ok(extras) => extras,
+            Err(e) => {
+                self.problem(entry, ProblemKind::Unreadable, &format!("its attributes: {e}"));
+                Extras::default()
+            }
+        };
+        found |= racy(&entry.stat);
+        let content = content(extras, data);
+        if let Some(link) = link {
+            let mut links = self.links();
+            if links.len() >= LINKS_MAX {
+                links.clear();
+            }
+            links.insert(link, Linked { stat: entry.stat, content: content.clone(), marks: found });
+        }
+        Ok(Some((content, found)))
+    }
+
+    fn links(&self) -> std::sync::MutexGuard<'a, HashMap<(u64, u64), Linked>> {
+        self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Read a file's contents; `entry.stat` becomes that of the state that was read.
+    fn contents(&mut self, entry: &mut Entry, file: &File) -> Result<Option<(Data, u8)>> {
+        let mut changed = false;
+        for _ in 0..ATTEMPTS {
+            let read = if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
+                self.whole(entry.stat.size, file)
+            } else {
+                self.large(entry, file)
+            };
+            let (data, len) = match read {
+                Err(Read1::Source(e)) => {
+                    self.problem(entry, ProblemKind::Unreadable, &e.to_string());
+                    return Ok(Some((Data::None, marks::CONTENTS_MISSING)));
+                }
+                Err(Read1::Fatal(e)) => return Err(e),
+                Ok(read) => read,
+            };
+            let Ok(after) = read::restat(file) else { return Ok(None) };
+            let same =
+                after.size == entry.stat.size && after.mtime == entry.stat.mtime && after.ctime == entry.stat.ctime;
+            if same && len == entry.stat.size {
+                return Ok(Some((data, 0)));
+            }
+            if after.kind != entry.stat.kind {
+                self.problem(entry, ProblemKind::Vanished, "something else took its place");
+                return Ok(None);
+            }
+            // The first difference may have come between the walk and the reading: then a second look settles it.
+            if changed || entry.stat.size > WHOLE_BYTES_MAX {
+                self.problem(entry, ProblemKind::ChangedWhileRead, "it changed while it was read");
+                entry.stat.size = len;
+                return Ok(Some((data, marks::CHANGED_WHILE_READ)));
+            }
+            changed = true;
+            entry.stat = after;
+            if after.size > WHOLE_BYTES_MAX {
+                // Grown out of this path: read as the large file that it is now.
+                changed = false;
+            }
+        }
+        self.problem(entry, ProblemKind::ChangedWhileRead, "it changed while it was read");
+        Ok(Some((Data::None, marks::CONTENTS_MISSING | marks::CHANGED_WHILE_READ)))
+    }
+
+    /// A file that fits into memory. Gives its data and its length.
+    fn whole(&mut self, size: u64, mut source: &File) -> std::result::Result<(Data, u64), Read1> {
+        if size == 0 {
+            return Ok((Data::None, 0));
+        }
+        if size <= self.shared.single_bytes {
+            return self.single(size as usize, source);
+        }
+        let mut file = std::mem::take(&mut self.file);
+        file.clear();
+        let len = source.by_ref().take(size).read_to_end(&mut file).map_err(Read1::Source);
+        let data = len.and_then(|len| {
+            add(&self.counters().bytes_read, len as u64);
+            self.cut(&file).map_err(Read1::Fatal)
+        });
+        let len = file.len() as u64;
+        self.file = file;
+        Ok((data?, len))
+    }
+
+    /// A file of one chunk, read straight into the block.
+    fn single(&mut self, size: usize, mut source: &File) -> std::result::Result<(Data, u64), Read1> {
+        if self.block.raw.len() + size > self.shared.block_bytes {
+            self.store_block().map_err(Read1::Fatal)?;
+        }
+        let start = self.block.raw.len();
+        self.block.raw.resize(start + size, 0);
+        let mut len = 0;
+        while len < size {
+            match source.read(&mut self.block.raw[start + len..]) {
+                Ok(0) => break,
+                Ok(n) => len += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => {
+                    self.block.raw.truncate(start);
+                    return Err(Read1::Source(e));
+                }
+            }
+        }
+        self.block.raw.truncate(start + len);
+        add(&self.counters().bytes_read, len as u64);
+        if len == 0 {
+            return Ok((Data::None, 0));
+        }
+        let id = ChunkId(self.shared.data_ids.id(&self.block.raw[start..]));
+        add(&self.counters().chunks, 1);
+        match self.shared.session.index().claim(&id) {
+            Ok(true) => {
+                self.block.chunks.push((id, len as u32));
+                add(&self.counters().bytes_new, len as u64);
+                add(&self.counters().chunks_new, 1);
+            }
+            Ok(false) => self.block.raw.truncate(start),
+            Err(e) => {
+                self.block.raw.truncate(start);
+                return Err(Read1::Fatal(e.into()));
+            }
+        }
+        Ok((Data::Chunk(id), len as u64))
+    }
+
+    fn cut(&mut self, bytes: &[u8]) -> Result<Data> {
+        let mut refs = Vec::new();
+        for chunk in self.shared.chunker.chunks(bytes) {
+            refs.push(Ref::Chunk { id: self.store(chunk)?, len: chunk.len() as u64 });
+        }
+        match refs[..] {
+            [] => Ok(Data::None),
+            [Ref::Chunk { id, .. }] => Ok(Data::Chunk(id)),
+            _ => Ok(Data::List(self.list(refs, self.shared.data_ids.id(bytes))?)),
+        }
+    }
+
+    fn list(&mut self, refs: Vec<Ref>, whole: [u8; 32]) -> Result<List> {
+        let mut list = ListWriter::default();
+        let nodes = self.nodes()?;
+        refs.into_iter().try_for_each(|r| list.push(nodes, r))?;
+        Ok(list.finish(nodes, whole)?)
+    }
+
+    /// Where long chunk lists go.
+    pub fn nodes(&mut self) -> Result<&mut Nodes> {
+        if self.nodes.is_none() {
+            self.nodes = Some(Nodes::new(self.shared.session.clone(), self.shared.tree_ids.clone())?);
+        }
+        Ok(self.nodes.as_mut().expect("made above"))
+    }
+
+    /// Store a chunk unless somebody has.
+    pub fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
+        let id = ChunkId(self.shared.data_ids.id(chunk));
+        add(&self.counters().chunks, 1);
+        if self.shared.session.index().claim(&id)? {
+            if self.block.raw.len() + chunk.len() > self.shared.block_bytes {
+                self.store_block()?;
+            }
+            self.block.push(id, chunk);
+            add(&self.counters().bytes_new, chunk.len() as u64);
+            add(&self.counters().chunks_new, 1);
+        }
+        Ok(id)
+    }
+
+    fn store_block(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let appended = self.shared.session.data.append(&mut self.block, &mut self.coder, self.shared.level.coding())?;
+        add(&self.counters().bytes_stored, appended.bytes);
+        self.shared.level.learn(start, appended.waited);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.store_block()?;
+        match &mut self.nodes {
+            Some(nodes) => Ok(nodes.flush()?),
+            None => Ok(()),
+        }
+    }
+
+    fn stream(&mut self, name: Box<[u8]>, source: Box<dyn Read + Send>) -> Result<Finished> {
+        let (data, len) = match self.large_stream(source) {
+            Ok(read) => read,
+            Err(Read1::Fatal(e)) => return Err(e),
+            Err(Read1::Source(e)) => return Err(Error::Stream(format!("the stream could not be read: {e}"))),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = drumlin_format::tree::Time { sec: now.as_secs() as i64, nsec: now.subsec_nanos() };
+        let meta = Meta {
+            kind: Kind::File,
+            mode: 0o600,
+            marks: 0,
+            uid: 0,
+            gid: 0,
+            size: len,
+            mtime: time,
+            ctime: time,
+            btime: None,
+            ino: 0,
+            nlink: 1,
+            filesystem: 0,
+            rdev: 0,
+        };
+        count(self.counters(), &meta);
+        add(&self.counters().new, 1);
+        Ok(Finished { key: Arc::from([]), name, meta, content: Content { data, ..Content::default() } })
+    }
+}
+
+/// Why a file's bytes were not had.
+pub(super) enum Read1 {
+    /// The source: a matter of this entry.
+    Source(std::io::Error),
+    /// The repository: the end of the run.
+    Fatal(Error),
+}
+
+/// Count an entry dealt with.
+pub(super) fn count(counters: &Counters, meta: &Meta) {
+    add(&counters.entries, 1);
+    match meta.kind {
+        Kind::File => {
+            add(&counters.files, 1);
+            add(&counters.bytes, meta.size);
+        }
+        Kind::Dir => add(&counters.dirs, 1),
+        _ => {}
+    }
+}
+
+/// Whether a file takes so much less space than it is long that it must have holes worth keeping.
+pub(super) fn has_holes(stat: &Stat) -> bool {
+    stat.blocks * 512 + 4096 <= stat.size
+}
+
+fn content(extras: Extras, data: Data) -> Content {
+    Content { data, target: extras.target, xattrs: extras.xattrs.into(), flags: extras.flags }
+}
+
+fn path(entry: &Entry) -> Vec<u8> {
+    let mut path = Vec::new();
+    entry.dir.path_of(&entry.name, &mut path);
+    path
+}
+
+/// A mark for an entry whose last change is so recent that another one may bear the same time.
+fn racy(stat: &Stat) -> u8 {
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return 0 };
+    let window = if stat.ctime.nsec == 0 { RACY_COARSE } else { RACY };
+    let changed = Duration::new(stat.ctime.sec.max(0) as u64, stat.ctime.nsec);
+    if changed + window >= now { marks::RACY } else { 0 }
+}

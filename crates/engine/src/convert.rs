@@ -1,0 +1,88 @@
+//! Between the host's view of an entry and the format's.
+
+use drumlin_format::tree::{self, Meta};
+use drumlin_host::meta::{self, Stat};
+
+/// A type.
+pub fn kind(kind: meta::Kind) -> tree::Kind {
+    match kind {
+        meta::Kind::File => tree::Kind::File,
+        meta::Kind::Dir => tree::Kind::Dir,
+        meta::Kind::Symlink => tree::Kind::Symlink,
+        meta::Kind::Fifo => tree::Kind::Fifo,
+        meta::Kind::Socket => tree::Kind::Socket,
+        meta::Kind::CharDevice => tree::Kind::CharDevice,
+        meta::Kind::BlockDevice => tree::Kind::BlockDevice,
+    }
+}
+
+/// A type, back.
+pub fn host_kind(kind: tree::Kind) -> meta::Kind {
+    match kind {
+        tree::Kind::File => meta::Kind::File,
+        tree::Kind::Dir => meta::Kind::Dir,
+        tree::Kind::Symlink => meta::Kind::Symlink,
+        tree::Kind::Fifo => meta::Kind::Fifo,
+        tree::Kind::Socket => meta::Kind::Socket,
+        tree::Kind::CharDevice => meta::Kind::CharDevice,
+        tree::Kind::BlockDevice => meta::Kind::BlockDevice,
+    }
+}
+
+/// A time.
+pub fn time(time: meta::Time) -> tree::Time {
+    tree::Time { sec: time.sec, nsec: time.nsec }
+}
+
+/// A time, back.
+pub fn host_time(time: tree::Time) -> meta::Time {
+    meta::Time { sec: time.sec, nsec: time.nsec }
+}
+
+/// What a tree keeps of a stat; `filesystem` is the ordinal of its device, used for hard links alone.
+pub fn meta(stat: &Stat, filesystem: u32) -> Meta {
+    let kind = kind(stat.kind);
+    let linked = kind != tree::Kind::Dir && stat.nlink > 1;
+    Meta {
+        kind,
+        mode: stat.mode & 0o7777,
+        marks: 0,
+        uid: stat.uid,
+        gid: stat.gid,
+        size: size(kind, stat.size),
+        mtime: time(stat.mtime),
+        ctime: time(stat.ctime),
+        btime: stat.btime.map(time),
+        ino: stat.ino,
+        nlink: if linked { stat.nlink } else { 1 },
+        filesystem: if linked { filesystem } else { 0 },
+        rdev: if matches!(kind, tree::Kind::CharDevice | tree::Kind::BlockDevice) { stat.rdev } else { 0 },
+    }
+}
+
+fn size(kind: tree::Kind, size: u64) -> u64 {
+    if matches!(kind, tree::Kind::File | tree::Kind::Symlink) { size } else { 0 }
+}
+
+/// Whether an entry is as it was: everything that a change would touch. Birth times are not compared, nor devices, which
+/// change from one mount to the next.
+#[inline]
+pub fn unchanged(old: &Meta, stat: &Stat, filesystem: u32) -> bool {
+    let kind = kind(stat.kind);
+    old.kind == kind
+        && old.marks == 0
+        && old.ino == stat.ino
+        && old.ctime == time(stat.ctime)
+        && old.mtime == time(stat.mtime)
+        && old.size == size(kind, stat.size)
+        && old.mode == stat.mode & 0o7777
+        && old.uid == stat.uid
+        && old.gid == stat.gid
+        && (kind == tree::Kind::Dir || old.nlink == stat.nlink && (old.nlink < 2 || old.filesystem == filesystem))
+}
+
+/// Whether a directory is as it was, apart from its times.
+pub fn unchanged_but_for_time(old: &Meta, stat: &Stat) -> bool {
+    let entry = (kind(stat.kind), stat.ino, stat.mode & 0o7777, stat.uid, stat.gid);
+    (old.kind, old.ino, old.mode, old.uid, old.gid) == entry
+}

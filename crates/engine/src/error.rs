@@ -1,0 +1,52 @@
+//! Why an operation failed as a whole. What concerns single entries goes to the `Monitor` instead.
+
+use std::io;
+
+/// A result of an operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The repository.
+    #[error(transparent)]
+    Repo(#[from] drumlin_repo::Error),
+    /// The target of a restore.
+    #[error(transparent)]
+    Place(#[from] drumlin_host::place::Error),
+    /// The system.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// No snapshot fits, or several do.
+    #[error("{0}")]
+    NoSnapshot(String),
+    /// A path is not in the snapshot.
+    #[error("there is no '{0}' in the snapshot")]
+    NoPath(String),
+    /// None of the sources could be read.
+    #[error("none of the sources could be read; nothing was backed up")]
+    NoSource,
+    /// A stream's program or reader failed.
+    #[error("{0}; no snapshot was made")]
+    Stream(String),
+    /// The user asked to end before there was anything worth keeping.
+    #[error("interrupted")]
+    Interrupted,
+    /// A thread ended unexpectedly.
+    #[error("a worker thread ended unexpectedly; this is a bug in drumlin")]
+    Worker,
+}
+
+impl Error {
+    /// A closure that says what was tried.
+    pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let action = action.into();
+        move |source| Error::System { action, source }
+    }
+}

@@ -1,0 +1,21 @@
+//! The operations: backup, restore, and what is asked of snapshots.
+//!
+//! Each takes an open repository, an options struct and a [`Monitor`], and gives a report. Nothing here prints, prompts,
+//! reads the environment or exits.
+
+pub mod backup;
+pub mod convert;
+pub mod diff;
+pub mod du;
+pub mod dump;
+mod error;
+pub mod estimate;
+pub mod find;
+pub mod list;
+pub mod monitor;
+pub mod restore;
+pub mod select;
+pub mod stats;
+
+pub use error::{Error, Result};
+pub use monitor::{Counters, Monitor, Problem, ProblemKind};

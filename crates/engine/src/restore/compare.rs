@@ -1,0 +1,57 @@
+//! Whether a file on this machine has the contents that the snapshot says, without fetching these.
+
+use super::worker::Context;
+use crate::{Error, Result};
+use drumlin_format::pack::BLOCK_BYTES_MAX;
+use drumlin_format::tree::{Data, Ref};
+use drumlin_repo::tree::Refs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Whether the file, whose length is `size`, has these contents. Holes and zeros are the same here.
+pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64) -> Result<bool> {
+    let mut buffer = Vec::new();
+    let mut chunk = |id: &[u8; 32], at: u64, len: u64| {
+        // A chunk is never longer than a block: nothing else is worth the memory.
+        if len > BLOCK_BYTES_MAX {
+            return false;
+        }
+        buffer.resize(len as usize, 0);
+        file.read_exact_at(&mut buffer, at).is_ok() && context.data_ids.id(&buffer) == *id
+    };
+    match data {
+        Data::None => Ok(size == 0),
+        Data::Chunk(id) => Ok(chunk(&id.0, 0, size)),
+        Data::List(list) => {
+            let mut at = 0;
+            for r in Refs::new(&context.reader, list) {
+                if context.ended() {
+                    return Err(Error::Interrupted);
+                }
+                let r = r?;
+                let same = match r {
+                    Ref::Chunk { id, len } => chunk(&id.0, at, len),
+                    Ref::Hole { len } => zeros(file, at, len),
+                };
+                if !same {
+                    return Ok(false);
+                }
+                at += r.len();
+            }
+            Ok(at == size)
+        }
+    }
+}
+
+fn zeros(file: &File, at: u64, len: u64) -> bool {
+    let mut buffer = vec![0; 64 << 10];
+    let mut done = 0;
+    while done < len {
+        let want = (len - done).min(buffer.len() as u64) as usize;
+        if file.read_exact_at(&mut buffer[..want], at + done).is_err() || buffer[..want].iter().any(|b| *b != 0) {
+            return false;
+        }
+        done += want as u64;
+    }
+    true
+}

@@ -1,0 +1,89 @@
+//! What is done when all files are there: hard links, and the directories' own metadata, read backwards so that a directory
+//! is completed after everything in it.
+
+use super::plan::{Link, Planned, extras, owner};
+use super::selection;
+use super::worker::Context;
+use crate::Result;
+use crate::convert;
+use crate::monitor::{Change, ProblemKind};
+use drumlin_format::tree::Kind;
+use drumlin_host::place::{self, Wanted};
+use drumlin_repo::tree::Cursor;
+
+/// Make the further links of files that are there.
+pub(super) fn links(context: &Context, links: &[(Link, Link)]) {
+    for (first, link) in links {
+        if context.ended() {
+            return;
+        }
+        let path = [&link.dir[..], b"/", &link.name].concat();
+        if context.options.dry_run {
+            context.placed(&path, place::Problems::new(), Change::Restored);
+            continue;
+        }
+        match make_link(context, first, link) {
+            Ok(change) => context.placed(&path, place::Problems::new(), change),
+            Err(e) if e.is_missing() => {
+                context.problem(&path, ProblemKind::Unwritable, "the file that it is a hard link to was not restored");
+            }
+            Err(e) => context.unwritable(&path, e),
+        }
+    }
+}
+
+fn make_link(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
+    let target = context.target.as_ref().expect("links are made only where there is a target");
+    let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
+    match to.hard_link(&link.name, &from, &first.name, None) {
+        Err(e) if e.is_exists() => {
+            let same = |a: &drumlin_host::meta::Stat, b: &drumlin_host::meta::Stat| (a.dev, a.ino) == (b.dev, b.ino);
+            if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
+                && same(&a, &b)
+            {
+                return Ok(Change::Kept);
+            }
+            to.remove(&link.name)?;
+            to.hard_link(&link.name, &from, &first.name, None)?;
+            Ok(Change::Restored)
+        }
+        other => other.map(|()| Change::Restored),
+    }
+}
+
+/// Give the restored directories their metadata.
+pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
+    let Some(target) = context.target.as_ref().filter(|_| !context.options.dry_run) else { return Ok(()) };
+    let cursor = Cursor::new(context.reader.clone(), None)?;
+    for child in planned.leaves.iter().rev() {
+        let leaf = cursor.leaf(child)?;
+        let body = cursor.body(child, &leaf)?;
+        for at in (0..leaf.len()).rev() {
+            let (dir, name, meta) = leaf.get(at);
+            let path = selection::source(dir, name);
+            if meta.kind != Kind::Dir || !planned.selection.covers(dir, name) || !planned.selection.wants(&path, meta) {
+                continue;
+            }
+            let extras = extras(&body.contents[at]);
+            let wanted = Wanted {
+                mode: meta.mode,
+                owner: Some(owner(context, &leaf, meta)),
+                mtime: convert::host_time(meta.mtime),
+                extras: &extras,
+            };
+            let below = planned.selection.below(dir);
+            let own = if below.is_empty() { name.to_vec() } else { [&below[..], b"/", name].concat() };
+            match target.dir(&own).and_then(|d| d.finish_dir(&wanted)) {
+                Ok(problems) => {
+                    for problem in problems {
+                        context.problem(&path, ProblemKind::Attribute, problem);
+                    }
+                }
+                // Its absence was told where it should have been made.
+                Err(e) if e.is_missing() => {}
+                Err(e) => context.unwritable(&path, e),
+            }
+        }
+    }
+    Ok(())
+}

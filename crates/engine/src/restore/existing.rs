@@ -1,0 +1,74 @@
+//! What is in the target already: what may stay, what has to go.
+
+use super::Overwrite;
+use super::selection::Selection;
+use super::worker::Context;
+use crate::convert;
+use crate::monitor::{Change, ProblemKind, add};
+use drumlin_format::tree::{Kind, Meta};
+use drumlin_host::meta::Stat;
+use drumlin_host::place::TargetDir;
+use std::sync::Arc;
+
+/// What is there of that name, if anything that may stay; `None` if the entry is not to be touched.
+pub(super) fn there(
+    context: &Context,
+    handle: &Arc<TargetDir>,
+    name: &[u8],
+    meta: &Meta,
+    path: &[u8],
+) -> Option<Option<Stat>> {
+    let Some(stat) = handle.stat(name).unwrap_or(None) else { return Some(None) };
+    let same_kind = convert::kind(stat.kind) == meta.kind;
+    if meta.kind == Kind::Dir && same_kind {
+        return Some(Some(stat));
+    }
+    let stays = match context.options.overwrite {
+        Overwrite::Never => true,
+        Overwrite::IfNewer => convert::time(stat.mtime) >= meta.mtime,
+        Overwrite::IfChanged | Overwrite::Always => false,
+    };
+    if stays {
+        context.placed(path, Vec::new(), Change::Kept);
+        return None;
+    }
+    if same_kind {
+        return Some(Some(stat));
+    }
+    if convert::kind(stat.kind) == Kind::Dir && !context.options.delete {
+        let cause = "a directory of that name is there; --delete would remove it";
+        context.problem(path, ProblemKind::Unwritable, cause);
+        return None;
+    }
+    if !context.options.dry_run
+        && let Err(e) = remove(handle, name, &stat)
+    {
+        context.problem(path, ProblemKind::Unwritable, e);
+        return None;
+    }
+    Some(None)
+}
+
+/// Delete an entry that the snapshot doesn't have, if it would have been restored.
+pub(super) fn delete(context: &Context, handle: &Arc<TargetDir>, name: &[u8], path: &[u8], selection: &Selection) {
+    let Ok(Some(stat)) = handle.stat(name) else { return };
+    if !selection.wants(path, &convert::meta(&stat, 0)) {
+        return;
+    }
+    if !context.options.dry_run
+        && let Err(e) = remove(handle, name, &stat)
+    {
+        return context.problem(path, ProblemKind::Unwritable, e);
+    }
+    add(&context.counters().deleted, 1);
+    context.monitor.entry(Change::Deleted, path);
+}
+
+/// Remove whatever it is; the cause, if some of it stays.
+fn remove(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> std::result::Result<(), String> {
+    if convert::kind(stat.kind) != Kind::Dir {
+        return handle.remove(name).map_err(|e| e.to_string());
+    }
+    let removed = handle.remove_tree(name).map_err(|e| e.to_string())?;
+    if removed.failures == 0 { Ok(()) } else { Err(format!("{} entries in it can't be removed", removed.failures)) }
+}

@@ -1,0 +1,88 @@
+//! Restore: the tree read in order into a window of work, the window's chunks sorted by where they lie in the packs, each
+//! block read and decoded once and its bytes written straight to where they belong.
+//!
+//! ```text
+//! tree ─ plan ─ window ─ blocks in pack order ─┬─ worker ─┬─ files
+//!                  └──── large and replaced ───┴─ worker ─┘
+//! then hard links, then (backwards, children first) the directories' own metadata
+//! ```
+//!
+//! Every chunk is checked before a byte of it is written, every file of several chunks as a whole once more. What is there
+//! already and right is left alone; what is there and wrong is replaced in one step, after its new contents are complete.
+
+mod compare;
+mod dirs;
+mod existing;
+mod file;
+mod locate;
+mod plan;
+mod range;
+mod run;
+mod selection;
+mod stream;
+mod verify;
+mod window;
+mod worker;
+
+pub use run::restore;
+
+use crate::monitor::Counts;
+use drumlin_format::snapshot::Snapshot;
+use std::path::PathBuf;
+
+/// What to do with files that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Make them what the snapshot says, comparing their contents.
+    Always,
+    /// As `Always`, but believe equal length and time to mean equal contents.
+    IfChanged,
+    /// Only if the snapshot's is newer.
+    IfNewer,
+    /// Leave them alone.
+    Never,
+}
+
+/// What to restore, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// Restore what is below this path as if it were the root.
+    pub subfolder: Option<Vec<u8>>,
+    /// Absolute paths in the snapshot (below `subfolder`, if that is given); all of it if empty.
+    pub paths: Vec<Vec<u8>>,
+    /// Where to.
+    pub target: PathBuf,
+    /// What to do with files that are there.
+    pub overwrite: Overwrite,
+    /// Delete what is in restored directories and not in the snapshot.
+    pub delete: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Restore only what matches one of these patterns (in gitignore's syntax), and all below that.
+    pub include: Vec<String>,
+    /// Leave out what matches one of these.
+    pub exclude: Vec<String>,
+    /// Read everything back and compare.
+    pub verify: bool,
+    /// Owners by number, not by name.
+    pub numeric_ids: bool,
+    /// Threads that read, decode and write.
+    pub workers: usize,
+    /// Bytes of memory to use, about.
+    pub memory: usize,
+}
+
+/// What a restore did.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// The numbers.
+    pub counts: Counts,
+    /// Files read back and found right.
+    pub verified: u64,
+    /// Milliseconds it took.
+    pub millis: u64,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+}

@@ -1,0 +1,82 @@
+//! A restore from its start to its end.
+
+use super::plan::{Planned, Planner};
+use super::worker::{Context, Worker};
+use super::{Options, Report, dirs, verify};
+use crate::monitor::Monitor;
+use crate::{Error, Result};
+use crossbeam_channel::{bounded, unbounded};
+use drumlin_host::place::{Owners, Target};
+use drumlin_repo::pack::Reader;
+use drumlin_repo::{Cache, Index, Repository};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Restore.
+///
+/// # Errors
+/// Only what concerns the run as a whole; what can't be read or written is told to the monitor and counted.
+pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
+    repository.may_read()?;
+    let start = Instant::now();
+    if let Some(root) = options.snapshot.root
+        && options.paths.is_empty()
+        && options.subfolder.is_none()
+    {
+        monitor.counters().expected_entries.store(root.sums.entries, Ordering::Relaxed);
+        monitor.counters().expected_bytes.store(root.sums.bytes, Ordering::Relaxed);
+    }
+    let target = match Target::open(&options.target, !options.dry_run) {
+        Err(e) if e.is_missing() && options.dry_run => None,
+        target => Some(target?),
+    };
+    let index = Arc::new(Index::open(repository, cache.clone())?);
+    let context = Context {
+        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16)),
+        data_ids: repository.data_ids()?.clone(),
+        target,
+        owners: Owners::new(options.numeric_ids),
+        monitor,
+        fetches: unbounded(),
+        open: AtomicUsize::new(0),
+        fatal: Mutex::new(None),
+        options: &options,
+    };
+    let planned = distribute(&context)?;
+    match context.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        None | Some(Error::Interrupted) => {}
+        Some(fatal) => return Err(fatal),
+    }
+    dirs::links(&context, &planned.links);
+    dirs::finish(&context, &planned)?;
+    let verified = if options.verify && !options.dry_run { verify::verify(&context, &planned.selection)? } else { 0 };
+    if let Some(target) = context.target.as_ref().filter(|_| options.verify) {
+        target.sync()?;
+    }
+    Ok(Report {
+        counts: monitor.counters().get(),
+        verified,
+        millis: start.elapsed().as_millis() as u64,
+        stopped: monitor.stop(),
+    })
+}
+
+/// Plan, with workers at work meanwhile.
+fn distribute(context: &Context) -> Result<Planned> {
+    let workers = context.options.workers.max(1);
+    let (tasks, tasks_in) = bounded(4 * workers);
+    std::thread::scope(|scope| {
+        for number in 0..workers {
+            let (worker, tasks) = (Worker::new(context), tasks_in.clone());
+            std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn_scoped(scope, move || worker.run(&tasks))
+                .map_err(Error::system("start a thread"))?;
+        }
+        drop(tasks_in);
+        let mut planner = Planner::new(context, tasks)?;
+        planner.run()?;
+        Ok(planner.finish())
+    })
+}

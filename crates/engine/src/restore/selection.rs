@@ -1,0 +1,81 @@
+//! What of a snapshot is wanted, and where below the target it goes.
+
+use super::Options;
+use super::range::{self, Range, ranges};
+use crate::convert;
+use crate::{Error, Result};
+use drumlin_format::tree::{Meta, join};
+use drumlin_host::filter::{Filter, FilterOptions, Pattern, Verdict};
+use drumlin_host::meta::Kind;
+
+/// What of a snapshot is wanted.
+pub(super) struct Selection {
+    /// Stretches of the tree.
+    pub ranges: Vec<Range>,
+    /// The key of the directory that stands for the target.
+    base: Vec<u8>,
+    include: Option<Filter>,
+    exclude: Filter,
+}
+
+impl Selection {
+    /// What the options say.
+    pub fn new(options: &Options) -> Result<Self> {
+        let filter = |patterns: &[String]| {
+            let exclude = patterns.iter().map(Pattern::flag).collect();
+            Filter::new(&FilterOptions { exclude, ..FilterOptions::default() })
+                .map_err(|e| Error::Repo(drumlin_repo::Error::Misuse(e.to_string())))
+        };
+        let base = options.subfolder.as_deref().and_then(range::key).map(|(dir, name)| join(&dir, &name));
+        Ok(Selection {
+            ranges: ranges(&options.paths, options.subfolder.as_deref()),
+            base: base.unwrap_or_default(),
+            include: if options.include.is_empty() { None } else { Some(filter(&options.include)?) },
+            exclude: filter(&options.exclude)?,
+        })
+    }
+
+    /// Whether only what matches a pattern is wanted, so that directories are made when something in them is.
+    pub fn is_picky(&self) -> bool {
+        self.include.is_some()
+    }
+
+    /// Whether the patterns let an entry through, by its absolute path in the source.
+    pub fn wants(&self, path: &[u8], meta: &Meta) -> bool {
+        let kind = convert::host_kind(meta.kind);
+        let matches =
+            |filter: &Filter, path: &[u8], kind| matches!(filter.verdict(path, kind, meta.size), Verdict::Exclude(_));
+        let ancestors = || (1..path.len()).filter(|at| path[*at] == b'/').map(|at| &path[..at]);
+        let hit =
+            |filter: &Filter| matches(filter, path, kind) || ancestors().any(|above| matches(filter, above, Kind::Dir));
+        !(self.exclude.has_rules() && hit(&self.exclude)) && self.include.as_ref().is_none_or(hit)
+    }
+
+    /// Whether an entry of the tree is part of the restore, or of the way to something that is.
+    pub fn covers(&self, dir: &[u8], name: &[u8]) -> bool {
+        self.ranges.iter().any(|r| {
+            (&r.start.0[..], &r.start.1[..]) <= (dir, name)
+                && r.end.as_ref().is_none_or(|end| (dir, name) < (&end.0[..], &end.1[..]))
+        })
+    }
+
+    /// A directory's path below the target.
+    pub fn below(&self, dir: &[u8]) -> Vec<u8> {
+        let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);
+        slashes(rest.strip_prefix(&[0]).unwrap_or(rest))
+    }
+}
+
+/// The absolute path of an entry in the source.
+pub(super) fn source(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    [&source_dir(dir), &b"/"[..], name].concat()
+}
+
+/// The absolute path of a directory in the source; empty for the root.
+pub(super) fn source_dir(dir: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { Vec::new() } else { [&b"/"[..], &slashes(dir)].concat() }
+}
+
+fn slashes(key: &[u8]) -> Vec<u8> {
+    key.iter().map(|b| if *b == 0 { b'/' } else { *b }).collect()
+}

@@ -1,0 +1,330 @@
+//! Files written from their start to their end: large ones, and ones that replace others. Blocks are fetched ahead by
+//! whoever has time.
+
+use super::worker::Context;
+use super::{Overwrite, compare};
+use crate::monitor::{Change, ProblemKind, add};
+use crate::{Error, Result};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use drumlin_format::pack::{PackKind, Table};
+use drumlin_format::tree::{Data, Ref};
+use drumlin_host::meta::{Extras, Kind, Time};
+use drumlin_host::place::{self, BigFile, TargetDir, Wanted};
+use drumlin_repo::PackInfo;
+use drumlin_repo::tree::Refs;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Blocks fetched ahead of the one being written.
+const AHEAD: usize = 3;
+
+/// A file to be written in order.
+pub(super) struct Stream {
+    /// Its path in the source, for messages.
+    pub path: Vec<u8>,
+    /// Its directory below the target.
+    pub dir: Vec<u8>,
+    pub name: Vec<u8>,
+    pub mode: u16,
+    pub owner: (u32, u32),
+    pub mtime: Time,
+    pub size: u64,
+    pub extras: Extras,
+    pub data: Data,
+    /// Something of that name, a regular file, is there.
+    pub exists: bool,
+}
+
+/// A block that is wanted.
+pub(super) struct Fetch {
+    number: u64,
+    info: Arc<PackInfo>,
+    table: Arc<Table>,
+    block: u32,
+    /// Ordinals of the chunks that are wanted of it.
+    ordinals: Vec<u32>,
+    reply: Sender<Fetched>,
+}
+
+struct Fetched {
+    number: u64,
+    /// The block's bytes, its chunks checked.
+    outcome: std::result::Result<Vec<u8>, drumlin_repo::Error>,
+}
+
+impl Fetch {
+    pub fn process(self, context: &Context, scratch: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        let read = context.reader.block(&self.info, &self.table, self.block, scratch, &mut bytes);
+        let checked = read.and_then(|()| {
+            for ordinal in &self.ordinals {
+                let chunk = &self.table.chunks[*ordinal as usize];
+                let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
+                if !context.reader.check(PackKind::Data, &chunk.id, content.unwrap_or_default())? {
+                    return Err(drumlin_repo::Error::DamagedBlock {
+                        pack: self.info.id,
+                        block: self.block,
+                        detail: "a chunk is not what its name says",
+                    });
+                }
+            }
+            Ok(())
+        });
+        let _ = self.reply.send(Fetched { number: self.number, outcome: checked.map(|()| bytes) });
+    }
+}
+
+/// What comes next in the file.
+enum Step {
+    /// Some chunks of the block of that number, as (offset in the block, length).
+    Block(u64, Vec<(u32, u32)>),
+    Hole(u64),
+}
+
+/// Why a stream ended early.
+enum Stop {
+    Damaged(String),
+    Place(place::Error),
+    Fatal(Error),
+}
+
+impl From<place::Error> for Stop {
+    fn from(e: place::Error) -> Self {
+        Stop::Place(e)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Repo(e) => e.into(),
+            e => Stop::Fatal(e),
+        }
+    }
+}
+
+impl From<drumlin_repo::Error> for Stop {
+    fn from(e: drumlin_repo::Error) -> Self {
+        if e.is_damage() { Stop::Damaged(e.to_string()) } else { Stop::Fatal(e.into()) }
+    }
+}
+
+impl Stream {
+    /// Write it, unless it is there and right.
+    pub fn run(self: Box<Self>, context: &Context, scratch: &mut Vec<u8>) -> Result<()> {
+        match self.place(context, scratch) {
+            Ok(()) => Ok(()),
+            Err(Stop::Fatal(e)) => Err(e),
+            Err(Stop::Damaged(cause)) => {
+                context.problem(&self.path, ProblemKind::Damaged, cause);
+                Ok(())
+            }
+            Err(Stop::Place(e)) => {
+                context.unwritable(&self.path, e);
+                Ok(())
+            }
+        }
+    }
+
+    fn place(&self, context: &Context, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
+        let Some(target) = &context.target else {
+            context.placed(&self.path, place::Problems::new(), Change::Restored);
+            return Ok(());
+        };
+        let dir = target.dir(&self.dir)?;
+        let wanted = Wanted { mode: self.mode, owner: Some(self.owner), mtime: self.mtime, extras: &self.extras };
+        if self.exists && self.is_there(context, &dir)? {
+            let problems = if context.options.dry_run {
+                place::Problems::new()
+            } else {
+                dir.amend(&self.name, Kind::File, &wanted)?
+            };
+            context.placed(&self.path, problems, Change::Kept);
+            return Ok(());
+        }
+        if context.options.dry_run {
+            add(&context.counters().bytes_written, self.size);
+            context.placed(&self.path, place::Problems::new(), Change::Restored);
+            return Ok(());
+        }
+        let problems = if self.exists {
+            let temporary = dir.create_temp()?;
+            self.fill(context, &temporary, scratch)?;
+            temporary.commit_as(&self.name, &wanted)?
+        } else {
+            let file = dir.create_file(&self.name)?;
+            if let Err(stop) = self.fill(context, &file, scratch) {
+                drop(file);
+                // Half a file under its own name would pass for a whole one.
+                let _ = dir.remove(&self.name);
+                return Err(stop);
+            }
+            file.finish(&wanted)?
+        };
+        context.placed(&self.path, problems, Change::Restored);
+        Ok(())
+    }
+
+    /// Whether the file that is there has these contents.
+    fn is_there(&self, context: &Context, dir: &TargetDir) -> std::result::Result<bool, Stop> {
+        let Ok((file, stat)) = dir.open_existing(&self.name) else { return Ok(false) };
+        if stat.size != self.size {
+            return Ok(false);
+        }
+        if context.options.overwrite == Overwrite::IfChanged && stat.mtime == self.mtime {
+            return Ok(true);
+        }
+        Ok(compare::same(context, &file, &self.data, self.size)?)
+    }
+
+    fn fill(&self, context: &Context, file: &place::NewFile, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
+        let holes = matches!(&self.data, Data::List(list) if list.refs.iter().any(|r| matches!(r, Ref::Hole { .. })));
+        let mut out = BigFile::new(file, self.size, holes)?;
+        let mut hasher = context.data_ids.hasher();
+        let mut hole_bytes = Vec::new();
+        let mut plan = Plan::new(context, &self.data, self.size);
+        let mut steps: VecDeque<Step> = VecDeque::new();
+        let mut arrived: VecDeque<Fetched> = VecDeque::new();
+        let reply = bounded(AHEAD + 2);
+        let mut blocks_ahead = 0;
+        let mut at = 0u64;
+        loop {
+            while blocks_ahead < AHEAD
+                && let Some(step) = plan.next(&reply.0)?
+            {
+                blocks_ahead += usize::from(matches!(step, Step::Block(..)));
+                steps.push_back(step);
+            }
+            let Some(step) = steps.pop_front() else { break };
+            if context.ended() {
+                return Err(Stop::Fatal(Error::Interrupted));
+            }
+            match step {
+                Step::Hole(len) => {
+                    out.skip(len)?;
+                    hole_bytes.extend_from_slice(&at.to_le_bytes());
+                    hole_bytes.extend_from_slice(&len.to_le_bytes());
+                    at += len;
+                }
+                Step::Block(number, chunks) => {
+                    let bytes = wait(context, number, &reply.1, &mut arrived, scratch)?;
+                    blocks_ahead -= 1;
+                    for (offset, len) in chunks {
+                        let content = &bytes[offset as usize..][..len as usize];
+                        hasher.update(content);
+                        out.write(content)?;
+                        add(&context.counters().bytes_written, content.len() as u64);
+                        at += u64::from(len);
+                    }
+                }
+            }
+        }
+        out.finish()?;
+        hasher.update(&hole_bytes);
+        let whole = match &self.data {
+            Data::List(list) => Some(list.whole),
+            Data::Chunk(id) => Some(id.0),
+            Data::None => None,
+        };
+        if at != self.size || whole.is_some_and(|whole| whole != *hasher.finalize().as_bytes()) {
+            let cause = "the file as a whole is not what was backed up, though each of its chunks is";
+            return Err(Stop::Damaged(cause.into()));
+        }
+        Ok(())
+    }
+}
+
+/// The block of that number, helping with fetches while it isn't there.
+fn wait(
+    context: &Context,
+    number: u64,
+    replies: &Receiver<Fetched>,
+    arrived: &mut VecDeque<Fetched>,
+    scratch: &mut Vec<u8>,
+) -> std::result::Result<Vec<u8>, Stop> {
+    loop {
+        if let Some(at) = arrived.iter().position(|f| f.number == number)
+            && let Some(fetched) = arrived.swap_remove_back(at)
+        {
+            return Ok(fetched.outcome?);
+        }
+        if let Ok(fetched) = replies.try_recv() {
+            arrived.push_back(fetched);
+            continue;
+        }
+        select! {
+            recv(replies) -> fetched => arrived.extend(fetched.ok()),
+            recv(context.fetches.1) -> fetch => if let Ok(fetch) = fetch { fetch.process(context, scratch) },
+        }
+    }
+}
+
+/// What is to be fetched, one block after the other.
+struct Plan<'a> {
+    context: &'a Context<'a>,
+    refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a>,
+    held: Option<Ref>,
+    next: u64,
+    /// The pack at hand.
+    pack: Option<(u32, Arc<PackInfo>, Arc<Table>)>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(context: &'a Context<'a>, data: &Data, size: u64) -> Self {
+        let refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a> = match data {
+            Data::None => Box::new(std::iter::empty()),
+            Data::Chunk(id) => Box::new(std::iter::once(Ok(Ref::Chunk { id: *id, len: size }))),
+            Data::List(list) => Box::new(Refs::new(&context.reader, list)),
+        };
+        Plan { context, refs, held: None, next: 0, pack: None }
+    }
+
+    fn step(&mut self) -> std::result::Result<Option<Ref>, Stop> {
+        match self.held.take() {
+            Some(r) => Ok(Some(r)),
+            None => Ok(self.refs.next().transpose()?),
+        }
+    }
+
+    /// Ask for the next block, with all refs that follow one another in it.
+    fn next(&mut self, reply: &Sender<Fetched>) -> std::result::Result<Option<Step>, Stop> {
+        let Some(first) = self.step()? else { return Ok(None) };
+        let Ref::Chunk { id, len } = first else { return Ok(Some(Step::Hole(first.len()))) };
+        let location = self.context.reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id))?;
+        if self.pack.as_ref().is_none_or(|(number, ..)| *number != location.pack) {
+            let info = self.context.reader.index().pack(location.pack);
+            let table = self.context.reader.table(&info)?;
+            self.pack = Some((location.pack, info, table));
+        }
+        let (_, info, table) = self.pack.clone().expect("set above");
+        let fits = |ordinal: u32, id, len: u64| {
+            table.chunks.get(ordinal as usize).filter(|c| c.id == id && u64::from(c.len) == len)
+        };
+        let Some(chunk) = fits(location.ordinal, id, len) else {
+            return Err(Stop::Damaged("the index and a pack's table contradict each other".into()));
+        };
+        let block = chunk.block;
+        let mut chunks = vec![(chunk.offset, chunk.len)];
+        let mut ordinals = vec![location.ordinal];
+        // Chunks of one file mostly stand one after the other.
+        while let Some(r) = self.step()? {
+            let next = location.ordinal + ordinals.len() as u32;
+            match r {
+                Ref::Chunk { id, len } if fits(next, id, len).is_some_and(|c| c.block == block) => {
+                    let chunk = &table.chunks[next as usize];
+                    chunks.push((chunk.offset, chunk.len));
+                    ordinals.push(next);
+                }
+                other => {
+                    self.held = Some(other);
+                    break;
+                }
+            }
+        }
+        let number = self.next;
+        self.next += 1;
+        let fetch = Fetch { number, info, table, block, ordinals, reply: reply.clone() };
+        self.context.fetches.0.send(fetch).map_err(|_| Stop::Fatal(Error::Worker))?;
+        Ok(Some(Step::Block(number, chunks)))
+    }
+}

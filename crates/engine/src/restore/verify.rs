@@ -1,0 +1,52 @@
+//! Everything read back from the target and compared with the snapshot.
+
+use super::compare;
+use super::selection::{self, Selection};
+use super::worker::Context;
+use crate::Result;
+use crate::monitor::ProblemKind;
+use drumlin_format::tree::{Kind, marks};
+use drumlin_repo::tree::Cursor;
+
+/// How many files were found right.
+pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
+    let Some(target) = &context.target else { return Ok(0) };
+    let mut cursor = Cursor::new(context.reader.clone(), context.options.snapshot.root)?;
+    let mut right = 0;
+    for range in selection.ranges.iter().filter(|r| !r.way) {
+        cursor.seek(&range.start.0, &range.start.1)?;
+        'leaves: while let Some(child) = cursor.next_leaf()? {
+            let leaf = cursor.leaf(&child)?;
+            let body = cursor.body(&child, &leaf)?;
+            for at in 0..leaf.len() {
+                let (dir, name, meta) = leaf.get(at);
+                if (dir, name) < (&range.start.0[..], &range.start.1[..]) {
+                    continue;
+                }
+                if range.end.as_ref().is_some_and(|end| (dir, name) >= (&end.0[..], &end.1[..])) {
+                    break 'leaves;
+                }
+                if context.ended() {
+                    return Ok(right);
+                }
+                let path = selection::source(dir, name);
+                let read = meta.kind == Kind::File && meta.marks & marks::CONTENTS_MISSING == 0;
+                if !read || !selection.wants(&path, meta) {
+                    continue;
+                }
+                let same = match target.dir(&selection.below(dir)).and_then(|d| d.open_existing(name)) {
+                    Ok((file, stat)) if stat.size == meta.size => {
+                        compare::same(context, &file, &body.contents[at].data, meta.size)?
+                    }
+                    _ => false,
+                };
+                if same {
+                    right += 1;
+                } else {
+                    context.problem(&path, ProblemKind::Damaged, "read back, it is not what the snapshot says");
+                }
+            }
+        }
+    }
+    Ok(right)
+}

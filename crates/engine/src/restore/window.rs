@@ -1,0 +1,106 @@
+//! A window of work: many small files whose chunks are fetched together, in the order in which they lie in the packs.
+//! Compact, because there may be hundreds of thousands.
+
+use drumlin_host::meta::{Extras, Time};
+use drumlin_host::place::{FileId, NewFile};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+/// A file to be restored.
+pub(super) struct File {
+    /// Its directory: a number into [`Window::dirs`].
+    pub dir: u32,
+    /// Its name in [`Window::text`].
+    pub name: (u32, u16),
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub mtime: Time,
+    pub size: u64,
+    /// 0, or one more than a number into [`Window::extras`].
+    pub extras: u32,
+    /// 0, or one more than a number into [`Window::multis`].
+    pub multi: u32,
+}
+
+/// Where a chunk of a file is, and where it goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Use {
+    pub pack: u32,
+    pub ordinal: u32,
+    pub file: u32,
+    pub offset: u64,
+}
+
+/// A file of several chunks, on its way.
+pub(super) struct Multi {
+    /// Chunks still to be written.
+    pub left: AtomicU32,
+    /// Some chunk of it could not be had: it is not restored.
+    pub failed: AtomicBool,
+    pub state: Mutex<MultiState>,
+}
+
+/// What the workers share of a file of several chunks.
+#[derive(Default)]
+pub(super) struct MultiState {
+    pub made: Option<FileId>,
+    /// Open while chunks come in; closed in between if too many are open.
+    pub file: Option<NewFile>,
+    /// Bytes at the start that are hashed already: chunks mostly come in order.
+    pub hashed: u64,
+    pub hasher: Option<drumlin_seal::Hasher>,
+    pub whole: [u8; 32],
+    pub holes: Vec<u8>,
+}
+
+/// The work.
+#[derive(Default)]
+pub(super) struct Window {
+    /// Directories: absolute path in the source, path below the target, both joined by slashes.
+    pub dirs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub text: Vec<u8>,
+    pub files: Vec<File>,
+    pub uses: Vec<Use>,
+    pub extras: Vec<Extras>,
+    pub multis: Vec<Multi>,
+}
+
+impl Window {
+    /// Bytes that it takes, about.
+    pub fn memory(&self) -> usize {
+        self.files.len() * size_of::<File>()
+            + self.uses.len() * size_of::<Use>()
+            + self.text.len()
+            + self.dirs.len() * 160
+            + self.multis.len() * size_of::<Multi>()
+            + self.extras.len() * 200
+    }
+
+    pub fn name(&self, file: &File) -> &[u8] {
+        &self.text[file.name.0 as usize..][..usize::from(file.name.1)]
+    }
+
+    pub fn extras(&self, file: &File) -> Option<&Extras> {
+        self.extras.get((file.extras as usize).wrapping_sub(1))
+    }
+
+    pub fn multi(&self, file: &File) -> Option<&Multi> {
+        self.multis.get((file.multi as usize).wrapping_sub(1))
+    }
+
+    /// The path of a file in the source.
+    pub fn path(&self, file: &File) -> Vec<u8> {
+        let mut path = self.dirs[file.dir as usize].0.clone();
+        path.push(b'/');
+        path.extend_from_slice(self.name(file));
+        path
+    }
+
+    /// Where an entry's chunks shall go, its name first.
+    pub fn add_name(&mut self, name: &[u8]) -> (u32, u16) {
+        let at = self.text.len() as u32;
+        self.text.extend_from_slice(name);
+        (at, name.len() as u16)
+    }
+}

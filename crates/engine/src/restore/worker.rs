@@ -1,0 +1,358 @@
+//! A worker: decodes blocks and writes what they hold to the files that want it.
+
+use super::stream::{Fetch, Stream};
+use super::window::{File, Multi, MultiState, Use, Window};
+use super::{Options, file};
+use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
+use crate::{Error, Result};
+use crossbeam_channel::{Receiver, Sender, select};
+use drumlin_format::pack::{PackKind, Table};
+use drumlin_host::meta::Extras;
+use drumlin_host::place::{self, Owners, Target, TargetDir, Wanted};
+use drumlin_repo::PackInfo;
+use drumlin_repo::pack::Reader;
+use drumlin_seal::IdKey;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What planner and workers share.
+pub(super) struct Context<'a> {
+    pub options: &'a Options,
+    pub reader: Arc<Reader>,
+    pub data_ids: Arc<IdKey>,
+    /// `None` in a dry run into a folder that isn't there.
+    pub target: Option<Target>,
+    pub owners: Owners,
+    pub monitor: &'a dyn Monitor,
+    pub fetches: (Sender<Fetch>, Receiver<Fetch>),
+    /// Files of several chunks that are open between two of them.
+    pub open: AtomicUsize,
+    /// The first failure that ends the run.
+    pub fatal: Mutex<Option<Error>>,
+}
+
+/// More files than this are not kept open while their chunks come in.
+const OPEN_MAX: usize = 128;
+/// Directories that a worker keeps open.
+const DIRS_OPEN: usize = 32;
+
+/// Work.
+pub(super) enum Task {
+    /// A block, and which of its chunks go where: a stretch of the window's uses.
+    Block { window: Arc<Window>, info: Arc<PackInfo>, table: Arc<Table>, block: u32, uses: std::ops::Range<usize> },
+    /// A file that is written from its start to its end.
+    Stream(Box<Stream>),
+}
+
+impl Context<'_> {
+    pub fn counters(&self) -> &Counters {
+        self.monitor.counters()
+    }
+
+    /// Whether there is no point in going on.
+    pub fn ended(&self) -> bool {
+        self.monitor.stop() || self.fatal.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    pub fn fail(&self, error: Error) {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    pub fn problem(&self, path: &[u8], kind: ProblemKind, cause: impl ToString) {
+        let counters = self.counters();
+        let counter = match kind {
+            ProblemKind::Damaged => &counters.damaged,
+            ProblemKind::Attribute => &counters.attributes,
+            _ => &counters.unwritable,
+        };
+        add(counter, 1);
+        self.monitor.problem(&Problem { path: path.to_vec(), kind, cause: cause.to_string() });
+    }
+
+    /// A failure to write one entry; a full file system ends the run.
+    pub fn unwritable(&self, path: &[u8], error: place::Error) {
+        if error.is_full() {
+            self.fail(Error::Place(error));
+        } else {
+            self.problem(path, ProblemKind::Unwritable, error);
+        }
+    }
+
+    /// An entry is there; what of its attributes could not be set is told.
+    pub fn placed(&self, path: &[u8], problems: place::Problems, change: Change) {
+        let counters = self.counters();
+        add(if change == Change::Kept { &counters.kept } else { &counters.restored }, 1);
+        for problem in problems {
+            self.problem(path, ProblemKind::Attribute, problem);
+        }
+        if self.monitor.wants_entries() {
+            self.monitor.entry(change, path);
+        }
+    }
+}
+
+/// One of the worker threads.
+pub(super) struct Worker<'a> {
+    pub(super) context: &'a Context<'a>,
+    scratch: Vec<u8>,
+    block: Vec<u8>,
+    dirs: Vec<(usize, u32, Arc<TargetDir>)>,
+}
+
+static NO_EXTRAS: Extras = Extras { xattrs: Vec::new(), flags: 0, target: Vec::new() };
+
+impl<'a> Worker<'a> {
+    pub fn new(context: &'a Context<'a>) -> Self {
+        Worker { context, scratch: Vec::new(), block: Vec::new(), dirs: Vec::new() }
+    }
+
+    /// Work until there is no more.
+    pub fn run(mut self, tasks: &Receiver<Task>) {
+        let fetches = self.context.fetches.1.clone();
+        loop {
+            // Somebody waits for a fetch.
+            if let Ok(fetch) = fetches.try_recv() {
+                fetch.process(self.context, &mut self.scratch);
+                continue;
+            }
+            select! {
+                recv(fetches) -> fetch => if let Ok(fetch) = fetch { fetch.process(self.context, &mut self.scratch) },
+                recv(tasks) -> task => match task {
+                    Ok(task) if !self.context.ended() => self.task(task),
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn task(&mut self, task: Task) {
+        match task {
+            Task::Block { window, info, table, block, uses } => {
+                if let Err(e) = self.block(&window, &info, &table, block, uses) {
+                    self.context.fail(e);
+                }
+            }
+            Task::Stream(stream) => {
+                if let Err(e) = stream.run(self.context, &mut self.scratch) {
+                    self.context.fail(e);
+                }
+            }
+        }
+    }
+
+    fn block(
+        &mut self,
+        window: &Arc<Window>,
+        info: &PackInfo,
+        table: &Table,
+        block: u32,
+        uses: std::ops::Range<usize>,
+    ) -> Result<()> {
+        let mut bytes = std::mem::take(&mut self.block);
+        let read = self.context.reader.block(info, table, block, &mut self.scratch, &mut bytes);
+        let damage = match read {
+            Ok(()) => None,
+            Err(e) if e.is_damage() => Some(e.to_string()),
+            Err(e) => return Err(e.into()),
+        };
+        // The uses of one chunk stand together: it is checked once.
+        let mut checked = None;
+        for at in uses {
+            if self.context.ended() {
+                break;
+            }
+            let used = &window.uses[at];
+            let chunk = &table.chunks[used.ordinal as usize];
+            let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
+            let fault = match (&damage, content) {
+                (Some(cause), _) => Some(cause.clone()),
+                (None, None) => Some("a chunk lies outside of its block".into()),
+                (None, Some(content)) => {
+                    if checked != Some(used.ordinal)
+                        && !self.context.reader.check(PackKind::Data, &chunk.id, content)?
+                    {
+                        Some(format!("chunk {} of pack '{}' is not what its name says", chunk.id, info.id))
+                    } else {
+                        checked = Some(used.ordinal);
+                        None
+                    }
+                }
+            };
+            match fault {
+                Some(cause) => self.damaged(window, used, &cause),
+                None => self.write(window, used, content.unwrap_or_default()),
+            }
+        }
+        self.block = bytes;
+        Ok(())
+    }
+
+    fn damaged(&mut self, window: &Arc<Window>, used: &Use, cause: &str) {
+        let file = &window.files[used.file as usize];
+        match window.multi(file) {
+            None => self.context.problem(&window.path(file), ProblemKind::Damaged, cause),
+            Some(multi) => {
+                if !multi.failed.swap(true, Ordering::Relaxed) {
+                    self.context.problem(&window.path(file), ProblemKind::Damaged, cause);
+                }
+                self.arrived(window, file, multi);
+            }
+        }
+    }
+
+    fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
+        let file = &window.files[used.file as usize];
+        let written = match window.multi(file) {
+            None => self.write_single(window, file, content),
+            Some(multi) => self.write_part(window, file, multi, used.offset, content),
+        };
+        match written {
+            Ok(()) => add(&self.context.counters().bytes_written, content.len() as u64),
+            Err(e) => {
+                let first = window.multi(file).is_none_or(|m| !m.failed.swap(true, Ordering::Relaxed));
+                if first {
+                    self.context.unwritable(&window.path(file), e);
+                }
+            }
+        }
+        if let Some(multi) = window.multi(file) {
+            self.arrived(window, file, multi);
+        }
+    }
+
+    fn write_single(&mut self, window: &Arc<Window>, file: &File, content: &[u8]) -> place::Result<()> {
+        let dir = self.dir(window, file.dir)?;
+        let name = window.name(file);
+        let problems = dir.place_file(name, content, &wanted(window, file))?;
+        if problems.is_empty() && !self.context.monitor.wants_entries() {
+            add(&self.context.counters().restored, 1);
+        } else {
+            self.context.placed(&window.path(file), problems, Change::Restored);
+        }
+        Ok(())
+    }
+
+    fn write_part(
+        &mut self,
+        window: &Arc<Window>,
+        file: &File,
+        multi: &Multi,
+        offset: u64,
+        content: &[u8],
+    ) -> place::Result<()> {
+        if multi.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let dir = self.dir(window, file.dir)?;
+        let mut state = lock(&multi.state);
+        let open = match state.file.take() {
+            Some(open) => open,
+            None => {
+                self.context.open.fetch_add(1, Ordering::Relaxed);
+                match state.made {
+                    Some(id) => dir.reopen_file(window.name(file), id)?,
+                    None => {
+                        let open = dir.create_file(window.name(file))?;
+                        state.made = Some(open.id()?);
+                        open.set_len(file.size)?;
+                        open
+                    }
+                }
+            }
+        };
+        open.write_at(offset, content)?;
+        if state.hashed == offset && state.holes.is_empty() {
+            state.hasher.get_or_insert_with(|| self.context.data_ids.hasher()).update(content);
+            state.hashed += content.len() as u64;
+        }
+        if self.context.open.load(Ordering::Relaxed) > OPEN_MAX {
+            self.context.open.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            state.file = Some(open);
+        }
+        Ok(())
+    }
+
+    /// A chunk of a file of several has been dealt with; after the last one the file is completed.
+    fn arrived(&mut self, window: &Arc<Window>, file: &File, multi: &Multi) {
+        if multi.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let path = || window.path(file);
+        let mut state = lock(&multi.state);
+        if multi.failed.load(Ordering::Relaxed) {
+            let made = state.made.is_some();
+            if state.file.take().is_some() {
+                self.context.open.fetch_sub(1, Ordering::Relaxed);
+            }
+            if made && let Ok(dir) = self.dir(window, file.dir) {
+                // Half a file under its own name would pass for a whole one.
+                let _ = dir.remove(window.name(file));
+            }
+            return;
+        }
+        match self.complete(window, file, &mut state) {
+            Ok(Some(problems)) => self.context.placed(&path(), problems, Change::Restored),
+            Ok(None) => {
+                let cause = "the file as a whole is not what was backed up, though each of its chunks is";
+                self.context.problem(&path(), ProblemKind::Damaged, cause);
+            }
+            Err(e) => self.context.unwritable(&path(), e),
+        }
+    }
+
+    /// Check the whole and set its metadata; `None` if it is not what it should be.
+    fn complete(
+        &mut self,
+        window: &Arc<Window>,
+        file: &File,
+        state: &mut MultiState,
+    ) -> place::Result<Option<place::Problems>> {
+        let dir = self.dir(window, file.dir)?;
+        let open = match (state.file.take(), state.made) {
+            (Some(open), _) => {
+                self.context.open.fetch_sub(1, Ordering::Relaxed);
+                open
+            }
+            (None, Some(id)) => dir.reopen_file(window.name(file), id)?,
+            (None, None) => return Ok(None),
+        };
+        let hasher = state.hasher.take().unwrap_or_else(|| self.context.data_ids.hasher());
+        let whole = file::whole(&open, file.size, state.hashed, hasher, &state.holes, &mut self.scratch)?;
+        if whole != state.whole {
+            drop(open);
+            let _ = dir.remove(window.name(file));
+            return Ok(None);
+        }
+        open.finish(&wanted(window, file)).map(Some)
+    }
+
+    fn dir(&mut self, window: &Arc<Window>, number: u32) -> place::Result<Arc<TargetDir>> {
+        let of = Arc::as_ptr(window) as usize;
+        if let Some(at) = self.dirs.iter().rposition(|(w, n, _)| (*w, *n) == (of, number)) {
+            return Ok(self.dirs[at].2.clone());
+        }
+        let target = self.context.target.as_ref().expect("files are written only where there is a target");
+        let dir = target.dir(&window.dirs[number as usize].1)?;
+        if self.dirs.len() >= DIRS_OPEN {
+            self.dirs.remove(0);
+        }
+        self.dirs.push((of, number, dir.clone()));
+        Ok(dir)
+    }
+}
+
+/// The metadata that a file shall have.
+fn wanted<'w>(window: &'w Window, file: &File) -> Wanted<'w> {
+    Wanted {
+        mode: file.mode,
+        owner: Some((file.uid, file.gid)),
+        mtime: file.mtime,
+        extras: window.extras(file).unwrap_or(&NO_EXTRAS),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,347 @@
+//! How much there is, and what deduplication and compression each save.
+//!
+//! For single snapshots what they refer to is followed, each node once however many snapshots share it; which chunks were
+//! met is kept as one bit for each chunk of the packs concerned. For the whole repository its index objects are read, one
+//! after the other, and no tree at all.
+
+use crate::list::{body, report_damage};
+use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::select::push_path;
+use crate::{Error, Result};
+use drumlin_format::pack::{Codec, PackKind, Table};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_format::tree::{Child, Data, Inner, Leaf, ListNode, Ref, Sums};
+use drumlin_format::{ChunkId, IndexId, index};
+use drumlin_repo::pack::Reader;
+use drumlin_repo::{Location, names};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Chunks of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Packs that hold them.
+    pub packs: u64,
+    /// Chunks, each counted once.
+    pub chunks: u64,
+    /// Their bytes before compression.
+    pub bytes: u64,
+    /// The share that they have of the sealed blocks that hold them.
+    pub stored: u64,
+}
+
+impl Part {
+    /// How many times smaller compression made them; 1 if there is nothing.
+    pub fn compression(&self) -> f64 {
+        ratio(self.bytes, self.stored)
+    }
+}
+
+fn ratio(of: u64, to: u64) -> f64 {
+    if of == 0 || to == 0 { 1.0 } else { of as f64 / to as f64 }
+}
+
+/// What some snapshots refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStats {
+    /// How many snapshots.
+    pub snapshots: u64,
+    /// What a restore of each of them would write, together. Holes count.
+    pub logical: Sums,
+    /// File contents, each chunk once.
+    pub data: Part,
+    /// Nodes of trees and chunk lists, each once.
+    pub tree: Part,
+    /// Chunks that no pack holds: the repository is damaged.
+    pub missing: u64,
+}
+
+impl SnapshotStats {
+    /// How many times smaller deduplication (and holes) made the contents, before compression.
+    pub fn deduplication(&self) -> f64 {
+        ratio(self.logical.bytes, self.data.bytes)
+    }
+}
+
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepositoryStats {
+    /// How many snapshots, and what a restore of each of them would write, together.
+    pub snapshots: u64,
+    /// See there.
+    pub logical: Sums,
+    /// File contents.
+    pub data: Part,
+    /// Nodes of trees and chunk lists.
+    pub tree: Part,
+    /// Bytes of chunks that are stored more than once: two clients met them at the same time.
+    pub twice: u64,
+    /// Bytes of whole packs, with their tables and padding.
+    pub pack_bytes: u64,
+    /// Index objects.
+    pub index_objects: u64,
+    /// Their bytes.
+    pub index_bytes: u64,
+}
+
+impl RepositoryStats {
+    /// How many times smaller deduplication (and holes) made the contents of all snapshots, before compression.
+    pub fn deduplication(&self) -> f64 {
+        ratio(self.logical.bytes, self.data.bytes)
+    }
+}
+
+fn logical(snapshots: &[Snapshot]) -> Sums {
+    let mut sums = Sums::default();
+    snapshots.iter().filter_map(|s| s.root).for_each(|root| sums.add(&root.sums));
+    sums
+}
+
+/// What the whole repository holds; `snapshots` are those that count.
+pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<RepositoryStats> {
+    let repository = reader.repository();
+    let mut stats = RepositoryStats {
+        snapshots: snapshots.len() as u64,
+        logical: logical(snapshots),
+        ..RepositoryStats::default()
+    };
+    let mut ids = Vec::new();
+    let list = repository.store().list(names::INDEX, &mut |listed| {
+        if let Some(id) = IndexId::parse(names::last(&listed.name)) {
+            stats.index_objects += 1;
+            stats.index_bytes += listed.len;
+            ids.push(id);
+        }
+    });
+    list.map_err(drumlin_repo::Error::from)?;
+    let mut seen = HashSet::new();
+    for id in ids {
+        if monitor.stop() {
+            return Err(Error::Interrupted);
+        }
+        let name = names::index(id);
+        let bytes = repository.store().get(&name).map_err(drumlin_repo::Error::from)?;
+        let opened = index::open(id, &repository.secrets().index, &bytes);
+        let (entries, _) = opened.map_err(|source| drumlin_repo::Error::Damaged { object: name, source })?;
+        for entry in entries {
+            if !seen.insert(entry.pack) {
+                continue;
+            }
+            stats.pack_bytes += entry.pack_len;
+            let mut unique = Vec::new();
+            for (ordinal, chunk) in entry.table.chunks.iter().enumerate() {
+                let here = |l: &Location| l.ordinal as usize == ordinal && reader.index().pack(l.pack).id == entry.pack;
+                if reader.index().lookup(&chunk.id)?.as_ref().is_none_or(here) {
+                    unique.push(ordinal);
+                } else {
+                    stats.twice += u64::from(chunk.len);
+                }
+            }
+            let part = if entry.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
+            count(part, &entry.table, unique);
+        }
+    }
+    Ok(stats)
+}
+
+/// Count some chunks of a pack: a block's stored bytes are shared out by the length of its chunks.
+fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usize>) {
+    part.packs += 1;
+    let mut used = vec![0u64; table.blocks.len()];
+    for chunk in ordinals.into_iter().filter_map(|at| table.chunks.get(at)) {
+        part.chunks += 1;
+        part.bytes += u64::from(chunk.len);
+        if let Some(used) = used.get_mut(chunk.block as usize) {
+            *used += u64::from(chunk.len);
+        }
+    }
+    for (block, used) in table.blocks.iter().zip(used) {
+        if used > 0 && block.codec != Codec::Padding {
+            let share = u128::from(block.stored_len) * u128::from(used) / u128::from(block.raw_len.max(1));
+            part.stored += share as u64;
+        }
+    }
+}
+
+/// What some snapshots refer to, together.
+///
+/// # Errors
+/// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not counted.
+pub fn of_snapshots(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<SnapshotStats> {
+    let mut walk = Walk { reader, monitor, used: Used::default(), missing: 0 };
+    for root in snapshots.iter().filter_map(|s| s.root) {
+        let child = Child { dir: Vec::new(), name: Vec::new(), node: root.node, body: None, sums: root.sums };
+        walk.tree(child, root.level)?;
+    }
+    let mut stats = SnapshotStats {
+        snapshots: snapshots.len() as u64,
+        logical: logical(snapshots),
+        missing: walk.missing,
+        ..SnapshotStats::default()
+    };
+    for (pack, bits) in walk.used.packs {
+        let info = reader.index().pack(pack);
+        let table = reader.table(&info)?;
+        let part = if info.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
+        let ordinals = bits
+            .iter()
+            .enumerate()
+            .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit));
+        count(part, &table, ordinals);
+    }
+    Ok(stats)
+}
+
+/// Which chunks were met: a bit for each, by pack and place.
+#[derive(Default)]
+struct Used {
+    packs: HashMap<u32, Vec<u64>>,
+}
+
+impl Used {
+    /// Whether it is met for the first time.
+    fn mark(&mut self, location: Location) -> bool {
+        let bits = self.packs.entry(location.pack).or_default();
+        let (word, bit) = (location.ordinal as usize / 64, 1 << (location.ordinal % 64));
+        if bits.len() <= word {
+            bits.resize(word + 1, 0);
+        }
+        let new = bits[word] & bit == 0;
+        bits[word] |= bit;
+        new
+    }
+}
+
+struct Walk<'a> {
+    reader: &'a Reader,
+    monitor: &'a dyn Monitor,
+    used: Used,
+    missing: u64,
+}
+
+impl Walk<'_> {
+    /// Whether a chunk is met for the first time. One that is in no pack is told, and never new.
+    fn mark(&mut self, id: &ChunkId, at: &Child) -> Result<bool> {
+        match self.reader.index().lookup(id)? {
+            Some(location) => Ok(self.used.mark(location)),
+            None => {
+                self.missing += 1;
+                add(&self.monitor.counters().damaged, 1);
+                let mut path = Vec::new();
+                push_path(&at.dir, &at.name, &mut path);
+                let cause = format!("chunk {id}, which something from here on needs, is in no pack");
+                self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+                Ok(false)
+            }
+        }
+    }
+
+    fn tree(&mut self, root: Child, level: u8) -> Result<()> {
+        let mut to_come = vec![(root, level)];
+        while let Some((child, level)) = to_come.pop() {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            let mut new = self.mark(&child.node, &child)?;
+            if let Some(body) = &child.body {
+                new |= self.mark(body, &child)?;
+            }
+            if !new {
+                continue;
+            }
+            let read = if level == 0 {
+                self.leaf(&child)
+            } else {
+                self.inner(&child, level)
+                    .map(|inner| to_come.extend(inner.children.into_iter().map(|c| (c, level - 1))))
+            };
+            match read {
+                Err(Error::Repo(e)) => report_damage(self.monitor, &child, e)?,
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn inner(&self, child: &Child, level: u8) -> Result<Inner> {
+        let bytes = self.reader.chunk(PackKind::Tree, &child.node)?;
+        Ok(Inner::decode(&bytes, level).map_err(|source| damaged(&child.node, source))?)
+    }
+
+    fn leaf(&mut self, child: &Child) -> Result<()> {
+        let bytes = self.reader.chunk(PackKind::Tree, &child.node)?;
+        let leaf = Leaf::decode(&bytes).map_err(|source| damaged(&child.node, source))?;
+        let body = body(self.reader, child, &leaf)?;
+        for content in &body.contents {
+            match &content.data {
+                Data::None => {}
+                Data::Chunk(id) => {
+                    self.mark(id, child)?;
+                }
+                Data::List(list) => self.refs(list.level, &list.refs, child)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunks of a list, or the nodes that lead to them. As deep as the list, which the format bounds.
+    fn refs(&mut self, level: u8, refs: &[Ref], child: &Child) -> Result<()> {
+        for r in refs {
+            let Ref::Chunk { id, len } = r else { continue };
+            if self.mark(id, child)? && level > 0 {
+                let bytes = self.reader.chunk(PackKind::Tree, id)?;
+                let node = ListNode::decode(&bytes, level - 1, *len).map_err(|source| damaged(id, source))?;
+                self.refs(level - 1, &node.refs, child)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(id: &ChunkId, source: drumlin_format::Error) -> drumlin_repo::Error {
+    drumlin_repo::Error::Damaged { object: format!("tree node {id}"), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::fixture::Fixture;
+    use crate::monitor::Quiet;
+    use drumlin_testkit::Rng;
+
+    #[test]
+    fn shared_and_compressed_bytes_are_told_apart() {
+        let source = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(source.path().join(name), bytes).unwrap();
+        let (random, text) = (Rng::new(1).bytes(40_000), Rng::new(2).text(60_000));
+        write("random", &random);
+        write("random again", &random);
+        write("text", &text);
+        write("large", &Rng::new(3).bytes(4_000_000));
+        let mut fixture = Fixture::new();
+        fixture.backup(source.path());
+        let first = of_snapshots(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        assert_eq!((first.snapshots, first.logical.files, first.logical.bytes), (1, 4, 4_140_000));
+        assert_eq!((first.data.bytes, first.missing), (4_100_000, 0));
+        // The text may stand in a block with random bytes, which is then not compressed.
+        assert!(first.data.stored > 4_040_000 && first.data.stored < 4_101_000, "{}", first.data.stored);
+        assert!((first.deduplication() - 4.14 / 4.1).abs() < 0.001);
+
+        write("more", &Rng::new(4).bytes(10_000));
+        fixture.backup(source.path());
+        let both = of_snapshots(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        assert_eq!((both.logical.bytes, both.data.bytes), (4_140_000 + 4_150_000, 4_110_000));
+        let last = of_snapshots(&fixture.reader(), &fixture.snapshots[1..], &Quiet::default()).unwrap();
+        assert_eq!(last.data.bytes, 4_110_000);
+
+        let all = of_repository(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        assert_eq!((all.data, all.tree, all.logical), (both.data, both.tree, both.logical));
+        assert_eq!((all.twice, all.index_objects), (0, 2));
+        assert!(all.pack_bytes > all.data.stored + all.tree.stored && all.index_bytes > 0);
+
+        // A repository without its packs of the second run: told, not fatal.
+        let empty = Fixture::new();
+        let lost = of_snapshots(&empty.reader(), &fixture.snapshots[..1], &Quiet::default()).unwrap();
+        assert_eq!((lost.missing, lost.data.chunks), (1, 0));
+    }
+}

@@ -1,0 +1,352 @@
+//! What a backup stores, and what it leaves when it is stopped.
+
+mod common;
+
+use common::{bench, options, settle, small};
+use drumlin_engine::backup::{self, Compression, Source};
+use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
+use drumlin_engine::{Error, restore};
+use drumlin_format::key::Role;
+use drumlin_repo::{Cache, NewLock, Repository, Unlock};
+use drumlin_seal::Secret;
+use drumlin_store::{CallLog, MemoryStore, RecordStore, Store};
+use std::fs;
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that don't compress and don't repeat.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+fn tree(folder: &Path, files: usize) -> std::path::PathBuf {
+    let source = folder.join("source");
+    for n in 0..files {
+        let dir = source.join(format!("dir{}", n / 20));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("file{n}")), noise(n as u64, 3000 + n)).unwrap();
+    }
+    source
+}
+
+fn recorded(memory: &MemoryStore) -> (Repository, CallLog) {
+    let store = RecordStore::new(memory.clone());
+    let log = store.log();
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let (repository, _) = Repository::create(Arc::new(store), small(), lock, "test", 0).unwrap();
+    (repository, log)
+}
+
+#[test]
+fn a_run_without_changes_writes_exactly_what_it_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let source = tree(folder.path(), 300);
+    let (repository, log) = recorded(&MemoryStore::new());
+    let cache = Arc::new(Cache::open(&repository, Some(outside.path()), outside.path()).unwrap());
+    settle();
+    let run = || backup::backup(&repository, &cache, options(&[&source]), &Quiet::default()).unwrap();
+    let first = run();
+    log.take();
+    let second = run();
+    assert_eq!(second.counts.unmodified, second.counts.entries);
+    assert_eq!(second.snapshot.unwrap().root, first.snapshot.unwrap().root);
+    let names: Vec<String> = log.writes().iter().map(|c| format!("{c:?}")).collect();
+    let of = |part: &str| names.iter().filter(|n| n.contains(part)).count();
+    // Registered, put, decided, cleared up. No pack, no index object.
+    assert_eq!((of("sessions/"), of("snapshots/"), of("decisions/")), (2, 1, 2), "{names:#?}");
+    assert_eq!(names.len(), 5, "{names:#?}");
+}
+
+#[test]
+fn new_timestamps_store_no_contents() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 1000);
+    settle();
+    bench.backup(&source);
+    for n in 0..1000 {
+        let file = fs::File::options().write(true).open(source.join(format!("dir{}/file{n}", n / 20))).unwrap();
+        file.set_modified(std::time::SystemTime::now()).unwrap();
+    }
+    settle();
+    let report = bench.backup(&source);
+    assert!(report.counts.changed >= 1000);
+    assert_eq!(report.counts.bytes_new, 0);
+    let each = report.tree_bytes / 1000;
+    assert!(each <= 40, "{each} bytes of tree an entry");
+}
+
+#[test]
+fn a_byte_in_front_of_a_large_file_stores_few_chunks() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let bytes = noise(7, 20 << 20);
+    fs::write(source.join("image"), &bytes).unwrap();
+    let first = bench.backup(&source);
+    assert!(first.counts.chunks_new > 200);
+    fs::write(source.join("image"), [b"x", &bytes[..]].concat()).unwrap();
+    let second = bench.backup(&source);
+    assert!(second.counts.chunks_new <= 2, "{} new chunks", second.counts.chunks_new);
+    // In its midst, with the rest where it was: found by trying the old chunks first.
+    let mut changed = bytes.clone();
+    changed[10 << 20..(10 << 20) + 5].copy_from_slice(b"other");
+    fs::write(source.join("image"), &changed).unwrap();
+    let third = bench.backup(&source);
+    assert!(third.counts.chunks_new <= 2, "{} new chunks", third.counts.chunks_new);
+    let target = bench.folder.path().join("target");
+    let (_, monitor) = bench.restore(&third.snapshot.unwrap(), &source, &target);
+    assert!(monitor.problems().is_empty());
+    assert!(fs::read(target.join("image")).unwrap() == changed);
+}
+
+#[test]
+fn equal_files_met_by_several_workers_are_stored_once() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let bytes = noise(3, 40_000);
+    for n in 0..400 {
+        fs::write(source.join(format!("{n}")), &bytes).unwrap();
+    }
+    let mut options = options(&[&source]);
+    options.workers = 8;
+    let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    assert_eq!((report.counts.chunks, report.counts.chunks_new), (400, 1));
+}
+
+#[test]
+fn what_is_incompressible_is_stored_as_it_is_and_text_is_not() {
+    for (compression, text_max) in [(Compression::Auto, 20), (Compression::Level(1), 20), (Compression::None, 101)] {
+        let bench = bench();
+        let source = bench.folder.path().join("source");
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("text"), b"the same words again and again, ".repeat(100_000)).unwrap();
+        let mut options = options(&[&source]);
+        options.compression = compression;
+        let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        let percent = report.counts.bytes_stored * 100 / report.counts.bytes_new;
+        assert!(percent <= text_max, "{percent} % with {compression:?}");
+    }
+}
+
+/// Asks to stop after so many entries.
+struct StopAfter {
+    counters: Counters,
+    entries: u64,
+    seen: AtomicU64,
+}
+
+impl StopAfter {
+    fn new(entries: u64) -> Self {
+        StopAfter { counters: Counters::default(), entries, seen: AtomicU64::new(0) }
+    }
+}
+
+impl Monitor for StopAfter {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, _: Change, _: &[u8]) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) >= self.entries
+    }
+}
+
+#[test]
+fn a_stopped_run_leaves_a_partial_snapshot_that_restores_and_resumes() {
+    for stop_at in [1, 150, 700] {
+        let bench = bench();
+        let source = tree(bench.folder.path(), 1000);
+        settle();
+        let monitor = StopAfter::new(stop_at);
+        let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor);
+        let report = match report {
+            Err(Error::Interrupted) => continue,
+            other => other.unwrap(),
+        };
+        assert!(report.stopped);
+        let partial = report.snapshot.unwrap();
+        assert!(partial.partial.is_some());
+        let files = partial.root.unwrap().sums.files;
+        assert!(files < 1000);
+        let (listed, _) = bench.repository.snapshots().unwrap();
+        assert_eq!(listed[0].snapshot, partial);
+
+        let target = bench.folder.path().join("target");
+        let (restored, monitor) = bench.restore(&partial, &source, &target);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        assert_eq!(restored.counts.files, files);
+
+        let resumed = bench.backup(&source);
+        assert!(!resumed.stopped && resumed.snapshot.as_ref().unwrap().partial.is_none());
+        // Nothing that the partial snapshot holds is read again.
+        assert_eq!(resumed.counts.bytes_read, resumed.counts.bytes - partial.root.unwrap().sums.bytes);
+        assert_eq!(resumed.counts.files, 1000);
+    }
+}
+
+#[test]
+fn a_resumed_run_falls_back_to_the_whole_snapshot_before() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 1000);
+    settle();
+    bench.backup(&source);
+    fs::write(source.join("dir0/new"), b"new").unwrap();
+    settle();
+    let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &StopAfter::new(300)).unwrap();
+    assert!(report.snapshot.unwrap().partial.is_some());
+    let resumed = bench.backup(&source);
+    // The new file of three bytes may have been in the batch that was cut short.
+    assert!(resumed.counts.bytes_read <= 3, "{} bytes read", resumed.counts.bytes_read);
+    assert_eq!(resumed.counts.files, 1001);
+}
+
+#[test]
+fn checkpoints_are_replaced_and_a_finished_run_leaves_none() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 2000);
+    let mut options = options(&[&source]);
+    options.checkpoint_bytes = 1 << 20;
+    let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    let (listed, errors) = bench.repository.snapshots().unwrap();
+    assert!(errors.is_empty());
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].snapshot, report.snapshot.unwrap());
+}
+
+fn stream(name: &str, reader: impl Read + Send + 'static, outcome: Result<(), String>) -> Source {
+    Source::Stream { name: name.into(), reader: Box::new(reader), outcome: Box::new(|| outcome) }
+}
+
+#[test]
+fn streams_become_files_and_failed_ones_nothing() {
+    let bench = bench();
+    let bytes = noise(5, 5_000_000);
+    for (len, name) in [(0, "empty"), (10, "short"), (bytes.len(), "long")] {
+        let mut options = options(&[]);
+        options.source = stream(name, Cursor::new(bytes[..len].to_vec()), Ok(()));
+        let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        let target = bench.folder.path().join(name);
+        let options = common::restore_options(&report.snapshot.unwrap(), &target);
+        restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        assert!(fs::read(target.join(name)).unwrap() == bytes[..len]);
+    }
+    let before = bench.repository.snapshots().unwrap().0.len();
+    let mut options = options(&[]);
+    options.source = stream("x", Cursor::new(b"half".to_vec()), Err("the program failed with status 3".into()));
+    let error = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap_err();
+    assert!(matches!(&error, Error::Stream(cause) if cause.contains("status 3")), "{error}");
+    assert_eq!(bench.repository.snapshots().unwrap().0.len(), before);
+}
+
+#[test]
+fn a_writer_backs_up_from_its_own_cache_and_can_read_nothing() {
+    let bench = bench();
+    let secret = Secret::new([9; 32]);
+    let key = bench.repository.add_key(Role::Writer, &NewLock::File(secret.clone()), "client", 0).unwrap();
+    let unlock = Unlock::File(bench.repository.key_file(key, &secret).to_string());
+    let writer = Repository::open(Arc::new(bench.memory.clone()), &unlock).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&writer, Some(outside.path()), outside.path()).unwrap());
+    let source = tree(bench.folder.path(), 500);
+    settle();
+    let run = || backup::backup(&writer, &cache, options(&[&source]), &Quiet::default()).unwrap();
+    let first = run();
+    let second = run();
+    assert_eq!((second.counts.bytes_read, second.counts.unmodified), (0, second.counts.entries));
+    fs::write(source.join("dir3/new"), noise(77, 1000)).unwrap();
+    settle();
+    let third = run();
+    assert_eq!(third.counts.bytes_read, 1000);
+    // With its cache it also sees what others have stored, and without it everything is read but nothing stored again.
+    let fresh = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&writer, Some(fresh.path()), fresh.path()).unwrap());
+    let again = backup::backup(&writer, &cache, options(&[&source]), &Quiet::default()).unwrap();
+    assert_eq!((again.counts.bytes_new, again.counts.bytes_read > 0), (0, true));
+
+    assert!(writer.snapshots().is_err());
+    let snapshot = first.snapshot.unwrap();
+    let options = common::restore_options(&snapshot, &bench.folder.path().join("no"));
+    assert!(restore::restore(&writer, &cache, options, &Quiet::default()).is_err());
+    // The owner restores what the writer wrote.
+    let target = bench.folder.path().join("target");
+    let (_, monitor) = bench.restore(&third.snapshot.unwrap(), &source, &target);
+    assert!(monitor.problems().is_empty());
+    assert_eq!(fs::read(target.join("dir3/new")).unwrap(), noise(77, 1000));
+}
+
+#[test]
+fn no_key_and_nonce_are_used_twice_and_nothing_stored_repeats() {
+    // Two repositories with equal contents have no equal object, and no two blocks of one are equal.
+    let objects = || {
+        let bench = bench();
+        let source = tree(bench.folder.path(), 100);
+        bench.backup(&source);
+        let mut all = Vec::new();
+        bench.memory.list("", &mut |l| all.push(l.name)).unwrap();
+        all.iter().map(|n| bench.memory.get(n).unwrap()).collect::<Vec<_>>()
+    };
+    let (a, b) = (objects(), objects());
+    // Any 16 bytes of sealed text that stand in both would be a repetition of key and nonce.
+    let windows = |objects: &[Vec<u8>]| {
+        let sealed = objects.iter().filter(|o| o.len() > 4096).flat_map(|o| o[64..o.len() - 48].chunks_exact(16));
+        sealed.map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    let (a, b) = (windows(&a), windows(&b));
+    let count = a.len();
+    let set: std::collections::HashSet<_> = a.into_iter().collect();
+    assert_eq!(set.len(), count, "sealed bytes repeat within a repository");
+    assert!(b.iter().all(|w| !set.contains(w)), "sealed bytes repeat between repositories");
+}
+
+#[test]
+fn the_sparse_index_deduplicates_a_renamed_tree_and_knows_unchanged_files() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir_all(source.join("old")).unwrap();
+    for n in 0..3000 {
+        fs::write(source.join(format!("old/{n:05}")), noise(n, 2000)).unwrap();
+    }
+    settle();
+    bench.backup(&source);
+    let run = || {
+        let mut options = options(&[&source]);
+        options.index = drumlin_repo::IndexMode::Sparse;
+        backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap()
+    };
+    let unchanged = run();
+    assert_eq!((unchanged.counts.bytes_read, unchanged.counts.unmodified), (0, unchanged.counts.entries));
+    fs::rename(source.join("old"), source.join("new")).unwrap();
+    let renamed = run();
+    assert_eq!(renamed.counts.chunks, 3000);
+    // At most the chunks before the first hook of the first pack, in each worker's stretch of it.
+    assert!(renamed.counts.chunks_new <= 300, "{} chunks stored again", renamed.counts.chunks_new);
+    let target = bench.folder.path().join("target");
+    let (_, monitor) = bench.restore(&renamed.snapshot.unwrap(), &source, &target);
+    assert!(monitor.problems().is_empty());
+    assert_eq!(fs::read(target.join("new/02999")).unwrap(), noise(2999, 2000));
+}

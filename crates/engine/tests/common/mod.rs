@@ -1,0 +1,105 @@
+//! A repository in memory or in a folder, and short calls of the operations.
+#![allow(dead_code)] // Each test program uses a part of it.
+
+use drumlin_engine::backup::{self, Compression, Options, Parent, Report, Source};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::restore::{self, Overwrite};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_host::filter::Filter;
+use drumlin_repo::{Cache, CreateOptions, NewLock, Repository};
+use drumlin_seal::Secret;
+use drumlin_store::{MemoryStore, Store};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A repository and its cache.
+pub struct Bench {
+    pub repository: Repository,
+    pub cache: Arc<Cache>,
+    pub folder: tempfile::TempDir,
+    pub memory: MemoryStore,
+}
+
+/// Small packs and blocks, so that small trees fill several.
+pub fn small() -> CreateOptions {
+    CreateOptions { block_bytes: 256 << 10, pack_bytes: 2 << 20, ..CreateOptions::default() }
+}
+
+pub fn bench() -> Bench {
+    bench_with(small())
+}
+
+pub fn bench_with(options: CreateOptions) -> Bench {
+    let memory = MemoryStore::new();
+    let store: Arc<dyn Store> = Arc::new(memory.clone());
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let (repository, _) = Repository::create(store, options, lock, "test", 0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, Some(&folder.path().join("cache")), folder.path()).unwrap());
+    Bench { repository, cache, folder, memory }
+}
+
+pub fn options(paths: &[&Path]) -> Options {
+    Options {
+        source: Source::Paths {
+            paths: paths.iter().map(|p| p.as_os_str().as_bytes().to_vec()).collect(),
+            filter: Arc::new(Filter::none()),
+            one_file_system: false,
+        },
+        host: "host".into(),
+        user: "user".into(),
+        tags: Vec::new(),
+        time: None,
+        parent: Parent::Latest,
+        force: false,
+        compression: Compression::Auto,
+        workers: 2,
+        walkers: 2,
+        memory: 128 << 20,
+        checkpoint_bytes: 0,
+        index: drumlin_repo::IndexMode::Exact,
+        program: "test".into(),
+    }
+}
+
+impl Bench {
+    pub fn backup(&self, path: &Path) -> Report {
+        let monitor = Quiet::default();
+        let report = backup::backup(&self.repository, &self.cache, options(&[path]), &monitor).unwrap();
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        report
+    }
+
+    /// Restore what was backed up from `path` into `target`.
+    pub fn restore(&self, snapshot: &Snapshot, path: &Path, target: &Path) -> (restore::Report, Quiet) {
+        let monitor = Quiet::default();
+        let mut options = restore_options(snapshot, target);
+        options.subfolder = Some(path.as_os_str().as_bytes().to_vec());
+        let report = restore::restore(&self.repository, &self.cache, options, &monitor).unwrap();
+        (report, monitor)
+    }
+}
+
+pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
+    restore::Options {
+        snapshot: snapshot.clone(),
+        subfolder: None,
+        paths: Vec::new(),
+        target: target.to_owned(),
+        overwrite: Overwrite::Always,
+        delete: false,
+        dry_run: false,
+        include: Vec::new(),
+        exclude: Vec::new(),
+        verify: false,
+        numeric_ids: false,
+        workers: 2,
+        memory: 128 << 20,
+    }
+}
+
+/// Wait until nothing that was just written is too recent to be believed unchanged.
+pub fn settle() {
+    std::thread::sleep(std::time::Duration::from_millis(60));
+}
