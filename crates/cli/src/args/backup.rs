@@ -1,0 +1,124 @@
+//! `backup`.
+
+use super::excludes::Excludes;
+use crate::render::{size, time};
+use clap::{Args, ValueHint};
+use drumlin_engine::backup::Compression;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Save files, or a stream, as a new snapshot
+///
+/// The snapshot is compared with the latest of the same host and sources: what has neither another size nor other times
+/// nor another inode is taken to be as it was and isn't read. The first Ctrl-C (or SIGTERM) ends the backup and leaves a
+/// partial snapshot, from which the next run goes on. SIGUSR1 prints how far it is.
+#[derive(Args, Debug)]
+pub struct Backup {
+    /// What to save: files and directories; with --command, after '--': the program and its arguments
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+
+    /// Read paths to save from FILE, one shell pattern a line ('#' begins a comment; '-' is standard input)
+    #[arg(long, value_name = "FILE", help_heading = "What to save")]
+    pub files_from: Vec<PathBuf>,
+
+    /// Read paths to save from FILE, one a line, as they are
+    #[arg(long, value_name = "FILE", help_heading = "What to save")]
+    pub files_from_verbatim: Vec<PathBuf>,
+
+    /// Read paths to save from FILE, each ended by a zero byte
+    #[arg(long, value_name = "FILE", help_heading = "What to save")]
+    pub files_from_raw: Vec<PathBuf>,
+
+    /// Save standard input as a file NAME
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "stdin", help_heading = "What to save")]
+    pub stdin: Option<OsString>,
+
+    /// As --stdin NAME
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub stdin_filename: Option<OsString>,
+
+    /// Save what a program writes to its standard output as a file NAME; no snapshot is made if the program fails
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["stdin", "stdin_filename", "files_from", "files_from_verbatim", "files_from_raw"], help_heading = "What to save")]
+    pub command: Option<OsString>,
+
+    /// Give the snapshot tags (may be repeated)
+    #[arg(long, value_name = "TAG[,TAG...]")]
+    pub tag: Vec<String>,
+
+    /// The host's name in the snapshot [env: DRUMLIN_HOST; default: this host's]
+    #[arg(short = 'H', long)]
+    pub host: Option<String>,
+
+    /// The snapshot's time, such as '2026-11-20 16:00:44' [default: now]
+    #[arg(long, value_parser = time::parse)]
+    pub time: Option<time::Time>,
+
+    /// Do everything but write, and tell what would be stored
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// Compare with this snapshot instead of the latest of the same host and sources
+    #[arg(long, value_name = "SNAP")]
+    pub parent: Option<String>,
+
+    /// Read all files, whether they seem to have changed or not
+    #[arg(short, long)]
+    pub force: bool,
+
+    /// How hard to compress: 'auto', 'off', or a level of zstd from -7 to 22
+    #[arg(long, value_name = "LEVEL", value_parser = compression, allow_hyphen_values = true)]
+    pub compression: Option<Compression>,
+
+    /// Memory to use, about [default: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
+    pub memory: Option<usize>,
+
+    /// How much of the repository's index to hold: 'auto' takes the sparse one when the exact one would not fit into the memory
+    #[arg(long, value_name = "KIND", value_enum, default_value = "auto")]
+    pub index: IndexKind,
+
+    /// Threads that read, compress and encrypt [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+
+    /// Threads that list directories [default: one a processor, two at least]
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub walkers: Option<u16>,
+
+    /// Store a partial snapshot after so many new bytes; 0: only when interrupted
+    #[arg(long, value_name = "SIZE", hide = true, value_parser = size::parse, default_value = "1G")]
+    pub checkpoint: u64,
+
+    /// What to leave out.
+    #[command(flatten)]
+    pub excludes: Excludes,
+}
+
+/// How much of the index to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IndexKind {
+    /// By its size.
+    Auto,
+    /// All of it.
+    Exact,
+    /// Its hooks: less memory, a little less deduplication.
+    Sparse,
+}
+
+/// Reads how hard to compress.
+///
+/// # Errors
+/// What is wrong with it, for the user.
+pub fn compression(text: &str) -> Result<Compression, String> {
+    match text {
+        "auto" => Ok(Compression::Auto),
+        "off" => Ok(Compression::None),
+        "max" => Ok(Compression::Level(19)),
+        _ => match text.parse::<i32>() {
+            Ok(0) => Ok(Compression::None),
+            Ok(level @ -7..=22) => Ok(Compression::Level(level)),
+            _ => Err(format!("'{text}' is neither 'auto' nor 'off' nor a level from -7 to 22")),
+        },
+    }
+}

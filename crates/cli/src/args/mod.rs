@@ -1,0 +1,127 @@
+//! The command line: one file a command. Help, man pages and completions come from these definitions alone.
+
+pub mod about;
+pub mod backup;
+pub mod count;
+pub mod excludes;
+pub mod init;
+pub mod key;
+pub mod look;
+pub mod restore;
+pub mod select;
+pub mod snapshots;
+
+use crate::exit::statuses;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Deduplicated, compressed, end-to-end encrypted backups.
+#[derive(Debug, Parser)]
+#[command(name = "drumlin", version, max_term_width = 120)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// The repository: a folder, or file:///FOLDER
+    ///
+    /// Without it, DRUMLIN_REPOSITORY names the repository, and without that it is the one in
+    /// $XDG_DATA_HOME/drumlin/repository, which the first backup makes.
+    #[arg(short, long, global = true, value_name = "REPO", alias = "repository")]
+    pub repo: Option<String>,
+
+    /// Read the passphrase from the first line of FILE [env: DRUMLIN_PASSWORD_FILE; the passphrase itself: DRUMLIN_PASSWORD]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+
+    /// Run COMMAND by the shell and read the passphrase from its output [env: DRUMLIN_PASSWORD_COMMAND]
+    #[arg(long, global = true, value_name = "COMMAND")]
+    pub password_command: Option<String>,
+
+    /// Unlock with a key file or a recovery file [env: DRUMLIN_KEY_FILE]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+
+    /// Write one JSON object a line, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Name each entry that is dealt with; twice: the unmodified ones too
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+
+    /// Keep caches below DIR instead of $XDG_CACHE_HOME/drumlin
+    #[arg(long, global = true, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+
+    /// Use no cache
+    #[arg(long, global = true)]
+    pub no_cache: bool,
+
+    /// Read profiles from FILE instead of $XDG_CONFIG_HOME/drumlin/profiles.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Take repository, key and everything else that isn't given here from a profile
+    #[arg(long, global = true, value_name = "NAME")]
+    pub profile: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    // Each is described where its options are.
+    Init(init::Init),
+    Backup(Box<backup::Backup>),
+    Restore(Box<restore::Restore>),
+    Snapshots(snapshots::Snapshots),
+    Ls(look::Ls),
+    Find(Box<look::Find>),
+    Diff(look::Diff),
+    Du(look::Du),
+    Dump(look::Dump),
+    Stats(count::Stats),
+    Estimate(Box<count::Estimate>),
+    Key(key::Key),
+    Why(Box<about::Why>),
+    Cache(about::Cache),
+    Completions(about::Completions),
+    Man(about::Man),
+    Version(about::Version),
+}
+
+/// The whole definition: what parses the command line, and what help, man pages and completions are made of.
+pub fn definition() -> clap::Command {
+    // Every page tells the exit statuses: scripts are written from any of them.
+    Cli::command().after_help(statuses()).mut_subcommands(|c| c.after_help(statuses()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_is_sound() {
+        super::definition().debug_assert();
+    }
+
+    #[test]
+    fn every_page_tells_the_statuses() {
+        let mut command = super::definition();
+        command.build();
+        for mut page in [vec![command.clone()], command.get_subcommands().cloned().collect()].concat() {
+            let help = page.render_long_help().to_string();
+            assert!(page.get_name() == "help" || help.contains("130  interrupted"), "{}", page.get_name());
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Which snapshots are meant.
+
+use crate::exit::Result;
+use clap::Args;
+use drumlin_engine::select::SnapshotFilter;
+use std::path::PathBuf;
+
+/// Narrows down which snapshots are meant, `latest` too.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Select {
+    /// Only snapshots of this host (may be repeated)
+    #[arg(short = 'H', long, value_name = "HOST")]
+    pub host: Vec<String>,
+
+    /// Only snapshots with all these tags (may be repeated: those with any of the lists)
+    #[arg(long, value_name = "TAG[,TAG...]")]
+    pub tag: Vec<String>,
+
+    /// Only snapshots that contain this source (may be repeated: those that contain all of them)
+    #[arg(long, value_name = "PATH")]
+    pub path: Vec<PathBuf>,
+}
+
+impl Select {
+    /// As the engine takes it.
+    ///
+    /// # Errors
+    /// A path makes no sense.
+    pub fn filter(&self) -> Result<SnapshotFilter> {
+        let set = |tags: &String| split_tags(std::slice::from_ref(tags));
+        Ok(SnapshotFilter {
+            hosts: self.host.clone(),
+            tags: self.tag.iter().map(set).collect(),
+            paths: self.path.iter().map(|p| crate::sources::absolute(p.as_os_str())).collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// The tags of lists with commas, each once, in order.
+pub fn split_tags(lists: &[String]) -> Vec<String> {
+    let mut tags: Vec<String> = Vec::new();
+    for tag in lists.iter().flat_map(|l| l.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
+        if !tags.iter().any(|t| t == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    tags
+}

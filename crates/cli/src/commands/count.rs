@@ -1,0 +1,263 @@
+//! `stats` and `estimate`: how much there is, and how much there would be.
+
+use super::look::Look;
+use super::{Context, Place, gather, processors};
+use crate::args::count::{Estimate, Stats};
+use crate::exit::{Exit, Result};
+use crate::render::progress::Watch;
+use crate::render::size::{bytes, count, counted};
+use crate::rules;
+use crate::sources::Lines;
+use drumlin_engine::backup::ParentSnapshots;
+use drumlin_engine::estimate::{self, Report, estimate};
+use drumlin_engine::select::open_reader;
+use drumlin_engine::stats::{Part, of_repository, of_snapshots};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_format::tree::Sums;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Sums in JSON.
+#[derive(Serialize)]
+struct JsonSums {
+    entries: u64,
+    files: u64,
+    dirs: u64,
+    bytes: u64,
+}
+
+impl From<Sums> for JsonSums {
+    fn from(s: Sums) -> Self {
+        JsonSums { entries: s.entries, files: s.files, dirs: s.dirs, bytes: s.bytes }
+    }
+}
+
+#[derive(Serialize)]
+struct JsonPart {
+    packs: u64,
+    chunks: u64,
+    bytes: u64,
+    stored: u64,
+    compression_ratio: f64,
+}
+
+impl From<&Part> for JsonPart {
+    fn from(p: &Part) -> Self {
+        JsonPart {
+            packs: p.packs,
+            chunks: p.chunks,
+            bytes: p.bytes,
+            stored: p.stored,
+            compression_ratio: round(p.compression()),
+        }
+    }
+}
+
+fn round(ratio: f64) -> f64 {
+    (ratio * 1e4).round() / 1e4
+}
+
+#[derive(Serialize)]
+struct JsonStats {
+    message_type: &'static str,
+    snapshots: u64,
+    total: JsonSums,
+    deduplication_ratio: f64,
+    data: JsonPart,
+    tree: JsonPart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored_twice: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pack_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index_objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_chunks: Option<u64>,
+}
+
+/// `stats`.
+///
+/// # Errors
+/// The repository can't be read, or there is no such snapshot.
+pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
+    let look = Look::open(context, "stats")?;
+    let filter = args.select.filter()?;
+    let whole = args.snapshots.is_empty() && filter == Default::default();
+    let stats = if whole {
+        let snapshots: Vec<Snapshot> = look.snapshots.iter().map(|i| i.snapshot.clone()).collect();
+        let s = look.watch.run(|monitor| of_repository(&look.reader, &snapshots, monitor))?;
+        JsonStats {
+            message_type: "stats",
+            snapshots: s.snapshots,
+            total: s.logical.into(),
+            deduplication_ratio: round(s.deduplication()),
+            data: (&s.data).into(),
+            tree: (&s.tree).into(),
+            stored_twice: Some(s.twice),
+            pack_bytes: Some(s.pack_bytes),
+            index_objects: Some(s.index_objects),
+            index_bytes: Some(s.index_bytes),
+            missing_chunks: None,
+        }
+    } else {
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        if args.snapshots.is_empty() {
+            snapshots.extend(filter.select(&look.snapshots).into_iter().map(|i| i.snapshot));
+        }
+        for spec in &args.snapshots {
+            snapshots.push(look.find(spec, &args.select)?.snapshot.snapshot);
+        }
+        let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, monitor))?;
+        JsonStats {
+            message_type: "stats",
+            snapshots: s.snapshots,
+            total: s.logical.into(),
+            deduplication_ratio: round(s.deduplication()),
+            data: (&s.data).into(),
+            tree: (&s.tree).into(),
+            stored_twice: None,
+            pack_bytes: None,
+            index_objects: None,
+            index_bytes: None,
+            missing_chunks: Some(s.missing),
+        }
+    };
+    let damaged = stats.missing_chunks.is_some_and(|n| n > 0);
+    match context.out.json() {
+        true => context.out.object(&stats)?,
+        false => stats_lines(&stats).into_iter().try_for_each(|l| context.out.line(l))?,
+    }
+    Ok(if damaged { Exit::Incomplete } else { look.exit() })
+}
+
+fn stats_lines(s: &JsonStats) -> Vec<String> {
+    let part = |p: &JsonPart| {
+        format!(
+            "{} in {} to {} ({:.2}:1) in {}",
+            bytes(p.bytes),
+            counted(p.chunks, "chunk", "chunks"),
+            bytes(p.stored),
+            p.compression_ratio,
+            counted(p.packs, "pack", "packs")
+        )
+    };
+    let mut lines = vec![
+        format!("snapshots:    {}", count(s.snapshots)),
+        format!(
+            "to restore:   {} in {}, {} in all",
+            bytes(s.total.bytes),
+            counted(s.total.files, "file", "files"),
+            counted(s.total.entries, "entry", "entries")
+        ),
+        format!("deduplicated: {} to {} ({:.2}:1)", bytes(s.total.bytes), bytes(s.data.bytes), s.deduplication_ratio),
+        format!("compressed:   {}", part(&s.data)),
+        format!("metadata:     {}", part(&s.tree)),
+    ];
+    if let (Some(packs), Some(objects), Some(index)) = (s.pack_bytes, s.index_objects, s.index_bytes) {
+        lines.push(format!("packs:        {} with tables and padding", bytes(packs)));
+        lines.push(format!("index:        {} in {}", bytes(index), counted(objects, "object", "objects")));
+    }
+    if let Some(twice) = s.stored_twice.filter(|n| *n > 0) {
+        lines.push(format!("stored twice: {}", bytes(twice)));
+    }
+    if let Some(missing) = s.missing_chunks.filter(|n| *n > 0) {
+        lines.push(format!("missing:      {}: the repository is damaged", counted(missing, "chunk", "chunks")));
+    }
+    lines
+}
+
+#[derive(Serialize)]
+struct JsonEstimate {
+    message_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_id: Option<String>,
+    total: JsonSums,
+    new: JsonSums,
+    changed: JsonSums,
+    unmodified: JsonSums,
+    removed: JsonSums,
+    excluded_files: u64,
+    excluded_dirs: u64,
+    excluded_bytes: u64,
+    entries_unreadable: u64,
+    entries_vanished: u64,
+}
+
+/// `estimate`.
+///
+/// # Errors
+/// None of the sources can be read, or a repository that is named can't be.
+pub fn run_estimate(context: &Context, args: Estimate) -> Result<Exit> {
+    let paths = gather::paths(context, args.paths, &[(&args.files_from, Lines::Patterns)])?;
+    let own = gather::own_folders(context)?;
+    let filter = Arc::new(rules::filter(&args.excludes, context.profile.as_ref(), &own, &paths)?);
+    let host = gather::host(context, args.host);
+    // Without a repository there is no earlier snapshot, and nothing else to miss.
+    let previous = match context.place()? {
+        Place::Default(path) if !path.exists() => None,
+        _ => {
+            let repository = context.open_to_read()?;
+            let cache = context.cache(&repository)?;
+            let parent = gather::parent(&repository, args.parent.as_deref())?;
+            let parents = ParentSnapshots::find(&repository, &cache, &parent, &host, &paths)?;
+            Some((open_reader(&repository, &cache)?, parents))
+        }
+    };
+    let one_file_system = args.excludes.one_file_system || context.profile.as_ref().is_some_and(|p| p.one_file_system);
+    let options = estimate::Options { paths, filter, one_file_system, walkers: processors().max(2) };
+    let watch = Watch::new(context.out, "estimate");
+    let compared = previous.as_ref().map(|(reader, parents)| (reader, parents));
+    let report = watch.run(|monitor| estimate(options, compared, monitor))?;
+    let parent = previous.as_ref().and_then(|(_, parents)| parents.first());
+    match context.out.json() {
+        true => context.out.object(&json(&report, parent))?,
+        false => lines(&report, parent.is_some()).into_iter().try_for_each(|l| context.out.line(l))?,
+    }
+    Ok(if report.unreadable > 0 { Exit::Incomplete } else { Exit::Done })
+}
+
+fn json(report: &Report, parent: Option<&Snapshot>) -> JsonEstimate {
+    JsonEstimate {
+        message_type: "estimate",
+        parent_id: parent.map(|p| p.id.to_string()),
+        total: report.found.into(),
+        new: report.new.into(),
+        changed: report.changed.into(),
+        unmodified: report.unmodified.into(),
+        removed: report.removed.into(),
+        excluded_files: report.excluded.files,
+        excluded_dirs: report.excluded.dirs,
+        excluded_bytes: report.excluded.bytes,
+        entries_unreadable: report.unreadable,
+        entries_vanished: report.vanished,
+    }
+}
+
+fn lines(report: &Report, compared: bool) -> Vec<String> {
+    let of = |s: &Sums| {
+        let (files, dirs) = (counted(s.files, "file", "files"), counted(s.dirs, "directory", "directories"));
+        format!("{} in {files}, {dirs}", bytes(s.bytes))
+    };
+    let mut lines = vec![format!("in all:     {}", of(&report.found))];
+    if compared {
+        for (word, sums) in [
+            ("new", &report.new),
+            ("changed", &report.changed),
+            ("unmodified", &report.unmodified),
+            ("removed", &report.removed),
+        ] {
+            lines.push(format!("{:<12}{}", format!("{word}:"), of(sums)));
+        }
+    }
+    let (files, dirs) = (report.excluded.files, report.excluded.dirs);
+    if files + dirs > 0 {
+        let what = [counted(files, "file", "files"), counted(dirs, "directory", "directories")].join(", ");
+        lines.push(format!("excluded:   {what} (what is below the directories is not counted)"));
+    }
+    if report.unreadable > 0 {
+        lines.push(format!("unreadable: {}", counted(report.unreadable, "entry", "entries")));
+    }
+    lines
+}

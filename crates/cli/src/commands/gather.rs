@@ -1,0 +1,83 @@
+//! What `backup` and `estimate` have in common: which paths, of which host, compared with what.
+
+use super::Context;
+use crate::exit::{Failure, Result};
+use crate::process::host_name;
+use crate::render::path::shown;
+use crate::sources::{self, Lines};
+use drumlin_engine::backup::Parent;
+use drumlin_engine::select::{SnapshotFilter, find_snapshot};
+use drumlin_repo::Repository;
+use drumlin_store::Location;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The sources: those given, those in files, else those of the profile; each once, in order.
+///
+/// # Errors
+/// There are none, or one of them makes no sense.
+pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf>, Lines)]) -> Result<Vec<Vec<u8>>> {
+    for (files, lines) in files {
+        for file in *files {
+            let mut missing =
+                |pattern: &str| context.out.warn(format!("{}: nothing matches '{pattern}'", file.display()));
+            given.extend(sources::from_file(file, *lines, &mut missing)?);
+        }
+    }
+    let none_named = given.is_empty() && files.iter().all(|(f, _)| f.is_empty());
+    if none_named && let Some(profile) = &context.profile {
+        given = sources::of_profile(&profile.sources)?;
+    }
+    if given.is_empty() {
+        return Err(
+            Failure::usage("there is nothing to back up").hint("name the paths, as in 'drumlin backup ~/documents'")
+        );
+    }
+    let mut paths: Vec<_> = given.iter().map(|p| sources::absolute(p)).collect::<Result<_>>()?;
+    // In whatever order they are named, it is the same set.
+    paths.sort();
+    paths.dedup();
+    // Told before a repository is made or asked for: a slip, or a mount that isn't there.
+    if paths.iter().all(|p| is_missing(p)) {
+        let names: Vec<_> = paths.iter().map(|p| shown(p)).collect();
+        return Err(Failure::failed(format!("there is nothing to back up: {} is not there", names.join(", "))));
+    }
+    Ok(paths)
+}
+
+fn is_missing(path: &[u8]) -> bool {
+    let looked = Path::new(OsStr::from_bytes(path)).symlink_metadata();
+    looked.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// The host's name: as given, by profile, by environment, or this machine's own.
+pub fn host(context: &Context, given: Option<String>) -> String {
+    let some = |name: Option<String>| name.filter(|n| !n.is_empty());
+    some(given)
+        .or_else(|| some(context.profile.as_ref().and_then(|p| p.host.clone())))
+        .or_else(|| some(std::env::var("DRUMLIN_HOST").ok()))
+        .unwrap_or_else(host_name)
+}
+
+/// What to compare with.
+///
+/// # Errors
+/// There is no such snapshot.
+pub fn parent(repository: &Repository, given: Option<&str>) -> Result<Parent> {
+    let Some(spec) = given else { return Ok(Parent::Latest) };
+    let (all, _) = repository.snapshots()?;
+    Ok(Parent::Id(find_snapshot(&all, spec, &SnapshotFilter::default())?.snapshot.snapshot.id))
+}
+
+/// The folders that a backup would change by saving them: the repository and the caches.
+///
+/// # Errors
+/// What names the repository makes no sense.
+pub fn own_folders(context: &Context) -> Result<Vec<PathBuf>> {
+    let mut own: Vec<PathBuf> = context.caches().into_iter().collect();
+    if let Location::Local(path) = context.place()?.location() {
+        own.push(path);
+    }
+    Ok(own)
+}

@@ -1,0 +1,231 @@
+//! `init`: a new repository, and the key of its owner.
+
+use super::{Context, Place};
+use crate::args::init::Init;
+use crate::exit::{Exit, Failure, Result};
+use crate::place;
+use crate::process::{host_name, user_name};
+use crate::render::time;
+use crate::unlock::{self, Given};
+use drumlin_format::KeyId;
+use drumlin_repo::{CreateOptions, NewLock, Repository, random_id, random_secret};
+use drumlin_seal::{PassphraseCost, Secret};
+use drumlin_store::{Kind, Store};
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const HOW_TO_GIVE: &str = "give --password-file, or --key-file to have a random key written to a new file";
+
+/// What was made.
+pub struct Made {
+    /// The repository.
+    pub repository: Repository,
+    /// Where its key is, if that is a file.
+    pub key_file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Initialized<'a> {
+    message_type: &'static str,
+    id: String,
+    repository: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_file: Option<String>,
+}
+
+/// Run it.
+///
+/// # Errors
+/// There is a repository already, or it can't be made.
+pub fn run(context: &Context, _: &Init) -> Result<Exit> {
+    let given = unlock::given(&context.global, context.profile.as_ref())?;
+    let made = match context.place()? {
+        Place::Default(path) => make_default(&path, given)?,
+        Place::Named(location) => {
+            let given = match given {
+                Some(given) => given,
+                None => Given::Passphrase(unlock::ask_new(HOW_TO_GIVE)?),
+            };
+            // The key's file first: a repository whose key can't be written is of no use to anybody.
+            let key = NewKey::new(Some(given))?;
+            let created = drumlin_store::create(&location).map_err(not_made).and_then(|s| key.create(Arc::from(s)));
+            if created.is_err() {
+                key.discard();
+            }
+            let (repository, id) = created?;
+            Made { key_file: key.save(&repository, id)?, repository }
+        }
+    };
+    made.report(context)?;
+    Ok(Exit::Done)
+}
+
+/// A store that can't be made, in words for the one who wanted it.
+fn not_made(error: drumlin_store::Error) -> Failure {
+    match error.kind {
+        Kind::Missing => {
+            let message = format!("cannot make a repository in {}: the folder above it does not exist", error.location);
+            Failure::failed(message).hint("make that folder first, or mount what should be there")
+        }
+        _ => error.into(),
+    }
+}
+
+impl Made {
+    /// Say where everything is.
+    pub fn report(&self, context: &Context) -> Result<()> {
+        let location = self.repository.store().location();
+        let id = self.repository.config().id.to_string();
+        let out = context.out;
+        if out.json() {
+            let key_file = self.key_file.as_ref().map(|p| p.display().to_string());
+            return out.object(&Initialized { message_type: "initialized", id, repository: &location, key_file });
+        }
+        out.note(format!("made repository {} in {location}", &id[..8]));
+        match &self.key_file {
+            Some(path) => {
+                out.note(format!("its key is in {}", path.display()));
+                out.note("Without that key nobody can ever read this repository, and it is on this machine alone:");
+                out.note("'drumlin key export FILE' writes a copy for a safe place.");
+            }
+            None => out.note("Without the passphrase nobody can ever read this repository: don't lose it."),
+        }
+        Ok(())
+    }
+}
+
+/// Make the repository that is used when none is named, with a key file kept for it unless something else is given.
+///
+/// It is made beside its place and moved there once its key is safe, so that whatever happens there is never a
+/// repository without its key. If somebody else was faster, theirs stays.
+///
+/// # Errors
+/// There is one already, or it can't be made.
+pub fn make_default(path: &Path, given: Option<Given>) -> Result<Made> {
+    let exists = || Failure::from(drumlin_repo::Error::Exists { location: path.display().to_string() });
+    if path.exists() {
+        return Err(exists());
+    }
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    place::make_folder(parent)?;
+    let beside = parent.join(format!("repository.new-{}", hex(&random_id()?)));
+    let again = match &given {
+        Some(Given::Passphrase(passphrase)) => Some(Given::Passphrase(passphrase.clone())),
+        _ => None,
+    };
+    let key = NewKey::new(given)?;
+    let made = (|| {
+        let store = drumlin_store::create(&beside.clone().into())?;
+        let (repository, id) = key.create(Arc::from(store))?;
+        let key_file = key.save(&repository, id)?;
+        match std::fs::rename(&beside, path) {
+            Ok(()) => Ok(key_file),
+            Err(e) => {
+                key_file.iter().for_each(|k| drop(std::fs::remove_file(k)));
+                // A folder that isn't empty: there is no telling whose it is, so it stays.
+                if path.exists() { Err(exists()) } else { Err(Failure::file("make", path)(e)) }
+            }
+        }
+    })();
+    if made.is_err() {
+        key.discard();
+        let _ = std::fs::remove_dir_all(&beside);
+    }
+    let key_file = made?;
+    sync_folder(parent)?;
+    let store: Arc<dyn Store> = Arc::from(drumlin_store::open(&path.to_owned().into())?);
+    let repository = unlock::open(store, again.or(key_file.clone().map(Given::KeyFile)))?;
+    Ok(Made { repository, key_file })
+}
+
+/// A key to come, and where it is kept.
+enum NewKey {
+    /// A passphrase: in the user's head, or wherever they got it from.
+    Passphrase(Vec<u8>),
+    /// In a new file, made already.
+    File(PathBuf, File, Secret),
+    /// In the folder of key files, under the repository's id.
+    Kept(Secret),
+}
+
+impl NewKey {
+    fn new(given: Option<Given>) -> Result<Self> {
+        Ok(match given {
+            Some(Given::Passphrase(passphrase)) => NewKey::Passphrase(passphrase),
+            Some(Given::KeyFile(path)) => {
+                let file = create_secret(&path)?;
+                NewKey::File(path, file, random_secret()?)
+            }
+            None => NewKey::Kept(random_secret()?),
+        })
+    }
+
+    fn lock(&self) -> NewLock {
+        match self {
+            NewKey::Passphrase(passphrase) => NewLock::Passphrase(passphrase.clone(), PassphraseCost::DEFAULT),
+            NewKey::File(_, _, secret) | NewKey::Kept(secret) => NewLock::File(secret.clone()),
+        }
+    }
+
+    fn create(&self, store: Arc<dyn Store>) -> Result<(Repository, KeyId)> {
+        let label = format!("{}@{}", user_name(), host_name());
+        Ok(Repository::create(store, CreateOptions::default(), self.lock(), &label, time::now().0)?)
+    }
+
+    /// Keep it, durably. Gives the file.
+    fn save(&self, repository: &Repository, id: KeyId) -> Result<Option<PathBuf>> {
+        match self {
+            NewKey::Passphrase(_) => Ok(None),
+            NewKey::File(path, file, secret) => {
+                write_secret(path, file, &repository.key_file(id, secret))?;
+                Ok(Some(path.clone()))
+            }
+            NewKey::Kept(secret) => {
+                place::make_folder(&place::keys()?)?;
+                let path = place::key_file(&repository.config().id)?;
+                write_secret(&path, &create_secret(&path)?, &repository.key_file(id, secret))?;
+                Ok(Some(path))
+            }
+        }
+    }
+
+    /// There is nothing that it could open.
+    fn discard(&self) {
+        if let NewKey::File(path, _, _) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A new file for its owner's eyes only.
+///
+/// # Errors
+/// It can't be made; a file that is there is never overwritten.
+pub fn create_secret(path: &Path) -> Result<File> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(Failure::file("make the new file", path))
+}
+
+/// Write a secret's text to its new file, durably.
+///
+/// # Errors
+/// The system's.
+pub fn write_secret(path: &Path, mut file: &File, text: &str) -> Result<()> {
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Failure::file("write", path))?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+        _ => sync_folder(Path::new(".")),
+    }
+}
+
+fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(Failure::file("sync", path))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,250 @@
+//! `key`: who may do what.
+
+use super::Context;
+use super::init::{create_secret, write_secret};
+use crate::args::key::{Action, Add, Export, Key, NewLock as LockArgs, Passwd, Remove};
+use crate::exit::{Exit, Failure, Result};
+use crate::process::{host_name, user_name};
+use crate::render::path::shown;
+use crate::render::table::Table;
+use crate::render::time::{local, now, rfc3339};
+use crate::{place, unlock};
+use drumlin_format::KeyId;
+use drumlin_format::key_file::KeyFile;
+use drumlin_repo::{Error as RepoError, KeyInfo, NewLock, Repository, random_secret};
+use drumlin_seal::{PassphraseCost, Secret};
+use serde::Serialize;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// So many digits of an id tell keys apart.
+const SHORT: usize = 8;
+
+/// Run it.
+///
+/// # Errors
+/// The key in use may not do it, or it can't be done.
+pub fn run(context: &Context, args: &Key) -> Result<Exit> {
+    match &args.action {
+        Action::List => list(context)?,
+        Action::Add(args) => add(context, args)?,
+        Action::Remove(args) => remove(context, args)?,
+        Action::Passwd(args) => passwd(context, args)?,
+        Action::Export(args) => export(context, args)?,
+    }
+    Ok(Exit::Done)
+}
+
+#[derive(Serialize)]
+struct JsonKey<'a> {
+    message_type: &'static str,
+    id: String,
+    role: &'static str,
+    label: &'a str,
+    created: String,
+    lock: &'static str,
+    current: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked: Option<String>,
+}
+
+/// What opens a key, in a word.
+fn lock_word(key: &KeyInfo) -> &'static str {
+    match (key.revoked, key.passphrase) {
+        (Some(_), _) => "none",
+        (None, true) => "passphrase",
+        (None, false) => "key file",
+    }
+}
+
+fn list(context: &Context) -> Result<()> {
+    let keys = context.open_to_read()?.list_keys()?;
+    let out = context.out;
+    if out.json() {
+        return keys.iter().try_for_each(|key| {
+            out.object(&JsonKey {
+                message_type: "key",
+                id: key.id.to_string(),
+                role: key.role.name(),
+                label: &key.label,
+                created: rfc3339((key.created, 0)),
+                lock: lock_word(key),
+                current: key.current,
+                revoked: key.revoked.map(|t| rfc3339((t, 0))),
+            })
+        });
+    }
+    let mut table = Table::new(&["", "ID", "Role", "Opened by", "Made", "Label"]);
+    for key in &keys {
+        let lock = match key.revoked {
+            Some(time) => format!("nothing: removed {}", local((time, 0))),
+            None => lock_word(key).to_owned(),
+        };
+        table.row(vec![
+            if key.current { "*" } else { "" }.into(),
+            key.id.to_string()[..SHORT].to_owned(),
+            key.role.name().into(),
+            lock,
+            local((key.created, 0)),
+            shown(key.label.as_bytes()).into_owned(),
+        ]);
+    }
+    table.lines().into_iter().try_for_each(|l| out.line(l))
+}
+
+/// A new lock, and the file that its key goes to.
+struct Fresh {
+    lock: NewLock,
+    file: Option<(PathBuf, File, Secret)>,
+}
+
+impl Fresh {
+    fn new(args: &LockArgs) -> Result<Self> {
+        if let Some(path) = &args.new_key_file {
+            let (file, secret) = (create_secret(path)?, random_secret()?);
+            return Ok(Fresh { lock: NewLock::File(secret.clone()), file: Some((path.clone(), file, secret)) });
+        }
+        let passphrase = match &args.new_password_file {
+            Some(path) => unlock::passphrase_file(path)?,
+            None => unlock::ask_new(
+                "give --new-password-file, or --new-key-file to have a random key written to a new file",
+            )?,
+        };
+        Ok(Fresh { lock: NewLock::Passphrase(passphrase, PassphraseCost::DEFAULT), file: None })
+    }
+
+    /// Write the file of `key`, if it is one.
+    fn save(&self, repository: &Repository, key: KeyId) -> Result<()> {
+        match &self.file {
+            Some((path, file, secret)) => write_secret(path, file, &repository.key_file(key, secret)),
+            None => Ok(()),
+        }
+    }
+
+    /// It opens nothing: away with its file.
+    fn discard(&self) {
+        if let Some((path, _, _)) = &self.file {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct JsonAdded<'a> {
+    message_type: &'static str,
+    id: String,
+    role: &'static str,
+    label: &'a str,
+}
+
+fn add(context: &Context, args: &Add) -> Result<()> {
+    let repository = context.open()?;
+    let label = args.label.clone().unwrap_or_else(|| format!("{}@{}", user_name(), host_name()));
+    let role = args.role.into();
+    let fresh = Fresh::new(&args.lock)?;
+    let added = repository.add_key(role, &fresh.lock, &label, now().0).map_err(Failure::from);
+    let id = added.and_then(|id| fresh.save(&repository, id).map(|()| id)).inspect_err(|_| fresh.discard())?;
+    if context.out.json() {
+        return context.out.object(&JsonAdded {
+            message_type: "key_added",
+            id: id.to_string(),
+            role: role.name(),
+            label: &label,
+        });
+    }
+    context.out.note(format!("added {} key {}", role.name(), &id.to_string()[..SHORT]));
+    if let Some(path) = &args.lock.new_key_file {
+        context.out.note(format!("it is in {}: hand it on in a way that nobody else can read", path.display()));
+    }
+    Ok(())
+}
+
+fn remove(context: &Context, args: &Remove) -> Result<()> {
+    let repository = context.open()?;
+    let keys = repository.list_keys()?;
+    let fits: Vec<_> = keys.iter().filter(|k| k.id.to_string().starts_with(&args.id)).collect();
+    let key = match (args.id.is_empty(), &fits[..]) {
+        (false, [one]) => one,
+        (false, [_, _, ..]) => {
+            return Err(Failure::failed(format!("'{}' is the beginning of several keys' ids", args.id)));
+        }
+        _ => {
+            return Err(Failure::failed(format!("there is no key whose id begins with '{}'", args.id))
+                .hint("'drumlin key list' lists the keys"));
+        }
+    };
+    repository.remove_key(key.id, now().0)?;
+    context.out.note(format!("removed {} key {}", key.role.name(), &key.id.to_string()[..SHORT]));
+    context.out.note("Who has had it may have kept what it opened: it can't be made to forget that.");
+    Ok(())
+}
+
+fn passwd(context: &Context, args: &Passwd) -> Result<()> {
+    let repository = context.open()?;
+    let key = repository.secrets().key;
+    let fresh = Fresh::new(&args.lock)?;
+    // The file is there before anything depends on it.
+    fresh.save(&repository, key).inspect_err(|_| fresh.discard())?;
+    repository.relock(&fresh.lock).map_err(|e| match (&args.lock.new_key_file, e) {
+        // It may have happened all the same: then the file is all there is.
+        (Some(path), e @ RepoError::Store(_)) => {
+            Failure::from(e).hint(format!("keep {} until you know which key opens the repository", path.display()))
+        }
+        (_, e) => {
+            fresh.discard();
+            e.into()
+        }
+    })?;
+    context.out.note(match &args.lock.new_key_file {
+        Some(path) => {
+            format!("the key in {} opens the repository from now on, in place of what did so far", path.display())
+        }
+        None => "the new passphrase opens the repository from now on, in place of what did so far".into(),
+    });
+    if let Ok(kept) = place::key_file(&repository.config().id)
+        && is_file_of(&kept, key)
+        && !args.lock.new_key_file.as_ref().is_some_and(|new| same_file(new, &kept))
+    {
+        std::fs::remove_file(&kept).map_err(Failure::file("delete", &kept))?;
+        context.out.note(format!("deleted {}, which opens nothing any more", kept.display()));
+    }
+    Ok(())
+}
+
+fn is_file_of(path: &Path, key: KeyId) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    KeyFile::decode(&text).is_ok_and(|file| file.key == key)
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        // In doubt it is: what is deleted can't be had back.
+        _ => true,
+    }
+}
+
+fn export(context: &Context, args: &Export) -> Result<()> {
+    let repository = context.open_to_read()?;
+    let text = repository.recovery_file();
+    match &args.file {
+        Some(path) => {
+            let file = create_secret(path)?;
+            write_secret(path, &file, &text)?;
+            context.out.note(format!(
+                "wrote a recovery file of the {} key to {}",
+                repository.role().name(),
+                path.display()
+            ));
+            context.out.note("Whoever has that file can open the repository: keep it in a safe place, and not on this machine alone.");
+        }
+        None => {
+            if std::io::stdout().is_terminal() {
+                context.out.warn("whoever sees the following lines can open the repository");
+            }
+            text.lines().try_for_each(|l| context.out.line(l))?;
+        }
+    }
+    Ok(())
+}

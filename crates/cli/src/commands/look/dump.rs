@@ -1,0 +1,106 @@
+//! `dump`: a file of a snapshot, or an archive of a directory, to standard output or to a file.
+
+use super::{Look, paths};
+use crate::args::look::{Archive, Dump};
+use crate::commands::{Context, processors};
+use crate::exit::{Exit, Failure, Result, plain};
+use drumlin_engine::Error;
+use drumlin_engine::dump::{Format, Options, dump_archive, dump_file};
+use drumlin_engine::list::find_entry;
+use drumlin_engine::select::TreePath;
+use drumlin_format::tree::Kind;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+/// Run it.
+///
+/// # Errors
+/// There is no such path, it is damaged, or it can't be written.
+pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
+    let look = Look::open(context, "dump")?;
+    let spec = look.find(&args.snapshot, &args.select)?;
+    let root = spec.snapshot.snapshot.root;
+    let path = paths(&spec.subfolder, std::slice::from_ref(&args.entry))?.swap_remove(0);
+    let is_dir = path.is_root() || find_entry(&look.reader, root, &path, |e| Ok(e.meta().kind))? == Kind::Dir;
+    let archive = match args.archive {
+        Some(Archive::Zip) => Some(Format::Zip),
+        Some(Archive::Tar) => Some(Format::Tar),
+        None => is_dir.then_some(Format::Tar),
+    };
+    let mut out = output(args, archive.is_some())?;
+    let workers = args.workers.map_or_else(processors, usize::from);
+    let dumped = look.watch.plainly(|monitor| match archive {
+        None => dump_file(&look.reader, root, &path, workers, monitor, &mut out),
+        Some(format) => {
+            let options = Options { relative_to: above(&path), path, workers };
+            dump_archive(&look.reader, root, &options, format, monitor, &mut out)
+        }
+    });
+    match (out.failed.take(), dumped) {
+        // Whoever read it has had enough.
+        (Some(ErrorKind::BrokenPipe), _) => return Err(Failure::silent()),
+        (_, Err(Error::System { source, .. })) if out.is_file => {
+            return Err(Failure::failed(format!("cannot write the dump: {}", plain(&source))));
+        }
+        (_, Err(e)) => return Err(e.into()),
+        (_, Ok(report)) => {
+            if report.skipped > 0 {
+                let n = crate::render::size::counted(report.skipped, "entry", "entries");
+                context.out.warn(format!("{n} left out: this kind of archive has no place for them"));
+            }
+            if out.is_file {
+                out.file.sync_all().map_err(|e| Failure::failed(format!("cannot write the dump: {}", plain(&e))))?;
+            }
+        }
+    }
+    Ok(look.exit())
+}
+
+/// Names in an archive begin with the directory's own.
+fn above(path: &TreePath) -> TreePath {
+    match path.entry() {
+        Some((dir, _)) if !dir.is_empty() => {
+            let bytes: Vec<u8> = dir.iter().map(|b| if *b == 0 { b'/' } else { *b }).collect();
+            TreePath::parse(&bytes).unwrap_or_default()
+        }
+        _ => TreePath::root(),
+    }
+}
+
+struct Output {
+    file: File,
+    is_file: bool,
+    failed: Cell<Option<ErrorKind>>,
+}
+
+fn output(args: &Dump, archive: bool) -> Result<Output> {
+    if let Some(path) = &args.target {
+        let file = File::create_new(path).map_err(Failure::file("make the new file", path))?;
+        return Ok(Output { file, is_file: true, failed: Cell::new(None) });
+    }
+    let stdout = io::stdout();
+    if archive && stdout.is_terminal() {
+        return Err(
+            Failure::usage("an archive is not for a terminal").hint("send it to a file or a program, or use --target")
+        );
+    }
+    let fd = stdout.as_fd().try_clone_to_owned();
+    let fd = fd.map_err(|e| Failure::failed(format!("cannot write to standard output: {}", plain(&e))))?;
+    Ok(Output { file: fd.into(), is_file: false, failed: Cell::new(None) })
+}
+
+impl Write for Output {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.file.write(buf).inspect_err(|e| {
+            if e.kind() != ErrorKind::Interrupted {
+                self.failed.set(Some(e.kind()));
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,97 @@
+//! The commands that look into snapshots. They share how a snapshot is found and how an entry is shown.
+
+pub mod diff;
+pub mod du;
+pub mod dump;
+pub mod entry;
+pub mod find;
+pub mod ls;
+
+use super::Context;
+use crate::args::select::Select;
+use crate::exit::{Exit, Failure, Result};
+use crate::render::progress::Watch;
+use drumlin_engine::select::{SnapshotSpec, TreePath, find_snapshot, open_reader};
+use drumlin_repo::SnapshotInfo;
+use drumlin_repo::pack::Reader;
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// An open repository with its snapshots.
+pub struct Look<'a> {
+    /// All snapshots, oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Reads trees and contents.
+    pub reader: Arc<Reader>,
+    /// Hears of damage.
+    pub watch: Watch<'a>,
+}
+
+impl<'a> Look<'a> {
+    /// Open the repository and read the list of its snapshots.
+    ///
+    /// # Errors
+    /// It can't be read with this key.
+    pub fn open(context: &Context<'a>, during: &'static str) -> Result<Self> {
+        let repository = context.open_to_read()?;
+        let cache = context.cache(&repository)?;
+        let (snapshots, damaged) = repository.snapshots()?;
+        for error in damaged {
+            context.out.trouble_with(during, &error.to_string());
+        }
+        let reader = open_reader(&repository, &cache)?;
+        Ok(Look { snapshots, reader, watch: Watch::new(context.out, during) })
+    }
+
+    /// The snapshot that the user means.
+    ///
+    /// # Errors
+    /// There is none, or several.
+    pub fn find(&self, spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
+        Ok(find_snapshot(&self.snapshots, spec.as_bytes(), &select.filter()?)?)
+    }
+
+    /// What the command exits with, if nothing else is wrong.
+    pub fn exit(&self) -> Exit {
+        if self.watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done }
+    }
+}
+
+/// The paths that the user means in a folder of a snapshot; the folder itself if none is named.
+///
+/// # Errors
+/// No snapshot can hold such a path.
+pub fn paths(folder: &TreePath, given: &[impl AsRef<OsStr>]) -> Result<Vec<TreePath>> {
+    if given.is_empty() {
+        return Ok(vec![folder.clone()]);
+    }
+    let below = |path: &OsStr| TreePath::parse(&[&folder.to_bytes()[..], b"/", path.as_bytes()].concat());
+    given.iter().map(|p| Ok(below(p.as_ref())?)).collect()
+}
+
+/// Keeps the first failure to write, which the engine knows nothing of, and ends its operation.
+#[derive(Default)]
+pub struct Written(Option<Failure>);
+
+impl Written {
+    /// Go on unless it failed.
+    pub fn heed(&mut self, written: Result<()>) -> drumlin_engine::Result<ControlFlow<()>> {
+        Ok(match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                self.0 = Some(failure);
+                ControlFlow::Break(())
+            }
+        })
+    }
+
+    /// Whether all was written.
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn check(self) -> Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,68 @@
+//! `restore`: from a snapshot to a folder.
+
+use super::Context;
+use super::backup::memory;
+use crate::args::restore::Restore;
+use crate::exit::{Exit, Failure, Result};
+use crate::render::progress::Watch;
+use crate::render::summary;
+use drumlin_engine::restore::{Options, restore};
+use drumlin_engine::select::find_snapshot;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Run it.
+///
+/// # Errors
+/// Nothing was restored, or not all that should have been.
+pub fn run(context: &Context, args: Restore) -> Result<Exit> {
+    let repository = context.open_to_read()?;
+    let cache = context.cache(&repository)?;
+    let (all, _) = repository.snapshots()?;
+    let spec = find_snapshot(&all, args.snapshot.as_bytes(), &args.select.filter()?)?;
+    let snapshot = spec.snapshot.snapshot;
+    if snapshot.partial.is_some() {
+        context.out.warn("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
+    }
+    let watch = Watch::new(context.out, "restore");
+    let options = Options {
+        snapshot,
+        subfolder: (!spec.subfolder.is_root()).then(|| spec.subfolder.to_bytes()),
+        paths: args.paths.into_iter().map(OsStringExt::into_vec).map(absolute).collect(),
+        target: args.target,
+        overwrite: args.overwrite.into(),
+        delete: args.delete,
+        dry_run: args.dry_run,
+        include: args.include,
+        exclude: args.exclude,
+        verify: args.verify,
+        numeric_ids: args.numeric_ids,
+        workers: args.workers.map_or_else(super::processors, usize::from),
+        memory: memory(context, args.memory)?,
+    };
+    let report = watch.run(|monitor| restore(&repository, &cache, options, monitor))?;
+    let c = &report.counts;
+    let exit = match () {
+        () if report.stopped => Exit::Interrupted,
+        () if c.unwritable + c.damaged + c.attributes > 0 => Exit::Incomplete,
+        () => Exit::Done,
+    };
+    if context.out.json() {
+        context.out.tell(&summary::restore_json(&report, args.dry_run, exit));
+    } else {
+        summary::restore_lines(&report, args.dry_run, args.verify).into_iter().for_each(|l| context.out.note(l));
+    }
+    match exit {
+        Exit::Interrupted => {
+            let message = "interrupted; the same command goes on where it ended";
+            context.out.failure(&Failure::new(exit, message));
+        }
+        Exit::Incomplete => context.out.warn("not everything was restored as it was: see above"),
+        _ => {}
+    }
+    Ok(exit)
+}
+
+/// Paths in a snapshot begin at its root, whether the slash is written or not.
+fn absolute(path: Vec<u8>) -> Vec<u8> {
+    if path.starts_with(b"/") { path } else { [b"/", &path[..]].concat() }
+}

@@ -1,0 +1,91 @@
+//! A store that takes everything and keeps nothing: for dry runs, which do all the work of a backup but write.
+
+use drumlin_store::{Listed, Put, Result, Store, Upload, name};
+use std::sync::Arc;
+
+/// Reads go to the store inside; writes vanish.
+pub struct DiscardStore {
+    inner: Arc<dyn Store>,
+}
+
+impl DiscardStore {
+    /// Wrap `inner`, which is never written to.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        DiscardStore { inner }
+    }
+}
+
+impl Store for DiscardStore {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.inner.list(prefix, each)
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.len(name)
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(name, offset, buf)
+    }
+
+    fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {
+        name::check("write", name, &self.location())
+    }
+
+    fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
+        name::check("write", name, &self.location())?;
+        Ok(Box::new(Discarded))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        name::check("delete", name, &self.location())
+    }
+}
+
+struct Discarded;
+
+impl Upload for Discarded {
+    fn write(&mut self, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_store::MemoryStore;
+
+    #[test]
+    fn nothing_is_written_and_all_can_be_read() {
+        let memory = Arc::new(MemoryStore::new());
+        memory.put("a", b"1", Put::Create).unwrap();
+        let store = DiscardStore::new(memory.clone());
+        store.put("b", b"2", Put::Create).unwrap();
+        let mut upload = store.upload("c", 1).unwrap();
+        upload.write(b"3").unwrap();
+        upload.finish().unwrap();
+        store.delete("a").unwrap();
+        store.sync().unwrap();
+        let mut names = Vec::new();
+        memory.list("", &mut |l| names.push(l.name)).unwrap();
+        assert_eq!(names, ["a"]);
+        assert_eq!(store.get("a").unwrap(), b"1");
+        assert!(store.put("../x", b"", Put::Create).is_err());
+    }
+}

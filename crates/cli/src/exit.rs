@@ -1,0 +1,234 @@
+//! How a command ends: exit statuses, and errors turned into a message, a hint and a status.
+//!
+//! The libraries tell their errors apart by type; this is the one place that says what each means to a user and to a
+//! script.
+
+use drumlin_repo::Error as RepoError;
+use drumlin_store::Kind;
+use std::fmt;
+
+/// A result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// The exit statuses, as `--help`, the man page and `docs/json.md` have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed.
+    Failed = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Done, but something of the source could not be read, or something of the target not written.
+    Incomplete = 3,
+    /// There is no repository there.
+    NoRepository = 10,
+    /// Refused, because something else is at work.
+    Busy = 11,
+    /// The key doesn't open the repository.
+    WrongKey = 12,
+    /// Interrupted.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// All of them, in order.
+    pub const ALL: [Exit; 8] = [
+        Exit::Done,
+        Exit::Failed,
+        Exit::Usage,
+        Exit::Incomplete,
+        Exit::NoRepository,
+        Exit::Busy,
+        Exit::WrongKey,
+        Exit::Interrupted,
+    ];
+
+    /// What it means.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Done => "done",
+            Exit::Failed => "failed",
+            Exit::Usage => "the command line makes no sense",
+            Exit::Incomplete => "done, but part of the source could not be read, or part of the target not written",
+            Exit::NoRepository => "there is no repository at that place",
+            Exit::Busy => "refused, because something else is at work",
+            Exit::WrongKey => "the passphrase or key file does not open the repository",
+            Exit::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The statuses as `--help` shows them.
+pub fn statuses() -> String {
+    let lines = Exit::ALL.map(|exit| format!("{:>5}  {}", exit as i32, exit.meaning()));
+    format!("Exit status:\n{}", lines.join("\n"))
+}
+
+/// A command that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The status to exit with.
+    pub exit: Exit,
+    /// What failed, on what, and the cause; empty if there is nothing to say.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure of this status.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Failure { exit, message: message.into(), hint: None }
+    }
+
+    /// A plain failure.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Failure::new(Exit::Failed, message)
+    }
+
+    /// A command line that makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failure::new(Exit::Usage, message)
+    }
+
+    /// An end without words: the reader of the output has gone, which is its right.
+    pub fn silent() -> Self {
+        Failure::new(Exit::Done, "")
+    }
+
+    /// A closure that says what was tried with a file.
+    pub fn file(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Failure {
+        let path = path.display().to_string();
+        move |e| Failure::failed(format!("cannot {action} '{path}': {}", plain(&e)))
+    }
+
+    /// Add what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// An error of the system without the number that says nothing to a reader of the words before it.
+pub fn plain(error: &std::io::Error) -> String {
+    let words = error.to_string();
+    match error.raw_os_error().and_then(|code| words.strip_suffix(&format!(" (os error {code})"))) {
+        Some(words) => words.to_owned(),
+        None => words,
+    }
+}
+
+/// As [`plain`], of words that were put together already.
+pub fn without_number(words: &str) -> &str {
+    match words.strip_suffix(')').and_then(|w| w.rsplit_once(" (os error ")) {
+        Some((before, code)) if !code.is_empty() && code.bytes().all(|b| b.is_ascii_digit()) => before,
+        _ => words,
+    }
+}
+
+impl From<drumlin_engine::Error> for Failure {
+    fn from(error: drumlin_engine::Error) -> Self {
+        use drumlin_engine::Error;
+        match error {
+            Error::Repo(e) => e.into(),
+            Error::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+            Error::NoSnapshot(message) => {
+                Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
+            }
+            Error::NoPath(_) => Failure::failed(error.to_string()).hint("'drumlin ls' shows what is in a snapshot"),
+            Error::System { action, source } => Failure::failed(format!("cannot {action}: {}", plain(&source))),
+            other => Failure::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<RepoError> for Failure {
+    fn from(error: RepoError) -> Self {
+        let message = error.to_string();
+        match error {
+            RepoError::NoRepository { .. } => Failure::new(Exit::NoRepository, message)
+                .hint("check the place given with -r; 'drumlin init' makes a new repository"),
+            RepoError::WrongKey { .. } | RepoError::RevokedKey { .. } => Failure::new(Exit::WrongKey, message),
+            RepoError::OtherRepository { .. } => Failure::new(Exit::WrongKey, message)
+                .hint("each repository has keys of its own; check -r and the key file"),
+            RepoError::Damaged { source: drumlin_format::Error::Newer { .. }, .. } => Failure::failed(message),
+            RepoError::Damaged { ref object, .. } if object == "the key file" || object == "the recovery file" => {
+                Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
+            }
+            RepoError::Store(e) => e.into(),
+            RepoError::NoSnapshot(_) => {
+                Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
+            }
+            RepoError::Cache { .. } => {
+                Failure::failed(message).hint("use another folder with --cache-dir, or none with --no-cache")
+            }
+            _ => Failure::failed(message),
+        }
+    }
+}
+
+impl From<drumlin_store::Error> for Failure {
+    fn from(error: drumlin_store::Error) -> Self {
+        // The store as a whole is missing, rather than one object in it.
+        if error.kind == Kind::Missing && error.name.is_empty() {
+            return RepoError::NoRepository { location: error.location }.into();
+        }
+        let failure = Failure::failed(error.to_string());
+        match error.kind {
+            Kind::Full => failure.hint(format!("make room on the storage of {}, and run it again", error.location)),
+            Kind::Refused => {
+                failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
+            }
+            Kind::Transient => failure.hint("it may pass: run it again"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<drumlin_store::LocationError> for Failure {
+    fn from(error: drumlin_store::LocationError) -> Self {
+        Failure::usage(error.to_string())
+    }
+}
+
+impl From<drumlin_host::filter::FilterError> for Failure {
+    fn from(error: drumlin_host::filter::FilterError) -> Self {
+        Failure::usage(format!("the pattern {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_become_statuses() {
+        let location = || "/srv".to_owned();
+        let of = |e: RepoError| Failure::from(e).exit;
+        assert_eq!(of(RepoError::NoRepository { location: location() }), Exit::NoRepository);
+        assert_eq!(of(RepoError::WrongKey { what: "passphrase", location: location() }), Exit::WrongKey);
+        assert_eq!(of(RepoError::Misuse("x".into())), Exit::Failed);
+        let missing = drumlin_store::Error::because(Kind::Missing, "open", "", "/srv", "none");
+        assert_eq!(Failure::from(missing).exit, Exit::NoRepository);
+        let object = drumlin_store::Error::because(Kind::Missing, "read", "data/00/x", "/srv", "none");
+        assert_eq!(Failure::from(object).exit, Exit::Failed);
+        assert_eq!(Failure::from(drumlin_engine::Error::Interrupted).exit, Exit::Interrupted);
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        assert_eq!(without_number("No such file (os error 2)"), "No such file");
+        for kept in ["No such file", "x (os error )", "x (os error 2", "x (os error 2) y"] {
+            assert_eq!(without_number(kept), kept);
+        }
+        assert_eq!(plain(&std::io::Error::from_raw_os_error(2)), "No such file or directory");
+    }
+}

@@ -1,0 +1,93 @@
+//! No two backups of the same sources at once: an advisory lock on a file of this machine, let go by the system when the
+//! process ends, however it ends.
+//!
+//! It spares work and snapshots that nobody asked for; the repository's safety rests on sessions, never on this.
+
+use crate::exit::{Exit, Failure, Result};
+use drumlin_format::RepositoryId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// A lock that is held until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// The folder of locks below that of caches.
+const FOLDER: &str = "locks";
+
+fn name(repository: &RepositoryId, host: &str, paths: &[Vec<u8>]) -> String {
+    let mut key = host.as_bytes().to_vec();
+    for path in paths {
+        key.push(0);
+        key.extend_from_slice(path);
+    }
+    let hash: String = drumlin_seal::checksum(&key).iter().map(|b| format!("{b:02x}")).collect();
+    format!("{repository}-{hash}")
+}
+
+/// Lock the backup of these sources. `None` where no lock can be kept: that is no reason not to back up.
+///
+/// # Errors
+/// [`Exit::Busy`] if another process backs them up.
+pub fn sources(caches: &Path, repository: &RepositoryId, host: &str, paths: &[Vec<u8>]) -> Result<Option<Lock>> {
+    let folder = caches.join(FOLDER);
+    if crate::place::make_folder(&folder).is_err() {
+        return Ok(None);
+    }
+    let path = folder.join(name(repository, host, paths));
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let Ok(mut file) = opened else { return Ok(None) };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+            Ok(Some(Lock { _file: file }))
+        }
+        Err(Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            let _ = file.take(32).read_to_string(&mut pid);
+            let by = if pid.trim().is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
+            Err(Failure::new(Exit::Busy, format!("a backup of the same sources to the same repository is at work{by}"))
+                .hint("wait for its end"))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether a backup to this repository, or to any, is at work on this machine.
+pub fn at_work(caches: &Path, repository: Option<&RepositoryId>) -> bool {
+    let Ok(entries) = std::fs::read_dir(caches.join(FOLDER)) else { return false };
+    let prefix = repository.map(|r| format!("{r}-")).unwrap_or_default();
+    entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&prefix)).any(|entry| {
+        let Ok(file) = File::open(entry.path()) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_refused_until_the_first_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (id, other) = (RepositoryId([1; 16]), RepositoryId([2; 16]));
+        let paths = [b"/a".to_vec(), b"/b".to_vec()];
+        let held = sources(dir.path(), &id, "host", &paths).unwrap();
+        assert!(held.is_some() && at_work(dir.path(), Some(&id)) && at_work(dir.path(), None));
+        assert!(!at_work(dir.path(), Some(&other)));
+        let refused = sources(dir.path(), &id, "host", &paths).unwrap_err();
+        assert_eq!(refused.exit, Exit::Busy);
+        assert!(refused.message.contains(&std::process::id().to_string()), "{}", refused.message);
+        assert!(sources(dir.path(), &other, "host", &paths).unwrap().is_some());
+        assert!(sources(dir.path(), &id, "host", &paths[..1]).unwrap().is_some());
+        drop(held);
+        assert!(sources(dir.path(), &id, "host", &paths).unwrap().is_some());
+        assert!(sources(Path::new("/proc/nowhere"), &id, "host", &paths).unwrap().is_none());
+    }
+}

@@ -1,0 +1,301 @@
+//! Profiles: what a backup saves, where to, with which key, and what runs before and after it, under a name.
+//!
+//! ```toml
+//! [profile.home]
+//! repository = "/mnt/backup"
+//! key-file = "~/.config/drumlin/home.key"
+//! sources = ["~"]
+//! exclude = ["*.o", "~/tmp"]
+//! exclude-caches = true
+//! keep = { daily = 7, weekly = 5, monthly = 12 }
+//! hooks = { before = "mount /mnt/backup", after = "umount /mnt/backup", failure = "mail -s backup me" }
+//! ```
+
+use crate::args::backup::compression;
+use crate::exit::{Failure, Result};
+use crate::place;
+use crate::render::size;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    profile: BTreeMap<String, Profile>,
+}
+
+/// A profile. What the command line says counts more; lists of the two are joined.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Profile {
+    /// The repository.
+    pub repository: Option<String>,
+    /// A file with the passphrase.
+    pub password_file: Option<String>,
+    /// A command that prints it.
+    pub password_command: Option<String>,
+    /// A key file.
+    pub key_file: Option<String>,
+    /// What to save.
+    pub sources: Vec<String>,
+    /// Patterns of what to leave out, each with its place in the file.
+    exclude: Vec<Spanned<String>>,
+    iexclude: Vec<Spanned<String>>,
+    exclude_file: Vec<String>,
+    iexclude_file: Vec<String>,
+    /// Files that mark directories to leave out.
+    pub exclude_if_present: Vec<String>,
+    /// Leave out caches.
+    pub exclude_caches: bool,
+    exclude_larger_than: Option<String>,
+    /// Stay on the file systems of the sources.
+    pub one_file_system: bool,
+    /// Tags of the snapshots.
+    pub tags: Vec<String>,
+    /// The host's name in the snapshots.
+    pub host: Option<String>,
+    compression: Option<String>,
+    memory: Option<String>,
+    /// Threads.
+    pub workers: Option<u16>,
+    /// Which snapshots shall be kept: for `forget`.
+    keep: Option<Keep>,
+    /// What runs before and after.
+    pub hooks: Hooks,
+    #[serde(skip)]
+    name: String,
+    #[serde(skip)]
+    file: PathBuf,
+    #[serde(skip)]
+    text: String,
+}
+
+/// Commands for the shell.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Before the backup, which doesn't start if one of them fails.
+    pub before: Commands,
+    /// After a backup that made a snapshot.
+    pub after: Commands,
+    /// After one that didn't.
+    pub failure: Commands,
+}
+
+/// One command or several.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "OneOrMany")]
+pub struct Commands(pub Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Commands {
+    fn from(commands: OneOrMany) -> Self {
+        match commands {
+            OneOrMany::One(command) => Commands(vec![command]),
+            OneOrMany::Many(commands) => Commands(commands),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Keep {
+    last: Option<u32>,
+    hourly: Option<u32>,
+    daily: Option<u32>,
+    weekly: Option<u32>,
+    monthly: Option<u32>,
+    yearly: Option<u32>,
+    within: Option<String>,
+    tags: Vec<String>,
+}
+
+impl Keep {
+    /// Rules that would keep nothing at all are surely a slip.
+    fn check(&self) -> std::result::Result<(), String> {
+        let counts = [self.last, self.hourly, self.daily, self.weekly, self.monthly, self.yearly];
+        if let Some(within) = &self.within
+            && !is_period(within)
+        {
+            return Err(format!("'{within}' is not a period such as 30d or 1y6m"));
+        }
+        match counts.iter().any(|c| c.is_some_and(|n| n > 0)) || self.within.is_some() || !self.tags.is_empty() {
+            true => Ok(()),
+            false => Err("its rules would keep no snapshot at all".into()),
+        }
+    }
+}
+
+/// Numbers with units, as restic writes periods: years, months, weeks, days, hours.
+fn is_period(text: &str) -> bool {
+    let mut number = false;
+    let mut units = 0;
+    for c in text.chars() {
+        match c {
+            '0'..='9' => number = true,
+            'y' | 'm' | 'w' | 'd' | 'h' if number => (number, units) = (false, units + 1),
+            _ => return false,
+        }
+    }
+    units > 0 && !number
+}
+
+/// A pattern and the line that it stands on, counted from 1.
+pub struct PatternLine<'a> {
+    /// The pattern.
+    pub text: &'a str,
+    /// Whether letters of either case match.
+    pub ignore_case: bool,
+    /// The line.
+    pub line: u64,
+}
+
+impl Profile {
+    /// The profile of a name from `file`, or from the user's own file.
+    ///
+    /// # Errors
+    /// There is none, or something in it makes no sense.
+    pub fn load(name: &str, file: Option<&Path>) -> Result<Self> {
+        let path = match file {
+            Some(path) => path.to_owned(),
+            None => place::profiles()?,
+        };
+        let text = std::fs::read_to_string(&path).map_err(|e| {
+            Failure::file("read the profiles in", &path)(e)
+                .hint(format!("'[profile.{name}]' in that file begins the profile"))
+        })?;
+        Profile::parse(name, &path, text)
+    }
+
+    fn parse(name: &str, path: &Path, text: String) -> Result<Self> {
+        let shown = path.display();
+        let mut file: File =
+            toml::from_str(&text).map_err(|e| Failure::failed(format!("'{shown}' is not a file of profiles: {e}")))?;
+        let known: Vec<String> = file.profile.keys().cloned().collect();
+        let Some(mut profile) = file.profile.remove(name) else {
+            let failure = Failure::failed(format!("there is no profile '{name}' in '{shown}'"));
+            return Err(match known.is_empty() {
+                true => failure.hint(format!("'[profile.{name}]' in that file begins it")),
+                false => failure.hint(format!("there are: {}", known.join(", "))),
+            });
+        };
+        (profile.name, profile.file, profile.text) = (name.to_owned(), path.to_owned(), text);
+        profile.check().map_err(|e| Failure::failed(format!("profile '{name}' in '{shown}': {e}")))?;
+        Ok(profile)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        let relative = |p: &&String| !(p.starts_with('/') || *p == "~" || p.starts_with("~/"));
+        let paths = self.sources.iter().chain(&self.exclude_file).chain(&self.iexclude_file);
+        let paths = paths.chain(&self.password_file).chain(&self.key_file);
+        if let Some(path) = { paths }.find(relative) {
+            return Err(format!("'{path}' is relative; paths in a profile begin with '/' or '~/'"));
+        }
+        self.keep.as_ref().map_or(Ok(()), Keep::check)?;
+        self.larger_than().map(drop)?;
+        self.compression().map(drop)?;
+        self.memory().map(drop)?;
+        match self.workers {
+            Some(0) => Err("it takes at least one worker".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that it is from.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The patterns of what to leave out. Those that begin with `~/` mean the home folder.
+    pub fn patterns(&self) -> impl Iterator<Item = PatternLine<'_>> {
+        let line = |at: usize| self.text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count() as u64 + 1;
+        let exclude = self.exclude.iter().map(|p| (p, false));
+        exclude.chain(self.iexclude.iter().map(|p| (p, true))).map(move |(p, ignore_case)| PatternLine {
+            text: p.get_ref(),
+            ignore_case,
+            line: line(p.span().start),
+        })
+    }
+
+    /// The files of patterns, and whether letters of either case match.
+    pub fn pattern_files(&self) -> impl Iterator<Item = (&str, bool)> {
+        let exact = self.exclude_file.iter().map(|f| (f.as_str(), false));
+        exact.chain(self.iexclude_file.iter().map(|f| (f.as_str(), true)))
+    }
+
+    /// The size above which files are left out.
+    pub fn larger_than(&self) -> std::result::Result<Option<u64>, String> {
+        self.exclude_larger_than.as_deref().map(size::parse).transpose()
+    }
+
+    /// How hard to compress.
+    pub fn compression(&self) -> std::result::Result<Option<drumlin_engine::backup::Compression>, String> {
+        self.compression.as_deref().map(compression).transpose()
+    }
+
+    /// Memory to use.
+    pub fn memory(&self) -> std::result::Result<Option<usize>, String> {
+        self.memory.as_deref().map(size::parse_memory).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Profile> {
+        Profile::parse("home", Path::new("/p.toml"), text.into())
+    }
+
+    #[test]
+    fn a_whole_profile_is_read() {
+        let profile = parse(
+            "[profile.home]\nrepository = '/r'\nsources = ['~', '/etc']\nexclude = [\n  '*.o',\n  '/tmp']\niexclude = ['x']\n\
+             exclude-larger-than = '1G'\ncompression = 'max'\nkeep = { daily = 7, within = '1y6m' }\n\
+             [profile.home.hooks]\nbefore = 'true'\nafter = ['a', 'b']\n[profile.other]\n",
+        )
+        .unwrap();
+        assert_eq!(profile.sources, ["~", "/etc"]);
+        let lines: Vec<_> = profile.patterns().map(|p| (p.text.to_owned(), p.ignore_case, p.line)).collect();
+        assert_eq!(lines, [("*.o".into(), false, 5), ("/tmp".into(), false, 6), ("x".into(), true, 7)]);
+        assert_eq!(profile.larger_than(), Ok(Some(1 << 30)));
+        assert_eq!(
+            (profile.hooks.before.0.len(), profile.hooks.after.0.len(), profile.hooks.failure.0.len()),
+            (1, 2, 0)
+        );
+    }
+
+    #[test]
+    fn slips_are_told() {
+        for (text, part) in [
+            ("", "no profile 'home'"),
+            ("[profile.work]", "no profile 'home'"),
+            ("[profile.home]\nsorces = []", "sorces"),
+            ("[profile.home]\nsources = ['x']", "relative"),
+            ("[profile.home]\nkeep = {}", "no snapshot at all"),
+            ("[profile.home]\nkeep = { daily = 0 }", "no snapshot at all"),
+            ("[profile.home]\nkeep = { within = '3' }", "period"),
+            ("[profile.home]\nkeep = { dayly = 3 }", "dayly"),
+            ("[profile.home]\ncompression = 'much'", "auto"),
+            ("[profile.home]\nworkers = 0", "worker"),
+            ("[profile.home\n", "not a file of profiles"),
+        ] {
+            let message = parse(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Signals: the first Ctrl-C (or SIGTERM) asks an operation to stop, the second ends the program; SIGUSR1 asks for the
+//! state.
+//!
+//! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What signals have asked for.
+#[derive(Clone)]
+pub struct Signals {
+    stop: Arc<AtomicBool>,
+    state: Arc<AtomicBool>,
+}
+
+static STATE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Take note of SIGUSR1 from now on; unheeded it would end the program.
+pub fn note_state_requests() {
+    let state = STATE.get_or_init(Arc::default);
+    let _ = flag::register(SIGUSR1, state.clone());
+}
+
+impl Signals {
+    /// Heed them from now on.
+    pub fn heed() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            if signal == SIGHUP && is_ignored(signal) {
+                // As nohup has it.
+                continue;
+            }
+            // In this order: the first signal finds the flag down, and raises it.
+            let _ = flag::register_conditional_shutdown(signal, 130, stop.clone());
+            let _ = flag::register(signal, stop.clone());
+        }
+        Signals { stop, state: STATE.get_or_init(Arc::default).clone() }
+    }
+
+    /// Whether the operation shall stop.
+    pub fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether the state was asked for since the last call.
+    pub fn take_state(&self) -> bool {
+        self.state.swap(false, Ordering::Relaxed)
+    }
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action is given, and the old one is written to a struct of the right type, for which all zeros are
+    // a valid value.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}

@@ -1,0 +1,230 @@
+//! Finding what unlocks a repository: flags, then the profile, then the environment, then the key file kept for it, then
+//! a question on the terminal.
+
+use crate::args::Global;
+use crate::exit::{Exit, Failure, Result};
+use crate::place;
+use crate::profile::Profile;
+use drumlin_repo::{Error, Repository, Unlock};
+use drumlin_store::Store;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// A passphrase that is asked for may be mistyped so often.
+const ATTEMPTS: usize = 3;
+
+/// What the user gave to unlock with.
+pub enum Given {
+    /// A passphrase.
+    Passphrase(Vec<u8>),
+    /// The file of a key.
+    KeyFile(PathBuf),
+}
+
+/// What the user gave, if anything.
+///
+/// # Errors
+/// It can't be had, or it is ambiguous.
+pub fn given(global: &Global, profile: Option<&Profile>) -> Result<Option<Given>> {
+    let flags = Sources {
+        password_file: global.password_file.clone(),
+        password_command: global.password_command.clone().map(Into::into),
+        key_file: global.key_file.clone(),
+        password: None,
+    };
+    if let Some(given) = flags.resolve("on the command line")? {
+        return Ok(Some(given));
+    }
+    if let Some(profile) = profile {
+        let expand = |p: &Option<String>| p.as_deref().map(place::expand).transpose();
+        let of_profile = Sources {
+            password_file: expand(&profile.password_file)?,
+            password_command: profile.password_command.clone().map(Into::into),
+            key_file: expand(&profile.key_file)?,
+            password: None,
+        };
+        if let Some(given) = of_profile.resolve("in the profile")? {
+            return Ok(Some(given));
+        }
+    }
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let environment = Sources {
+        password_file: variable("DRUMLIN_PASSWORD_FILE").map(Into::into),
+        password_command: variable("DRUMLIN_PASSWORD_COMMAND"),
+        key_file: variable("DRUMLIN_KEY_FILE").map(Into::into),
+        password: variable("DRUMLIN_PASSWORD"),
+    };
+    environment.resolve("in the environment")
+}
+
+struct Sources {
+    password_file: Option<PathBuf>,
+    password_command: Option<OsString>,
+    key_file: Option<PathBuf>,
+    password: Option<OsString>,
+}
+
+impl Sources {
+    fn resolve(self, place: &str) -> Result<Option<Given>> {
+        let Sources { password_file, password_command, key_file, password } = self;
+        let given = [password_file.is_some(), password_command.is_some(), key_file.is_some(), password.is_some()];
+        if given.into_iter().filter(|g| *g).count() > 1 {
+            return Err(Failure::usage(format!(
+                "more than one thing to unlock the repository with is given {place}; give one of passphrase, file, command and key file"
+            )));
+        }
+        if let Some(path) = key_file {
+            return Ok(Some(Given::KeyFile(path)));
+        }
+        let passphrase = match (password_file, password_command, password) {
+            (Some(path), _, _) => {
+                first_line(std::fs::read(&path).map_err(Failure::file("read the passphrase from", &path))?)
+            }
+            (_, Some(command), _) => first_line(output(&command)?),
+            (_, _, Some(password)) => password.into_vec(),
+            _ => return Ok(None),
+        };
+        not_empty(passphrase).map(|p| Some(Given::Passphrase(p)))
+    }
+}
+
+fn not_empty(passphrase: Vec<u8>) -> Result<Vec<u8>> {
+    match passphrase.is_empty() {
+        true => Err(Failure::new(Exit::WrongKey, "the passphrase is empty")),
+        false => Ok(passphrase),
+    }
+}
+
+/// A passphrase ends with its line.
+fn first_line(mut bytes: Vec<u8>) -> Vec<u8> {
+    if let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+        bytes.truncate(end);
+    }
+    if bytes.last() == Some(&b'\r') {
+        bytes.pop();
+    }
+    bytes
+}
+
+fn output(command: &OsString) -> Result<Vec<u8>> {
+    let shown = command.to_string_lossy();
+    let run = Command::new("/bin/sh").arg("-c").arg(command).stdin(Stdio::inherit()).stderr(Stdio::inherit()).output();
+    let output = run.map_err(|e| Failure::failed(format!("cannot run the passphrase command '{shown}': {e}")))?;
+    if !output.status.success() {
+        return Err(Failure::failed(format!("the passphrase command '{shown}' failed: {}", output.status)));
+    }
+    Ok(output.stdout)
+}
+
+/// The passphrase of a new key from `file`.
+///
+/// # Errors
+/// It can't be read, or is empty.
+pub fn passphrase_file(path: &Path) -> Result<Vec<u8>> {
+    not_empty(first_line(std::fs::read(path).map_err(Failure::file("read the passphrase from", path))?))
+}
+
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
+}
+
+fn ask(prompt: &str) -> Result<Vec<u8>> {
+    rpassword::prompt_password(prompt)
+        .map(String::into_bytes)
+        .map_err(|e| Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e))))
+}
+
+/// Ask for a new passphrase, twice.
+///
+/// # Errors
+/// There is no terminal to ask on, or the two differ too often. `hint` says how else it can be given.
+pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
+    if !can_ask() {
+        return Err(Failure::usage("a new key needs a passphrase, and there is no terminal to ask for one").hint(hint));
+    }
+    for _ in 0..ATTEMPTS {
+        let first = not_empty(ask("new passphrase: ")?)?;
+        if first == ask("the same again: ")? {
+            return Ok(first);
+        }
+        eprintln!("the two differ");
+    }
+    Err(Failure::failed("no passphrase was given twice alike"))
+}
+
+/// Open the repository in `store` with what the user gave, with the key file kept for it, or with what they type.
+///
+/// # Errors
+/// There is no repository, no key for it, or the key doesn't fit.
+pub fn open(store: Arc<dyn Store>, given: Option<Given>) -> Result<Repository> {
+    match given {
+        Some(Given::Passphrase(passphrase)) => return Ok(Repository::open(store, &Unlock::Passphrase(passphrase))?),
+        Some(Given::KeyFile(path)) => return by_file(store, &path, "read the key file"),
+        None => {}
+    }
+    // Before anything is asked: a place without a repository is told at once.
+    let config = Repository::read_config(&*store)?;
+    if let Ok(kept) = place::key_file(&config.id)
+        && kept.exists()
+    {
+        return by_file(store, &kept, "read the key file kept for this repository,");
+    }
+    if !can_ask() {
+        let message = format!("no passphrase or key file is given for the repository in {}", store.location());
+        return Err(Failure::new(Exit::WrongKey, message)
+            .hint("give --password-file or --key-file, or set DRUMLIN_PASSWORD or DRUMLIN_KEY_FILE"));
+    }
+    let mut attempt = 1;
+    loop {
+        let passphrase = not_empty(ask(&format!("passphrase for the repository in {}: ", store.location()))?)?;
+        match Repository::open(store.clone(), &Unlock::Passphrase(passphrase)) {
+            Err(Error::WrongKey { .. }) if attempt < ATTEMPTS => eprintln!("that is not it; try again"),
+            opened => return Ok(opened?),
+        }
+        attempt += 1;
+    }
+}
+
+fn by_file(store: Arc<dyn Store>, path: &Path, action: &'static str) -> Result<Repository> {
+    // A key file has a few lines: what is much longer is something else, and isn't read to its end.
+    const KEY_FILE_BYTES_MAX: u64 = 1 << 20;
+    let read = || {
+        use std::io::Read;
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(Failure::file(action, path))?;
+    Repository::open(store, &Unlock::File(text)).map_err(|e| {
+        let failure = Failure::from(e);
+        match failure.exit {
+            Exit::WrongKey => {
+                Failure { message: format!("{} (key file {})", failure.message, path.display()), ..failure }
+            }
+            _ => failure,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passphrase_is_one_line_as_it_stands() {
+        for (file, passphrase) in [("a b ", "a b "), ("a\n", "a"), ("a\r\nb\n", "a"), ("\n", ""), ("", "")] {
+            assert_eq!(first_line(file.into()), passphrase.as_bytes());
+        }
+        assert!(not_empty(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn two_ways_at_once_are_refused() {
+        let global = Global { password_file: Some("/x".into()), key_file: Some("/y".into()), ..Global::default() };
+        assert_eq!(given(&global, None).err().map(|f| f.exit), Some(Exit::Usage));
+    }
+}

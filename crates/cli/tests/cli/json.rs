@@ -1,0 +1,138 @@
+//! `--json`: every line an object, whatever happens.
+
+use crate::home::Home;
+
+#[test]
+fn every_command_speaks_it() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["--json", "backup", "src", "-vv"]).ok().objects();
+    home.write("src/a.txt", "changed");
+    home.run(&["--json", "backup", "src"]).ok().objects();
+    for (command, message_type) in [
+        ("snapshots", "snapshot"),
+        ("ls latest", "node"),
+        ("find *.txt", "match"),
+        ("diff latest~1 latest", "change"),
+        ("du latest", "du"),
+        ("stats", "stats"),
+        ("stats latest", "stats"),
+        ("estimate src", "estimate"),
+        ("key list", "key"),
+        ("why src/a.txt", "why"),
+        ("cache", "cache"),
+        ("version", "version"),
+        ("restore latest -t out", "summary"),
+    ] {
+        let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
+        let ran = home.run(&args).ok();
+        assert!(ran.objects().iter().any(|o| o["message_type"] == message_type), "{command}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn verbose_names_what_became_of_each() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    home.write("src/a.txt", "changed");
+    home.write("src/new", "x");
+    std::fs::remove_file(home.path("src/link")).unwrap();
+    let ran = home.run(&["--json", "-v", "backup", "src"]).ok();
+    let mut became: Vec<_> = ran
+        .of_type("verbose_status")
+        .iter()
+        .map(|o| {
+            let path = o["path"].as_str().unwrap();
+            format!("{} {}", o["action"].as_str().unwrap(), path.strip_prefix(&home.text("src")).unwrap())
+        })
+        .collect();
+    became.sort();
+    for expected in ["changed /a.txt", "new /new", "removed /link"] {
+        assert!(became.iter().any(|b| b == expected), "{expected}: {became:?}");
+    }
+    assert!(!became.iter().any(|b| b.starts_with("unmodified")), "{became:?}");
+    let ran = home.run(&["--json", "-vv", "backup", "src"]).ok();
+    assert!(ran.of_type("verbose_status").iter().any(|o| o["action"] == "unmodified"), "{}", ran.stdout);
+    let ran = home.run(&["-v", "backup", "src", "--force"]).ok();
+    assert!(ran.stdout.contains(&home.text("src/new")), "{}", ran.stdout);
+}
+
+#[test]
+fn quiet_says_errors_alone() {
+    let home = Home::new();
+    home.sources();
+    let ran = home.run(&["-q", "backup", "src"]).ok();
+    assert_eq!(ran.stdout, "");
+    let ran = home.run(&["-q", "backup", "src", "missing"]).expect(3);
+    assert_eq!(ran.stdout, "");
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert_eq!(home.run(&["-q", "restore", "latest", "-t", "out"]).ok().stdout, "");
+    assert!(!home.run(&["-q", "snapshots"]).ok().stdout.is_empty(), "what is asked for is told");
+}
+
+#[test]
+fn documented_types_are_those_that_there_are() {
+    let docs = include_str!("../../../../docs/json.md");
+    for message_type in [
+        "status",
+        "error",
+        "verbose_status",
+        "summary",
+        "exit_error",
+        "snapshot",
+        "node",
+        "match",
+        "change",
+        "statistics",
+        "du",
+        "stats",
+        "estimate",
+        "key",
+        "key_added",
+        "why",
+        "cache",
+        "version",
+        "initialized",
+    ] {
+        assert!(docs.contains(&format!("`{message_type}`")), "{message_type}");
+    }
+}
+
+#[test]
+fn documented_fields_are_those_that_there_are() {
+    let docs = include_str!("../../../../docs/json.md");
+    let home = Home::new();
+    home.sources();
+    let mut seen = vec![home.run(&["--json", "init"]).ok().objects()];
+    seen.push(home.run(&["--json", "-v", "backup", "src"]).ok().objects());
+    home.write("src/a.txt", "changed");
+    seen.push(home.run(&["--json", "backup", "src"]).ok().objects());
+    for command in [
+        "snapshots",
+        "ls latest",
+        "find *.txt",
+        "diff latest~1 latest",
+        "du latest",
+        "stats",
+        "stats latest",
+        "estimate src",
+        "key list",
+        "why src/a.txt -e a.txt",
+        "cache",
+        "version",
+        "restore latest -t out",
+        "key add --role writer --new-key-file w.key",
+    ] {
+        let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
+        seen.push(home.run(&args).ok().objects());
+    }
+    for object in seen.concat() {
+        let message_type = object["message_type"].as_str().unwrap().to_owned();
+        let section = docs.split("\n## ").find(|s| s.starts_with(&format!("`{message_type}`")));
+        let section = section.unwrap_or_else(|| panic!("'{message_type}' has no section"));
+        for field in object.as_object().unwrap().keys().filter(|f| *f != "message_type") {
+            assert!(section.contains(&format!("`{field}`")), "{message_type}: {field}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where things are, with nothing configured and with everything.
+
+use crate::home::{Home, same};
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn the_first_backup_makes_a_repository_and_keeps_its_key() {
+    let home = Home::new();
+    home.sources();
+    let ran = home.run(&["backup", "src"]).ok();
+    let key = home.kept_key();
+    assert!(ran.stdout.contains(home.repository().to_str().unwrap()), "{}", ran.stdout);
+    assert!(ran.stdout.contains(key.to_str().unwrap()), "{}", ran.stdout);
+    assert!(ran.stdout.contains("drumlin key export"), "{}", ran.stdout);
+    let mode = |p: &std::path::Path| p.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&key), mode(key.parent().unwrap()), mode(&home.repository())), (0o600, 0o700, 0o700));
+    assert!(home.path("cache/drumlin").exists());
+    let siblings = std::fs::read_dir(home.path("data/drumlin")).unwrap().count();
+    assert_eq!(siblings, 1, "nothing is left of its making");
+
+    assert!(!home.run(&["backup", "src"]).ok().stdout.contains("made repository"));
+    assert_eq!(home.run(&["--json", "snapshots"]).ok().objects().len(), 2);
+    home.run(&["restore", &format!("latest:{}", home.text("src")), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    home.run(&["init"]).expect(1);
+}
+
+#[test]
+fn init_makes_the_same_and_says_so_in_json() {
+    let home = Home::new();
+    let made = home.run(&["--json", "init"]).ok().the("initialized");
+    assert_eq!(made["repository"], home.repository().to_str().unwrap());
+    assert_eq!(made["key_file"], home.kept_key().to_str().unwrap());
+    assert!(home.kept_key().to_str().unwrap().contains(made["id"].as_str().unwrap()));
+    home.run(&["snapshots"]).ok();
+}
+
+#[test]
+fn a_passphrase_is_used_instead_of_a_key_file() {
+    let home = Home::new();
+    home.sources();
+    home.write("pw", "secret\n");
+    let ran = home.run(&["-p", "pw", "backup", "src"]).ok();
+    assert!(ran.stdout.contains("Without the passphrase"), "{}", ran.stdout);
+    assert!(!home.path("config/drumlin/keys").exists());
+    home.run(&["snapshots"]).expect(12);
+    home.run(&["-p", "pw", "snapshots"]).ok();
+}
+
+#[test]
+fn a_new_key_file_never_overwrites() {
+    let home = Home::new();
+    home.write("taken.key", "something dear");
+    home.run(&["-r", "repo", "-k", "taken.key", "init"]).expect(1);
+    assert_eq!(std::fs::read(home.path("taken.key")).unwrap(), b"something dear");
+    assert!(!home.path("repo").exists());
+    home.run(&["-r", "repo", "-k", "new.key", "init"]).ok();
+    // A repository that can't be made leaves no key for it.
+    home.run(&["-r", "repo", "-k", "second.key", "init"]).expect(1);
+    home.run(&["-r", "no/such/folder", "-k", "second.key", "init"]).expect(1);
+    assert!(!home.path("second.key").exists());
+    home.run(&["-r", &format!("file://{}", home.text("repo")), "-k", "new.key", "snapshots"]).ok();
+}
+
+#[test]
+fn variables_and_flags_name_places() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["-r", "repo", "-k", "repo.key", "init"]).ok();
+    let mut command = home.command(&["backup", "src", "--cache-dir", "elsewhere"]);
+    let output = command.env("DRUMLIN_REPOSITORY", "repo").env("DRUMLIN_KEY_FILE", "repo.key").output().unwrap();
+    assert!(output.status.success());
+    assert!(home.path("elsewhere").exists() && !home.path("cache").exists() && !home.repository().exists());
+    home.run(&["-r", "repo", "-k", "repo.key", "--no-cache", "backup", "src"]).ok();
+    // Variables that are relative are none, by the XDG specification.
+    let output = home.command(&["init"]).env("XDG_DATA_HOME", "relative").output().unwrap();
+    assert!(output.status.success());
+    assert!(home.path("home/.local/share/drumlin/repository").exists());
+}
+
+#[test]
+fn a_dry_run_makes_nothing() {
+    let home = Home::new();
+    home.sources();
+    let ran = home.run(&["--json", "backup", "-n", "src"]).ok();
+    let summary = ran.the("summary");
+    assert_eq!((&summary["dry_run"], &summary["total_files_processed"]), (&true.into(), &4.into()));
+    assert!(summary.get("snapshot_id").is_none() && summary["data_added"].as_u64() > Some(0));
+    assert!(!home.path("data").exists() && !home.path("config").exists() && !home.path("cache").exists());
+
+    home.run(&["backup", "src"]).ok();
+    let files = || {
+        let list = std::process::Command::new("find").arg(home.repository()).output().unwrap();
+        list.stdout
+    };
+    let before = files();
+    home.write("src/new", "new");
+    assert_eq!(home.run(&["--json", "backup", "-n", "src"]).ok().the("summary")["entries_new"], 1);
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn caches_are_shown_and_cleared() {
+    let home = Home::new();
+    home.sources();
+    assert!(home.run(&["cache"]).ok().stdout.contains("there are none"));
+    home.run(&["backup", "src"]).ok();
+    home.run(&["-r", "repo", "-k", "repo.key", "init"]).ok();
+    home.run(&["-r", "repo", "-k", "repo.key", "backup", "src"]).ok();
+    let caches = home.run(&["--json", "cache"]).ok().objects();
+    assert_eq!(caches.len(), 2);
+    assert!(caches.iter().all(|c| c["bytes"].as_u64() > Some(0)), "{caches:?}");
+    home.run(&["-r", "repo", "cache", "clear"]).ok();
+    assert_eq!(home.run(&["--json", "cache"]).ok().objects().len(), 1);
+    home.run(&["cache", "clear"]).ok();
+    assert_eq!(home.run(&["--json", "cache"]).ok().objects().len(), 0);
+    assert_eq!(
+        home.run(&["--json", "backup", "src"]).ok().the("summary")["entries_new"],
+        0,
+        "the parent is found without it"
+    );
+}
+
+#[test]
+fn own_folders_are_left_out_of_a_backup_around_them() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "."]).ok();
+    let names = home.run(&["ls", "latest"]).ok().stdout;
+    assert!(names.contains("/src/a.txt") && names.contains("/config/drumlin/keys"), "{names}");
+    assert!(!names.contains("/drumlin/repository/config") && !names.contains("/cache/drumlin/"), "{names}");
+    let why = home.run(&["why", "--source", ".", "data/drumlin/repository/config"]).ok().stdout;
+    assert!(why.contains("excluded") && why.contains("built in"), "{why}");
+}
