@@ -133,6 +133,7 @@ fn save_stream(repository: &Repository, cache: &Arc<Cache>) -> Result<(), Box<dy
         walkers: 1,
         memory: 128 << 20,
         checkpoint_bytes: 0,
+        index: drumlin_repo::IndexMode::Exact,
         program: "measure".into(),
     };
     backup::backup(repository, cache, options, &Quiet::default())?;

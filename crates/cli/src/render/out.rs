@@ -167,7 +167,9 @@ impl Out {
         if !self.live {
             return;
         }
-        let width = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |w| usize::from(w.ws_col)).max(20);
+        // Some terminals don't say how wide they are.
+        let width = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |w| usize::from(w.ws_col));
+        let width = if width == 0 { 80 } else { width.max(20) };
         let text: String = text.chars().take(width - 1).collect();
         let mut screen = self.screen();
         let _ = screen.stdout.flush();

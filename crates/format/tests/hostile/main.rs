@@ -76,13 +76,13 @@ macro_rules! hostile {
 }
 
 hostile! {
-    leaf 40_000,
+    leaf 60_000,
     body 40_000,
     inner 40_000,
-    list 40_000,
+    list 60_000,
     table 20_000,
     footer 40_000,
-    index 10_000,
+    index 15_000,
     config 3_000,
     key_object 3_000,
     key_file 40_000,
@@ -90,4 +90,16 @@ hostile! {
     snapshot 10_000,
     session 20_000,
     decision 20_000,
+}
+
+#[test]
+fn every_sample_is_taken_and_nothing_is_not() {
+    for target in &targets::ALL {
+        for (number, sample) in (target.samples)().iter().enumerate() {
+            assert!((target.run)(sample), "sample {number} of {}", target.name);
+        }
+        for len in 0..16 {
+            assert!(!(target.run)(&vec![0; len]), "{len} zeros as {}", target.name);
+        }
+    }
 }

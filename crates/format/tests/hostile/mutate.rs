@@ -41,7 +41,8 @@ pub fn mutate(rng: &mut Rng, bytes: &[u8], other: &[u8]) -> Vec<u8> {
 
 fn step(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     let len = bytes.len();
-    let at = rng.below(len + 1);
+    // Counts and kinds stand at the start.
+    let at = if rng.one_in(4) { rng.below(len.min(24) + 1) } else { rng.below(len + 1) };
     match rng.below(11) {
         0 | 1 if at < len => bytes[at] ^= 1 << rng.below(8),
         2 if at < len => bytes[at] = rng.u64() as u8,

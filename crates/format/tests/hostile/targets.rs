@@ -20,7 +20,7 @@ use drumlin_format::{
     ChunkId, Header, IndexId, KeyId, ObjectType, PackId, RepositoryId, Sealing, SessionId, SnapshotId,
 };
 use drumlin_seal::{
-    PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, TAG_BYTES, checksum, derive, digest,
+    PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest,
 };
 use minicbor::{Decoder, Encoder};
 use std::sync::LazyLock;
@@ -58,8 +58,11 @@ const FRESH: [u8; 16] = [9; 16];
 const KEY: KeyId = KeyId([2; 16]);
 const REPOSITORY: RepositoryId = RepositoryId([1; 16]);
 
-/// Shared prefixes make up to 4 MiB of text out of little, and at its longest it is moved once.
-const NODE_TEXT: usize = 3 * (4 << 20);
+/// Shared prefixes make up to 4 MiB of text out of little (each entry may repeat what came before it), and it is moved
+/// while it grows.
+fn node_text(len: usize) -> usize {
+    3 * (len * len / 8).min(4 << 20) + 4096
+}
 
 struct Keys {
     index: Secret,
@@ -147,10 +150,9 @@ fn shared_samples(object: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
     vec![at_depth(0, object), at_depth(1, &message(body)), at_depth(2, body)]
 }
 
-/// What is in all of these objects is small structures of some dozens of bytes for each byte or two, in vectors that
-/// double.
+/// The worst is a vector of empty strings: a byte each, in memory 24, and the vector doubles.
 fn small(len: usize) -> usize {
-    128 * len + (16 << 10)
+    64 * len + 4096
 }
 
 fn meta(kind: Kind) -> Meta {
@@ -190,7 +192,7 @@ fn sample_leaf() -> Leaf {
 
 /// A leaf's chunk.
 pub fn leaf(bytes: &[u8]) -> bool {
-    let most = 40 * bytes.len() + NODE_TEXT;
+    let most = 40 * bytes.len() + node_text(bytes.len());
     let Ok(leaf) = bounded(most, || Leaf::decode(bytes)) else { return false };
     assert!(!leaf.is_empty());
     assert!(leaf.iter().all(|(dir, name, _)| is_dir_path(dir) && is_name(name)));
@@ -215,7 +217,7 @@ pub fn body(bytes: &[u8]) -> bool {
     let Some((leaf, bytes)) = rest.split_at_checked(u16::from_le_bytes(*len).into()) else { return false };
     // Where the leaf is nothing, the body is still worth a try.
     let leaf = Leaf::decode(leaf).unwrap_or_else(|_| sample_leaf());
-    let most = 200 * leaf.len() + 64 * bytes.len() + (16 << 10);
+    let most = 200 * leaf.len() + 64 * bytes.len() + 4096;
     let Ok(body) = bounded(most, || Body::decode(bytes, &leaf)) else { return false };
     assert_eq!(body.contents.len(), leaf.len());
     for (content, (_, _, meta)) in body.contents.iter().zip(leaf.iter()) {
@@ -256,7 +258,7 @@ fn body_samples() -> Vec<Vec<u8>> {
 /// An inner node's chunk, taken to be of the level that it says.
 pub fn inner(bytes: &[u8]) -> bool {
     let level = bytes.get(1).copied().unwrap_or(1);
-    let most = 16 * bytes.len() + NODE_TEXT;
+    let most = 16 * bytes.len() + node_text(bytes.len());
     let Ok(inner) = bounded(most, || Inner::decode(bytes, level)) else { return false };
     assert!(inner.level == level && !inner.children.is_empty());
     assert!(inner.children.iter().all(|c| is_dir_path(&c.dir) && is_name(&c.name)));
@@ -324,7 +326,8 @@ fn list_samples() -> Vec<Vec<u8>> {
     let chunk = |byte, len| Ref::Chunk { id: ChunkId([byte; 32]), len };
     let mixed = vec![chunk(1, 65536), Ref::Hole { len: 1 << 40 }, chunk(2, 1), Ref::Hole { len: 4096 }];
     let many = (0..100).map(|n| chunk(n, 70_000 + u64::from(n))).collect();
-    [(0, mixed), (1, many)].into_iter().map(|(level, refs)| ListNode { level, refs }.encode()).collect()
+    let far = vec![Ref::Hole { len: (1 << 63) - 1 }, chunk(1, 1 << 62), Ref::Hole { len: 5 }, chunk(2, 1)];
+    [(0, mixed), (1, many), (0, far)].into_iter().map(|(level, refs)| ListNode { level, refs }.encode()).collect()
 }
 
 fn pack_header() -> Header {
@@ -402,7 +405,7 @@ pub fn footer(bytes: &[u8]) -> bool {
         footer[32..].copy_from_slice(&sum);
     }
     let pack_len = footer.get(24..32).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-    let Ok(decoded) = bounded(4096, || Footer::decode(&footer, &header, pack_len)) else { return false };
+    let Ok(decoded) = bounded(256, || Footer::decode(&footer, &header, pack_len)) else { return false };
     assert_eq!(decoded.encode(&header)[..], footer);
     assert!(decoded.table_offset.checked_add(decoded.table_len.into()).is_some_and(|end| end <= pack_len));
     assert!(Footer::decode(&footer, &header, pack_len ^ 1).is_err());
@@ -436,7 +439,7 @@ pub fn index(bytes: &[u8]) -> bool {
             [&header.encode()[..], &FRESH, &len, &hooks, &sealed(&header, "index object", 1, tables)].concat()
         }
     };
-    let most = 16 * object.len() + 8192;
+    let most = 16 * object.len() + 4096;
     let hooks = bounded(most, || index::open_hooks(id, &KEYS.index, &object));
     let Ok((entries, _)) = bounded(most, || index::open(id, &KEYS.index, &object)) else { return hooks.is_ok() };
     let (hooks, _) = hooks.unwrap();
@@ -453,14 +456,22 @@ fn index_samples() -> Vec<Vec<u8>> {
     let (table_len, end) = (3000, table.blocks_end());
     let pack_len = end + u64::from(table_len) + FOOTER_BYTES as u64;
     let entry = Entry { pack: PackId([1; 16]), kind: PackKind::Data, pack_len, table_len, table };
-    let entries = [entry.clone(), Entry { pack: PackId([2; 16]), kind: PackKind::Tree, ..entry }];
+    let full = [entry.clone(), Entry { pack: PackId([2; 16]), kind: PackKind::Tree, ..entry.clone() }];
+    let pack_len = 32 + u64::from(table_len) + FOOTER_BYTES as u64;
+    let bare = [Entry { pack_len, table: Table::default(), ..entry }];
     let header = index_header();
-    let object = index::seal(&header, &entries, sealing());
-    let hooks_end = index::PREFIX_BYTES + index::hooks_len(&object).unwrap() as usize;
-    let hooks = unsealed(&header, "index object", 0, &object[index::PREFIX_BYTES..hooks_end]);
-    let tables = unsealed(&header, "index object", 1, &object[hooks_end..]);
-    let parts = [&(hooks.len() as u32).to_le_bytes()[..], &hooks, &tables].concat();
-    vec![at_depth(0, &object), at_depth(1, &parts)]
+    let of = |entries: &[Entry]| {
+        let object = index::seal(&header, entries, sealing());
+        let hooks_end = index::PREFIX_BYTES + index::hooks_len(&object).unwrap() as usize;
+        let hooks = unsealed(&header, "index object", 0, &object[index::PREFIX_BYTES..hooks_end]);
+        let tables = unsealed(&header, "index object", 1, &object[hooks_end..]);
+        // Most of both is padding, which isn't worth the time; some stays.
+        let some = |part: &[u8]| part.iter().rposition(|b| *b != 0).map_or(0, |last| last + 4);
+        let (hooks, tables) = (&hooks[..some(&hooks)], &tables[..some(&tables)]);
+        let parts = [&(hooks.len() as u32).to_le_bytes()[..], hooks, tables].concat();
+        [at_depth(0, &object), at_depth(1, &parts)]
+    };
+    [of(&full), of(&bare)].concat()
 }
 
 /// header | body | checksum of both.
@@ -487,8 +498,7 @@ pub fn config(bytes: &[u8]) -> bool {
             plain(&header, &signed)
         }
     };
-    // Public keys of the lattice take some tens of kilobytes when they are unpacked.
-    let Ok(config) = bounded(small(object.len()) + (256 << 10), || Config::decode(&object)) else { return false };
+    let Ok(config) = bounded(small(object.len()), || Config::decode(&object)) else { return false };
     let ChunkSizes { min, normal, max } = config.chunks;
     assert!(64 <= min && min <= normal && normal <= max && normal.is_power_of_two());
     let again = Config { owner: KEYS.owner.verifying(), ..config.clone() };
@@ -543,7 +553,7 @@ pub fn key_object(bytes: &[u8]) -> bool {
         (0, object) => object.to_vec(),
         (_, body) => plain(&header, body),
     };
-    let most = small(object.len()) + (256 << 10);
+    let most = small(object.len());
     let Ok(key) = bounded(most, || KeyObject::decode(KEY, &object)) else { return false };
     if let Lock::Passphrase { memory_kib, passes, lanes, .. } = key.lock()
         && *memory_kib <= 128
@@ -628,10 +638,10 @@ fn key_file_samples() -> Vec<Vec<u8>> {
 /// A recovery file, its lines before the check, or the secrets in it.
 pub fn recovery(bytes: &[u8]) -> bool {
     let decoded = match depth(bytes, 3) {
-        (2, secrets) => bounded(small(secrets.len()) + (256 << 10), || Secrets::decode(secrets)),
+        (2, secrets) => bounded(small(secrets.len()), || Secrets::decode(secrets)),
         _ => {
             let Some(text) = text_at_depth(bytes) else { return false };
-            bounded(small(text.len()) + (256 << 10), || key_file::decode_recovery(&text))
+            bounded(small(text.len()), || key_file::decode_recovery(&text))
         }
     };
     let Ok(secrets) = decoded else { return false };
@@ -657,7 +667,7 @@ pub fn snapshot(bytes: &[u8]) -> bool {
     let (header, id) = (Header::new(ObjectType::Snapshot, SUITE, [5; 16]), SnapshotId([5; 16]));
     let message = match depth(bytes, 3) {
         (0, object) => {
-            let most = small(object.len()) + (256 << 10);
+            let most = small(object.len());
             let opened = bounded(most, || snapshot::open(id, &KEYS.meta, object));
             return opened.is_ok_and(|(snapshot, _)| check_snapshot(&snapshot));
         }
@@ -673,7 +683,7 @@ pub fn snapshot(bytes: &[u8]) -> bool {
     let mut sealed = message;
     SealKey::new(SUITE, &KEYS.small).seal(0, &header.encode(), &mut sealed);
     let object = [&header.encode()[..], &KEYS.small_wrapped, &sealed].concat();
-    let most = small(object.len()) + (256 << 10);
+    let most = small(object.len());
     let opened = bounded(most, || snapshot::open(id, &KEYS.meta, &object));
     opened.is_ok_and(|(snapshot, _)| check_snapshot(&snapshot))
 }
@@ -746,17 +756,4 @@ fn decision_samples() -> Vec<Vec<u8>> {
         shared_samples(&object, &minicbor::to_vec(verdict).unwrap())
     });
     samples.flatten().collect()
-}
-
-/// Sealed bytes end with a tag: what is cut shorter than that is nothing.
-#[test]
-fn every_sample_is_taken_and_nothing_is_not() {
-    for target in &ALL {
-        for (number, sample) in (target.samples)().iter().enumerate() {
-            assert!((target.run)(sample), "sample {number} of {}", target.name);
-        }
-        for len in 0..=TAG_BYTES {
-            assert!(!(target.run)(&vec![0; len]), "{len} zeros as {}", target.name);
-        }
-    }
 }

@@ -23,6 +23,9 @@ pub struct Finished {
     pub key: Secret,
 }
 
+/// A pack of tiny chunks is closed early: its table is held in memory by whoever writes or reads it.
+const PACK_CHUNKS_MAX: usize = 160 << 10;
+
 /// What appending a block took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Appended {
@@ -89,11 +92,7 @@ impl Packer {
             upload.write(&coder.coded)?;
             let (stored, raw) = (coder.coded.len() as u32, block.raw.len() as u32);
             stream.table.push(0, number, codec, stored, raw, &block.chunks).map_err(refused)?;
-            if stream.table.blocks_end() + u64::from(self.repository.config().block_bytes) / 2
-                >= u64::from(self.repository.config().pack_bytes)
-            {
-                stream.full = true;
-            }
+            stream.full |= self.is_full(&stream.table);
             Ok(stored)
         });
         let closed = self.bring_back(&pack);
@@ -110,6 +109,12 @@ impl Packer {
         let mut stream = lock(&pack.stream);
         stream.full = true;
         if stream.outstanding == 0 { self.close(&pack, &mut stream) } else { Ok(()) }
+    }
+
+    fn is_full(&self, table: &Table) -> bool {
+        let config = self.repository.config();
+        let end = table.blocks_end() + u64::from(config.block_bytes) / 2;
+        end >= u64::from(config.pack_bytes) || table.chunks.len() >= PACK_CHUNKS_MAX
     }
 
     fn ticket(&self) -> Result<(Arc<OpenPack>, u64)> {
