@@ -158,6 +158,11 @@ impl Repository {
     /// certify has none.
     pub(crate) fn trusted_keys(&self) -> Result<HashMap<KeyId, TrustedKey>> {
         let mut keys = HashMap::new();
+        // One's own word counts, even if a recovery file opened a repository that has lost its key objects.
+        if let Some(signing) = &self.secrets().signing {
+            let own = TrustedKey { role: self.role(), verifying: signing.verifying(), revoked: None };
+            keys.insert(self.secrets().key, own);
+        }
         for (id, object) in self.key_objects()? {
             if let Ok(object) = object
                 && let Ok(certificate) = object.certificate(self.secrets().repository, &self.secrets().owner)

@@ -39,6 +39,11 @@ impl Assembler {
         Assembler { reader, writer, nodes, queue, arrived, closed: false, held: None, reached: None }
     }
 
+    /// Whether a batch was cut short: the tree ends there.
+    pub fn is_cut_short(&self) -> bool {
+        self.closed
+    }
+
     /// Items that wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()

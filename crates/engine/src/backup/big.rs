@@ -46,6 +46,9 @@ impl Piece {
     /// Hash and store its chunks, and tell their names.
     pub fn process(self, worker: &mut Worker) {
         let refs = self.cuts.iter().map(|cut| {
+            if worker.shared.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
             let id = match cut.id {
                 Some(id) => id,
                 None => worker.store(&self.bytes[cut.start..cut.start + cut.len])?,

@@ -60,8 +60,16 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         tags: options.tags.clone(),
         program: options.program.clone(),
     };
-    let outcome = run.pipeline(options)?;
-    run.commit(cache, outcome)
+    match run.pipeline(options) {
+        Ok(outcome) => run.commit(cache, outcome),
+        Err(e) => {
+            // What was written is referred to by nobody, or by a checkpoint that is durable: the session has no more to say.
+            if let Ok(session) = run.end_session() {
+                let _ = session.abandon();
+            }
+            Err(e)
+        }
+    }
 }
 
 struct Run<'a> {
@@ -195,6 +203,8 @@ impl Run<'_> {
         }
         flush_workers(&merge, workers)?;
         merge.settle()?;
+        // The stop may have come when the walk was at its end and workers were still reading.
+        let stopped = stopped || merge.assembler.is_cut_short();
         let (root, reached) = merge.assembler.finish()?;
         Ok(Outcome { root, reached, stopped, checkpoint })
     }

@@ -13,7 +13,7 @@ use drumlin_format::tree::{Content, Data, Kind, List, Meta, Ref, marks};
 use drumlin_host::meta::{Extras, Stat};
 use drumlin_host::read;
 use drumlin_repo::WriteSession;
-use drumlin_repo::pack::{BlockBuilder, Coder};
+use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
 use drumlin_repo::tree::{ListWriter, Nodes};
 use drumlin_seal::IdKey;
 use std::collections::HashMap;
@@ -368,7 +368,12 @@ impl<'a, 'm> Worker<'a, 'm> {
 
     fn store_block(&mut self) -> Result<()> {
         let start = Instant::now();
-        let appended = self.shared.session.data.append(&mut self.block, &mut self.coder, self.shared.level.coding())?;
+        // Whoever wants to end wants to end now.
+        let coding = match self.shared.level.coding() {
+            Coding::Zstd(_) if self.shared.monitor.stop() => Coding::Zstd(1),
+            coding => coding,
+        };
+        let appended = self.shared.session.data.append(&mut self.block, &mut self.coder, coding)?;
         add(&self.counters().bytes_stored, appended.bytes);
         self.shared.level.learn(start, appended.waited);
         Ok(())

@@ -74,11 +74,7 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             let below = planned.selection.below(dir);
             let own = if below.is_empty() { name.to_vec() } else { [&below[..], b"/", name].concat() };
             match target.dir(&own).and_then(|d| d.finish_dir(&wanted)) {
-                Ok(problems) => {
-                    for problem in problems {
-                        context.problem(&path, ProblemKind::Attribute, problem);
-                    }
-                }
+                Ok(problems) => context.attributes(&path, problems),
                 // Its absence was told where it should have been made.
                 Err(e) if e.is_missing() => {}
                 Err(e) => context.unwritable(&path, e),

@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
             tasks,
             window: Window::default(),
             window_bytes: WINDOW_BYTES_FIRST,
-            window_bytes_max: context.options.memory / 3,
+            window_bytes_max: context.options.memory / 6,
             dir: None,
             selection: Selection::new(context.options)?,
             locator: Locator::new(context.reader.clone()),
@@ -95,8 +95,8 @@ impl<'a> Planner<'a> {
 
     /// Read all that is wanted.
     pub fn run(&mut self) -> Result<()> {
+        self.check_paths()?;
         let mut cursor = Cursor::new(self.context.reader.clone(), self.context.options.snapshot.root)?;
-        let mut found = false;
         for range in self.selection.ranges.clone() {
             cursor.seek(&range.start.0, &range.start.1)?;
             'leaves: while let Some(child) = cursor.next_leaf()? {
@@ -116,7 +116,6 @@ impl<'a> Planner<'a> {
                     if range.end.as_ref().is_some_and(|end| (dir, name) >= (&end.0[..], &end.1[..])) {
                         break 'leaves;
                     }
-                    found |= !range.way;
                     if self.context.ended() {
                         return Ok(());
                     }
@@ -128,9 +127,22 @@ impl<'a> Planner<'a> {
         }
         self.end_dir()?;
         self.hand_out()?;
-        if !found && self.context.options.snapshot.root.is_some() && !self.context.options.paths.is_empty() {
-            let path = self.context.options.paths[0].clone();
-            return Err(Error::NoPath(String::from_utf8_lossy(&path).into_owned()));
+        Ok(())
+    }
+
+    /// Every path that was asked for must be there, before anything is made for the others.
+    fn check_paths(&self) -> Result<()> {
+        let mut cursor = Cursor::new(self.context.reader.clone(), self.context.options.snapshot.root)?;
+        for path in &self.context.options.paths {
+            let Some((dir, name)) = self.selection.key(path) else { continue };
+            cursor.seek(&dir, &name)?;
+            let there = match cursor.next_leaf()? {
+                Some(child) => cursor.leaf(&child)?.iter().any(|(d, n, _)| (d, n) == (&dir[..], &name[..])),
+                None => false,
+            };
+            if !there {
+                return Err(Error::NoPath(String::from_utf8_lossy(path).into_owned()));
+            }
         }
         Ok(())
     }
@@ -411,7 +423,9 @@ impl<'a> Planner<'a> {
 
     /// Hand the window out, block by block in the order of the packs.
     fn hand_out(&mut self) -> Result<()> {
-        let mut window = std::mem::take(&mut self.window);
+        let next = Window { number: self.window.number + 1, ..Window::default() };
+        let mut window = std::mem::replace(&mut self.window, next);
+        window.shrink();
         if let Some(dir) = &mut self.dir {
             dir.number = None;
         }
@@ -451,8 +465,8 @@ impl<'a> Planner<'a> {
         let handle = match context.target.as_ref().map(|t| t.dir(&path)) {
             None => None,
             Some(Ok(handle)) => Some(handle),
-            // It is made when something in it is wanted.
-            Some(Err(e)) if e.is_missing() && (self.selection.is_picky() || context.options.dry_run) => None,
+            // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
+            Some(Err(e)) if e.is_missing() => None,
             Some(Err(e)) => {
                 context.unwritable(&source, e);
                 None

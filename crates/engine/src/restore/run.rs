@@ -9,7 +9,7 @@ use crossbeam_channel::{bounded, unbounded};
 use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, Repository};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -40,6 +40,7 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         monitor,
         fetches: unbounded(),
         open: AtomicUsize::new(0),
+        owner_told: AtomicBool::new(false),
         fatal: Mutex::new(None),
         options: &options,
     };

@@ -59,6 +59,17 @@ impl Selection {
         })
     }
 
+    /// Where in the tree a path that was asked for stands; `None` for the root.
+    pub fn key(&self, path: &[u8]) -> Option<range::Key> {
+        let (dir, name) = range::key(path)?;
+        let dir = match (self.base.is_empty(), dir.is_empty()) {
+            (true, _) => dir,
+            (false, true) => self.base.clone(),
+            (false, false) => [&self.base[..], &[0], &dir].concat(),
+        };
+        Some((dir, name))
+    }
+
     /// A directory's path below the target.
     pub fn below(&self, dir: &[u8]) -> Vec<u8> {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);

@@ -178,7 +178,11 @@ impl Stream {
     }
 
     fn fill(&self, context: &Context, file: &place::NewFile, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
-        let holes = matches!(&self.data, Data::List(list) if list.refs.iter().any(|r| matches!(r, Ref::Hole { .. })));
+        // In a long list holes may stand further down: room is set aside only where there can't be any.
+        let holes = match &self.data {
+            Data::List(list) => list.level > 0 || list.refs.iter().any(|r| matches!(r, Ref::Hole { .. })),
+            _ => false,
+        };
         let mut out = BigFile::new(file, self.size, holes)?;
         let mut hasher = context.data_ids.hasher();
         let mut hole_bytes = Vec::new();

@@ -57,6 +57,8 @@ pub(super) struct MultiState {
 /// The work.
 #[derive(Default)]
 pub(super) struct Window {
+    /// Tells it from all other windows of the run.
+    pub number: u32,
     /// Directories: absolute path in the source, path below the target, both joined by slashes.
     pub dirs: Vec<(Vec<u8>, Vec<u8>)>,
     pub text: Vec<u8>,
@@ -67,6 +69,13 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Give back the room that grew in advance.
+    pub fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.files.shrink_to_fit();
+        self.uses.shrink_to_fit();
+    }
+
     /// Bytes that it takes, about.
     pub fn memory(&self) -> usize {
         self.files.len() * size_of::<File>()

@@ -12,7 +12,7 @@ use drumlin_host::place::{self, Owners, Target, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::pack::Reader;
 use drumlin_seal::IdKey;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What planner and workers share.
@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub fetches: (Sender<Fetch>, Receiver<Fetch>),
     /// Files of several chunks that are open between two of them.
     pub open: AtomicUsize,
+    /// Whether it was told that owners can't be set.
+    pub owner_told: AtomicBool,
     /// The first failure that ends the run.
     pub fatal: Mutex<Option<Error>>,
 }
@@ -78,13 +80,26 @@ impl Context<'_> {
         }
     }
 
+    /// Tell which attributes could not be set. That an ordinary user can't give files away is told once, and then counted.
+    pub fn attributes(&self, path: &[u8], problems: place::Problems) {
+        for problem in problems {
+            let owner = matches!(problem.what, place::What::Owner | place::What::Group) && problem.is_denied();
+            if !owner {
+                self.problem(path, ProblemKind::Attribute, problem);
+            } else if !self.owner_told.swap(true, Ordering::Relaxed) {
+                let cause = format!("{problem}; only root can give files to others, so further ones are only counted");
+                self.problem(path, ProblemKind::Attribute, cause);
+            } else {
+                add(&self.counters().attributes, 1);
+            }
+        }
+    }
+
     /// An entry is there; what of its attributes could not be set is told.
     pub fn placed(&self, path: &[u8], problems: place::Problems, change: Change) {
         let counters = self.counters();
         add(if change == Change::Kept { &counters.kept } else { &counters.restored }, 1);
-        for problem in problems {
-            self.problem(path, ProblemKind::Attribute, problem);
-        }
+        self.attributes(path, problems);
         if self.monitor.wants_entries() {
             self.monitor.entry(change, path);
         }
@@ -96,7 +111,8 @@ pub(super) struct Worker<'a> {
     pub(super) context: &'a Context<'a>,
     scratch: Vec<u8>,
     block: Vec<u8>,
-    dirs: Vec<(usize, u32, Arc<TargetDir>)>,
+    /// By window and number.
+    dirs: Vec<(u32, u32, Arc<TargetDir>)>,
 }
 
 static NO_EXTRAS: Extras = Extras { xattrs: Vec::new(), flags: 0, target: Vec::new() };
@@ -329,7 +345,7 @@ impl<'a> Worker<'a> {
     }
 
     fn dir(&mut self, window: &Arc<Window>, number: u32) -> place::Result<Arc<TargetDir>> {
-        let of = Arc::as_ptr(window) as usize;
+        let of = window.number;
         if let Some(at) = self.dirs.iter().rposition(|(w, n, _)| (*w, *n) == (of, number)) {
             return Ok(self.dirs[at].2.clone());
         }

@@ -47,7 +47,9 @@ impl LocalUpload {
         // In advance, the file gets few extents, and writes needn't grow it. Where that fails, the writes will tell.
         let allocated = match fallocate(temporary.file(), FallocateFlags::empty(), 0, wanted) {
             Ok(()) if wanted > 0 => wanted,
-            _ => 0,
+            // What a failed one has set aside so far would be missing elsewhere.
+            Err(_) => ftruncate(temporary.file(), 0).map(|()| 0)?,
+            Ok(()) => 0,
         };
         let output = Arc::new(Output::new(dup(temporary.file())?.into(), direct));
         let name = name.to_owned();
