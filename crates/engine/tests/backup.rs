@@ -325,10 +325,11 @@ fn no_key_and_nonce_are_used_twice_and_nothing_stored_repeats() {
 
 #[test]
 fn the_sparse_index_deduplicates_a_renamed_tree_and_knows_unchanged_files() {
-    let bench = bench();
+    // A pack of the usual size, as the loss is some sixty chunks before the first hook of each.
+    let bench = common::bench_with(drumlin_repo::CreateOptions::default());
     let source = bench.folder.path().join("source");
     fs::create_dir_all(source.join("old")).unwrap();
-    for n in 0..3000 {
+    for n in 0..6000 {
         fs::write(source.join(format!("old/{n:05}")), noise(n, 2000)).unwrap();
     }
     settle();
@@ -342,9 +343,9 @@ fn the_sparse_index_deduplicates_a_renamed_tree_and_knows_unchanged_files() {
     assert_eq!((unchanged.counts.bytes_read, unchanged.counts.unmodified), (0, unchanged.counts.entries));
     fs::rename(source.join("old"), source.join("new")).unwrap();
     let renamed = run();
-    assert_eq!(renamed.counts.chunks, 3000);
-    // At most the chunks before the first hook of the first pack, in each worker's stretch of it.
-    assert!(renamed.counts.chunks_new <= 300, "{} chunks stored again", renamed.counts.chunks_new);
+    assert_eq!(renamed.counts.chunks, 6000);
+    // Which chunks are hooks is a matter of luck: this many stored again happens once in a million runs.
+    assert!(renamed.counts.chunks_new <= 900, "{} chunks stored again", renamed.counts.chunks_new);
     let target = bench.folder.path().join("target");
     let (_, monitor) = bench.restore(&renamed.snapshot.unwrap(), &source, &target);
     assert!(monitor.problems().is_empty());

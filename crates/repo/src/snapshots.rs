@@ -6,6 +6,7 @@ use drumlin_format::key::Role;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
 use drumlin_store::Kind;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Whose word a snapshot is.
@@ -31,12 +32,14 @@ pub struct SnapshotInfo {
 impl Repository {
     /// All snapshots that count, oldest first, and the errors of those that could not be read.
     ///
-    /// A snapshot whose session is still open counts if a decision says so, or as a partial one.
+    /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was
+    /// evicted never does.
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
-        // Sessions first: one that ends in between is then seen as open and its decision, or none, looked for.
-        let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
+        // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
+        let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
+        let decisions: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
         let trusted = self.trusted_keys()?;
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
@@ -62,16 +65,20 @@ impl Repository {
                 }
                 _ => Trust::Unknown(signer.key),
             };
-            let open_session = sessions.contains(&snapshot.session);
-            if open_session {
+            let mut open_session = sessions.contains(&snapshot.session);
+            if open_session || decisions.contains(&snapshot.session) {
                 let verdict = match decided.entry(snapshot.session) {
-                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                    std::collections::hash_map::Entry::Vacant(new) => new.insert(self.verdict(snapshot.session)?),
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(self.verdict(snapshot.session)?),
                 };
                 match verdict {
                     Some(Verdict::Evicted { .. }) => continue,
                     Some(Verdict::Committed { snapshot: committed }) if *committed != id => continue,
-                    None if snapshot.partial.is_none() => continue,
+                    // It may have ended, and its decision been removed, since the sessions were listed.
+                    None if open_session && self.store().len(&names::session(snapshot.session))?.is_none() => {
+                        open_session = false;
+                    }
+                    None if open_session && snapshot.partial.is_none() => continue,
                     _ => {}
                 }
             }

@@ -43,7 +43,7 @@ fn step(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     let len = bytes.len();
     // Counts and kinds stand at the start.
     let at = if rng.one_in(4) { rng.below(len.min(24) + 1) } else { rng.below(len + 1) };
-    match rng.below(11) {
+    match rng.below(12) {
         0 | 1 if at < len => bytes[at] ^= 1 << rng.below(8),
         2 if at < len => bytes[at] = rng.u64() as u8,
         // Small numbers often stand for counts and lengths.
@@ -63,10 +63,10 @@ fn step(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
             let end = if rng.one_in(2) { at } else { (at + from.len()).min(len) };
             bytes.splice(at..end, other[from].iter().copied());
         }
-        8 => {
+        8 | 9 => {
             // One number over another of the same width, or in the place of a varint.
             let value = number(rng);
-            let mut coded = match rng.below(5) {
+            let mut coded = match rng.below(8) {
                 0 => vec![value as u8],
                 1 => (value as u16).to_le_bytes().to_vec(),
                 2 => (value as u32).to_be_bytes().to_vec(),
@@ -79,7 +79,7 @@ fn step(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
             }
             bytes.splice(at..(at + replaced).min(len), coded);
         }
-        9 => {
+        10 => {
             // As CBOR has it, with the major type kept.
             if at < len {
                 let major = bytes[at] & 0xe0;
@@ -103,7 +103,8 @@ fn step(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
 }
 
 fn number(rng: &mut Rng) -> u64 {
-    let edge = EDGES[rng.below(EDGES.len())];
+    // Sums overflow at the far end.
+    let edge = if rng.one_in(4) { u64::MAX } else { EDGES[rng.below(EDGES.len())] };
     if rng.one_in(3) { edge.wrapping_add(rng.below(5) as u64).wrapping_sub(2) } else { edge }
 }
 

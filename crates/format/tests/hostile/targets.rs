@@ -19,9 +19,7 @@ use drumlin_format::tree::{
 use drumlin_format::{
     ChunkId, Header, IndexId, KeyId, ObjectType, PackId, RepositoryId, Sealing, SessionId, SnapshotId,
 };
-use drumlin_seal::{
-    PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest,
-};
+use drumlin_seal::{PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest};
 use minicbor::{Decoder, Encoder};
 use std::sync::LazyLock;
 

@@ -100,9 +100,17 @@ fn the_root_is_a_source_too() {
     let mut walk =
         Walk::start(Options { one_file_system: true, ..options(&[Path::new("/")]) }, Arc::new(Filter::none()))
             .expect("threads");
-    let first = walk.next().expect("the root");
-    let want: usize = std::fs::read_dir("/").expect("read_dir").count();
-    assert_eq!((first.path(), first.len()), (b"".as_slice(), want));
+    // A machine that is busy may make it come in parts.
+    let mut count = 0;
+    loop {
+        let part = walk.next().expect("the root");
+        assert_eq!(part.path(), b"");
+        count += part.len();
+        if part.is_last() {
+            break;
+        }
+    }
+    assert_eq!(count, std::fs::read_dir("/").expect("read_dir").count());
     assert_eq!(walk.next().map(|l| l.path().contains(&b'/')), Some(false));
 }
 
