@@ -1,5 +1,6 @@
 //! The snapshots of a repository: which there are, which count, and who signed them.
 
+use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
@@ -69,7 +70,14 @@ impl Repository {
             if open_session || decisions.contains(&snapshot.session) {
                 let verdict = match decided.entry(snapshot.session) {
                     Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => new.insert(self.verdict(snapshot.session)?),
+                    Entry::Vacant(new) => match self.verdict(snapshot.session, &trusted) {
+                        Ok(verdict) => new.insert(verdict),
+                        Err(e) if e.is_damage() => {
+                            errors.push(e);
+                            continue;
+                        }
+                        Err(e) => return Err(e),
+                    },
                 };
                 match verdict {
                     Some(Verdict::Evicted { .. }) => continue,
@@ -88,18 +96,25 @@ impl Repository {
         Ok((infos, errors))
     }
 
-    /// What was decided on a session.
-    fn verdict(&self, session: SessionId) -> Result<Option<Verdict>> {
+    /// What was decided on a session, by somebody who may.
+    fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<Verdict>> {
         let name = names::decision(session);
-        match self.store().get(&name) {
-            Err(e) if e.kind == Kind::Missing => Ok(None),
-            Err(e) => Err(e.into()),
-            Ok(bytes) => {
-                let (verdict, _) =
-                    decision::open(session, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
-                Ok(Some(verdict))
-            }
+        let bytes = match self.store().get(&name) {
+            Err(e) if e.kind == Kind::Missing => return Ok(None),
+            other => other?,
+        };
+        let (verdict, signer) =
+            decision::open(session, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+        let may = |role| match verdict {
+            Verdict::Committed { .. } => matches!(role, Role::Owner | Role::Writer),
+            Verdict::Evicted { .. } => matches!(role, Role::Owner | Role::Keeper),
+        };
+        let key = trusted.get(&signer.key).filter(|key| may(key.role));
+        if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
+            let detail = "no key that may decide so has signed it";
+            return Err(Error::damaged(&name)(drumlin_format::Error::Malformed { object: "decision", detail }));
         }
+        Ok(Some(verdict))
     }
 
     /// The snapshots that a session in progress or left by a crash has put: for its own client, to clear up.
