@@ -72,7 +72,7 @@ impl WriteSession {
                 pending.entries.push(finished.entry);
                 Ok(())
             };
-            Packer::new(repository.clone(), kind, Box::new(sink))
+            Packer::new(repository.clone(), kind, Arc::new(sink))
         };
         let (data, tree) = (packer(PackKind::Data), packer(PackKind::Tree));
         Ok(WriteSession { repository: repository.clone(), index, id, data, tree, pending })

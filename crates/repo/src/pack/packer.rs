@@ -2,7 +2,7 @@
 //!
 //! A thread takes a ticket (pack and block number: the nonce, never given twice), codes, seals and checks its block
 //! without any lock, and then appends it. A pack that is full gives no more tickets; whoever brings back its last one
-//! closes it: table, footer, name. A pack appears in the store complete or not at all.
+//! has it closed by a thread of its own: table, footer, name. A pack appears in the store complete or not at all.
 
 use super::{BlockBuilder, Coder, Coding};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
@@ -11,8 +11,10 @@ use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Ta
 use drumlin_format::{Header, PackId};
 use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A pack that was closed: what the index shall know of it, and its key for the local cache.
@@ -22,6 +24,9 @@ pub struct Finished {
     /// The key of its blocks.
     pub key: Secret,
 }
+
+/// Packs of a kind that may be on their way to the disk at once, besides the one that is being filled.
+const CLOSING_MAX: usize = 1;
 
 /// A pack of tiny chunks is closed early: its table is held in memory by whoever writes or reads it.
 const PACK_CHUNKS_MAX: usize = 160 << 10;
@@ -36,7 +41,7 @@ pub struct Appended {
 }
 
 /// Where finished packs go.
-type Sink = Box<dyn Fn(Finished) -> Result<()> + Send + Sync>;
+type Sink = Arc<dyn Fn(Finished) -> Result<()> + Send + Sync>;
 
 /// Writes packs of one kind.
 pub struct Packer {
@@ -45,6 +50,8 @@ pub struct Packer {
     current: Mutex<Option<Arc<OpenPack>>>,
     sink: Sink,
     stored: AtomicU64,
+    /// Packs that are being closed: their bytes have to reach the disk, which takes long and needs no processor.
+    closing: Mutex<VecDeque<JoinHandle<Result<()>>>>,
 }
 
 struct OpenPack {
@@ -70,7 +77,8 @@ struct Stream {
 impl Packer {
     /// A packer that hands finished packs to `sink`.
     pub fn new(repository: Repository, kind: PackKind, sink: Sink) -> Self {
-        Packer { repository, kind, current: Mutex::new(None), sink, stored: AtomicU64::new(0) }
+        let (current, stored, closing) = (Mutex::new(None), AtomicU64::new(0), Mutex::new(VecDeque::new()));
+        Packer { repository, kind, current, sink, stored, closing }
     }
 
     /// Bytes that blocks took in packs so far.
@@ -105,10 +113,25 @@ impl Packer {
 
     /// Close the pack at hand, so that all that was appended is in finished packs. No block may be under way.
     pub fn finish(&self) -> Result<()> {
-        let Some(pack) = lock(&self.current).take() else { return Ok(()) };
-        let mut stream = lock(&pack.stream);
-        stream.full = true;
-        if stream.outstanding == 0 { self.close(&pack, &mut stream) } else { Ok(()) }
+        if let Some(pack) = lock(&self.current).take() {
+            let mut stream = lock(&pack.stream);
+            stream.full = true;
+            if stream.outstanding == 0 {
+                self.close(&pack, &mut stream)?;
+            }
+        }
+        self.join(0)
+    }
+
+    /// Wait until no more than so many packs are being closed.
+    fn join(&self, most: usize) -> Result<()> {
+        let mut closing = lock(&self.closing);
+        while closing.len() > most
+            && let Some(thread) = closing.pop_front()
+        {
+            thread.join().map_err(|_| Error::Misuse("a thread that closed a pack ended unexpectedly".into()))??;
+        }
+        Ok(())
     }
 
     fn is_full(&self, table: &Table) -> bool {
@@ -191,24 +214,54 @@ impl Packer {
         Ok(())
     }
 
+    /// Hand the pack to a thread that closes it. Of the threads before at most one goes on: each holds buffers.
+    fn close(&self, pack: &Arc<OpenPack>, stream: &mut Stream) -> Result<()> {
+        let Some(upload) = stream.upload.take() else { return Ok(()) };
+        let closing = Closing {
+            repository: self.repository.clone(),
+            kind: self.kind,
+            pack: pack.clone(),
+            upload,
+            table: std::mem::take(&mut stream.table),
+            number: stream.next_number,
+            sink: self.sink.clone(),
+        };
+        self.join(CLOSING_MAX - 1)?;
+        let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
+        let thread = thread.map_err(|e| Error::Misuse(format!("cannot start a thread: {e}")))?;
+        lock(&self.closing).push_back(thread);
+        Ok(())
+    }
+}
+
+/// A pack that takes no more blocks.
+struct Closing {
+    repository: Repository,
+    kind: PackKind,
+    pack: Arc<OpenPack>,
+    upload: Box<dyn Upload>,
+    table: Table,
+    number: u64,
+    sink: Sink,
+}
+
+impl Closing {
     /// Padding, table, footer, name.
-    fn close(&self, pack: &OpenPack, stream: &mut Stream) -> Result<()> {
-        let Some(mut upload) = stream.upload.take() else { return Ok(()) };
-        let mut table = std::mem::take(&mut stream.table);
+    fn run(self) -> Result<()> {
+        let Closing { repository, kind, pack, mut upload, mut table, number, sink } = self;
         let table_len = table.sealed_len();
         let padding = padding(table.blocks_end(), table_len);
         let mut zeros = vec![0; padding as usize - TAG_BYTES];
-        pack.key.seal(stream.next_number, &pack.header_bytes, &mut zeros);
+        pack.key.seal(number, &pack.header_bytes, &mut zeros);
         upload.write(&zeros)?;
-        table.push(0, stream.next_number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
-        let sealed = table.seal(&pack.header, table_len, self.repository.sealing()?);
+        table.push(0, number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
+        let sealed = table.seal(&pack.header, table_len, repository.sealing()?);
         let footer = Footer::new(table.blocks_end(), sealed.len() as u32);
         upload.write(&sealed)?;
         upload.write(&footer.encode(&pack.header))?;
         upload.finish()?;
-        let entry =
-            Entry { pack: pack.id, kind: self.kind, pack_len: footer.pack_len, table_len: footer.table_len, table };
-        (self.sink)(Finished { entry, key: pack.secret.clone() })
+        let (pack_len, table_len) = (footer.pack_len, footer.table_len);
+        sink(Finished { entry: Entry { pack: pack.id, kind, pack_len, table_len, table }, key: pack.secret.clone() })
     }
 }
 
