@@ -5,7 +5,6 @@
 
 mod args;
 mod commands;
-mod discard;
 mod exit;
 mod hooks;
 mod lock;

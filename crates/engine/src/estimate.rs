@@ -5,7 +5,6 @@ use crate::backup::ParentSnapshots;
 use crate::convert;
 use crate::list::{Entered, Span, Steps, report_damage};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
-use crate::select::TreePath;
 use crate::{Error, Result};
 use drumlin_format::tree::{self, Meta, Sums};
 use drumlin_host::filter::Filter;
@@ -59,7 +58,7 @@ pub fn estimate(
     previous: Option<(&Arc<Reader>, &ParentSnapshots)>,
     monitor: &dyn Monitor,
 ) -> Result<Report> {
-    let above = above(&options.paths);
+    let above = crate::backup::above(&options.paths);
     let walk_options = walk::Options {
         sources: options.paths,
         threads: options.walkers.max(1),
@@ -82,19 +81,6 @@ pub fn estimate(
         return Err(Error::NoSource);
     }
     Ok(merge.report)
-}
-
-/// The keys of all directories above these paths.
-fn above(sources: &[Vec<u8>]) -> HashSet<Vec<u8>> {
-    let mut above = HashSet::new();
-    for path in sources.iter().filter_map(|source| TreePath::parse(source).ok()) {
-        let mut key = path.key();
-        while let Some(cut) = key.iter().rposition(|b| *b == 0) {
-            key = &key[..cut];
-            above.insert(key.to_vec());
-        }
-    }
-    above
 }
 
 struct Merge<'a> {

@@ -3,6 +3,7 @@
 //! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `packs/1f/1f00…`.
 
 pub mod conformance;
+mod discard;
 mod error;
 mod fault;
 mod forward;
@@ -13,6 +14,7 @@ pub mod name;
 mod readonly;
 mod record;
 
+pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
 pub use fault::{Fault, FaultStore, Faults, When};
 pub use local::{LocalStore, StaleTmp};

@@ -5,7 +5,6 @@ use super::snapshots::in_words;
 use super::{Context, Place, gather};
 use crate::args::backup::{Backup, IndexKind};
 use crate::args::select::split_tags;
-use crate::discard::DiscardStore;
 use crate::exit::{Exit, Failure, Result};
 use crate::hooks::{self, When};
 use crate::process::user_name;
@@ -18,7 +17,7 @@ use crate::{lock, rules, unlock};
 use drumlin_engine::Error;
 use drumlin_engine::backup::{Compression, Options, Report, Source, backup};
 use drumlin_repo::{Cache, CreateOptions, IndexMode, NewLock, Repository, random_secret};
-use drumlin_store::MemoryStore;
+use drumlin_store::{DiscardStore, MemoryStore};
 use std::ffi::OsString;
 use std::sync::Arc;
 

@@ -356,7 +356,7 @@ impl<'a> Merge<'a> {
 }
 
 /// The keys of all directories above these absolute paths.
-fn above(sources: &[Vec<u8>]) -> HashSet<Vec<u8>> {
+pub(crate) fn above(sources: &[Vec<u8>]) -> HashSet<Vec<u8>> {
     let mut above = HashSet::new();
     for source in sources {
         let names: Vec<&[u8]> = source.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();

@@ -1,21 +1,20 @@
 //! A store that takes everything and keeps nothing: for dry runs, which do all the work of a backup but write.
 
-use drumlin_store::{Listed, Put, Result, Store, Upload, name};
-use std::sync::Arc;
+use crate::{Listed, Put, Result, Store, Upload, name};
 
 /// Reads go to the store inside; writes vanish.
-pub struct DiscardStore {
-    inner: Arc<dyn Store>,
+pub struct DiscardStore<S> {
+    inner: S,
 }
 
-impl DiscardStore {
+impl<S: Store> DiscardStore<S> {
     /// Wrap `inner`, which is never written to.
-    pub fn new(inner: Arc<dyn Store>) -> Self {
+    pub fn new(inner: S) -> Self {
         DiscardStore { inner }
     }
 }
 
-impl Store for DiscardStore {
+impl<S: Store> Store for DiscardStore<S> {
     fn location(&self) -> String {
         self.inner.location()
     }
@@ -69,11 +68,11 @@ impl Upload for Discarded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drumlin_store::MemoryStore;
+    use crate::MemoryStore;
 
     #[test]
     fn nothing_is_written_and_all_can_be_read() {
-        let memory = Arc::new(MemoryStore::new());
+        let memory = MemoryStore::new();
         memory.put("a", b"1", Put::Create).unwrap();
         let store = DiscardStore::new(memory.clone());
         store.put("b", b"2", Put::Create).unwrap();
