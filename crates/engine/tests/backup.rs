@@ -351,3 +351,53 @@ fn the_sparse_index_deduplicates_a_renamed_tree_and_knows_unchanged_files() {
     assert!(monitor.problems().is_empty());
     assert_eq!(fs::read(target.join("new/02999")).unwrap(), noise(2999, 2000));
 }
+
+#[test]
+fn an_edit_that_hides_behind_the_old_size_and_time_is_found() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "before").unwrap();
+    settle();
+    bench.backup(&source);
+    let modified = fs::metadata(source.join("file")).unwrap().modified().unwrap();
+    fs::write(source.join("file"), "after!").unwrap();
+    fs::File::options().write(true).open(source.join("file")).unwrap().set_modified(modified).unwrap();
+    settle();
+    let report = bench.backup(&source);
+    assert_eq!((report.counts.changed, report.counts.bytes_new), (1, 6));
+}
+
+/// Asks to stop once so many bytes have been read.
+struct StopAfterBytes(Counters, u64);
+
+impl Monitor for StopAfterBytes {
+    fn counters(&self) -> &Counters {
+        &self.0
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        self.0.get().bytes_read >= self.1
+    }
+}
+
+#[test]
+fn a_stop_after_the_end_of_the_walk_leaves_a_partial_snapshot_too() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..7 {
+        fs::write(source.join(n.to_string()), noise(n, 1_900_000)).unwrap();
+    }
+    // So few that the walk is long over when the workers have read some of them.
+    let monitor = StopAfterBytes(Counters::default(), 6_000_000);
+    let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor).unwrap();
+    let snapshot = report.snapshot.unwrap();
+    assert!(snapshot.root.unwrap().sums.files < 7);
+    assert!(report.stopped && snapshot.partial.is_some(), "a run that was cut short passes for a whole one");
+    assert_eq!(bench.backup(&source).counts.files, 7);
+}
