@@ -187,3 +187,40 @@ fn a_damaged_cache_costs_nothing_but_time() {
         fs::write(file, &bytes).unwrap();
     }
 }
+
+#[test]
+fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
+    use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+    use drumlin_repo::{Index, WriteSession};
+
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    // The one small, the other of nearly a whole chunk.
+    let right = [b"what the owner has".to_vec(), vec![7; 60_000]];
+    // A writer claims to have them, and seals something else under their names.
+    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+    let session = WriteSession::begin(&bench.repository, index, bench.cache.clone(), "liar", "backup", 0).unwrap();
+    let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
+    for (n, bytes) in right.iter().enumerate() {
+        block.push(bench.repository.data_id(bytes).unwrap(), &vec![b'!'; bytes.len()]);
+        fs::write(source.join(n.to_string()), bytes).unwrap();
+    }
+    session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+    session.flush().unwrap();
+    session.abandon().unwrap();
+
+    let report = bench.backup(&source);
+    assert_eq!(report.counts.bytes_new, 0);
+    let target = bench.folder.path().join("target");
+    // In place, the files go another way: they are compared, and written in order.
+    for _ in 0..2 {
+        let (report, monitor) = bench.restore(report.snapshot.as_ref().unwrap(), &source, &target);
+        assert_eq!(report.counts.damaged, 2, "{:?}", monitor.problems());
+        for (n, bytes) in right.iter().enumerate() {
+            assert_ne!(fs::read(target.join(n.to_string())).ok(), Some(vec![b'!'; bytes.len()]));
+            fs::write(target.join(n.to_string()), "old").unwrap();
+        }
+    }
+    assert_eq!(fs::read(target.join("0")).unwrap(), b"old", "damage never replaces what is there");
+}
