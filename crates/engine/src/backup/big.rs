@@ -20,14 +20,19 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of a piece: a few dozen chunks.
 const PIECE_BYTES: usize = 2 << 20;
+/// Bytes that are read at once and hashed while a core's own cache still has them.
+const READ_BYTES: usize = 256 << 10;
 
 /// Chunks on their way to whoever has time.
 pub(super) struct Piece {
     number: u64,
-    bytes: Vec<u8>,
+    bytes: Buffer,
     cuts: Vec<Cut>,
     reply: Sender<Reply>,
 }
+
+/// Memory for a piece: zeroed once, then used again and again.
+type Buffer = Box<[u8]>;
 
 struct Cut {
     start: usize,
@@ -38,7 +43,7 @@ struct Cut {
 
 struct Reply {
     number: u64,
-    bytes: Vec<u8>,
+    bytes: Buffer,
     refs: crate::Result<Vec<Ref>>,
 }
 
@@ -98,7 +103,7 @@ struct Flow<'w, 'a, 'm> {
     next_in: u64,
     /// Stretches that come after pieces still out: holes wait their turn.
     arrived: VecDeque<(u64, Vec<Ref>)>,
-    free: Vec<Vec<u8>>,
+    free: Vec<Buffer>,
     out: usize,
     len: u64,
 }
@@ -168,26 +173,20 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         let chunker = &self.worker.shared.chunker;
         let chunk_max = chunker.params().max as usize;
         let mut left = len;
-        let mut bytes = self.free.pop().unwrap_or_default();
+        let mut bytes = self.buffer();
+        // What was left over from the piece before stands at the start.
+        let mut kept = 0;
         loop {
-            if self.worker.shared.monitor.stop() {
-                return Err(Read1::Fatal(Error::Interrupted));
-            }
-            // What was left over from the piece before stands at the start.
-            let kept = bytes.len();
             let want = (PIECE_BYTES - kept).min(usize::try_from(left).unwrap_or(usize::MAX));
-            bytes.resize(kept + want, 0);
-            let got = fill(source, &mut bytes[kept..]).map_err(Read1::Source)?;
-            bytes.truncate(kept + got);
+            let got = self.read(source, &mut bytes[kept..kept + want])?;
             left -= got as u64;
             let end = got < want || left == 0;
-            self.hasher.update(&bytes[kept..]);
-            add(&self.worker.shared.monitor.counters().bytes_read, got as u64);
+            let filled = kept + got;
 
             let mut cuts = Vec::with_capacity(64);
             let mut at = 0;
-            while at < bytes.len() && (end || bytes.len() - at >= chunk_max) {
-                let rest = &bytes[at..];
+            while at < filled && (end || filled - at >= chunk_max) {
+                let rest = &bytes[at..filled];
                 let known = trial
                     .at(self.len)
                     .filter(|(id, len)| *len <= rest.len() && self.worker.shared.data_ids.id(&rest[..*len]) == id.0);
@@ -199,9 +198,9 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
                 at += len;
                 self.len += len as u64;
             }
-            let mut next = self.free.pop().unwrap_or_default();
-            next.clear();
-            next.extend_from_slice(&bytes[at..]);
+            let mut next = self.buffer();
+            kept = filled - at;
+            next[..kept].copy_from_slice(&bytes[at..filled]);
             self.send(bytes, cuts)?;
             if end {
                 self.free.push(next);
@@ -211,7 +210,29 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         }
     }
 
-    fn send(&mut self, bytes: Vec<u8>, cuts: Vec<Cut>) -> Result<(), Read1> {
+    fn buffer(&mut self) -> Buffer {
+        self.free.pop().unwrap_or_else(|| vec![0; PIECE_BYTES].into())
+    }
+
+    /// Read until `bytes` is full or the source ends, and hash what was read.
+    fn read(&mut self, source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Read1> {
+        let mut got = 0;
+        for part in bytes.chunks_mut(READ_BYTES) {
+            if self.worker.shared.monitor.stop() {
+                return Err(Read1::Fatal(Error::Interrupted));
+            }
+            let len = fill(source, part).map_err(Read1::Source)?;
+            self.hasher.update(&part[..len]);
+            add(&self.worker.shared.monitor.counters().bytes_read, len as u64);
+            got += len;
+            if len < part.len() {
+                break;
+            }
+        }
+        Ok(got)
+    }
+
+    fn send(&mut self, bytes: Buffer, cuts: Vec<Cut>) -> Result<(), Read1> {
         if cuts.is_empty() {
             self.free.push(bytes);
             return Ok(());
@@ -246,9 +267,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
 
     fn take(&mut self, reply: Reply) -> Result<(), Read1> {
         self.out -= 1;
-        let mut bytes = reply.bytes;
-        bytes.clear();
-        self.free.push(bytes);
+        self.free.push(reply.bytes);
         let refs = reply.refs.map_err(Read1::Fatal)?;
         self.enter(reply.number, refs)
     }

@@ -187,14 +187,8 @@ impl Packer {
     ) -> Result<Codec> {
         let codec = coder.encode(&block.raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
         pack.key.seal(number, &pack.header_bytes, &mut coder.coded);
-        coder.opened.clear();
-        coder.opened.extend_from_slice(&coder.coded);
-        let opened = pack.key.open(number, &pack.header_bytes, &mut coder.opened).map(|plain| plain.len());
-        let whole = opened.is_ok_and(|len| {
-            coder.opened.truncate(len);
-            coder.decodes_to(codec, &block.raw)
-        });
-        if !whole {
+        let opened = pack.key.open_into(number, &pack.header_bytes, &coder.coded, &mut coder.opened);
+        if opened.is_err() || !coder.decodes_to(codec, &block.raw) {
             return Err(Error::DamagedBlock {
                 pack: pack.id,
                 block: number as u32,
