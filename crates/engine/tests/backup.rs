@@ -112,6 +112,25 @@ fn a_byte_in_front_of_a_large_file_stores_few_chunks() {
 }
 
 #[test]
+fn where_a_file_is_cut_does_not_depend_on_what_it_was_before() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let bytes = noise(11, 9_100_000);
+    // Appended to, cut short, written into: each time what is known of the old cuts is tried first.
+    let other = [&bytes[..3_000_000], b"something else", &bytes[3_300_000..]].concat();
+    for (n, state) in [&bytes[..5_000_123], &bytes[..], &bytes[..7_000_000], &other].into_iter().enumerate() {
+        fs::write(source.join("image"), state).unwrap();
+        settle();
+        bench.backup(&source);
+        fs::write(source.join(format!("copy-{n}")), state).unwrap();
+        settle();
+        let copied = bench.backup(&source);
+        assert_eq!((copied.counts.bytes_read, copied.counts.chunks_new), (state.len() as u64, 0), "state {n}");
+    }
+}
+
+#[test]
 fn equal_files_met_by_several_workers_are_stored_once() {
     let bench = bench();
     let source = bench.folder.path().join("source");
@@ -206,6 +225,26 @@ fn a_stopped_run_leaves_a_partial_snapshot_that_restores_and_resumes() {
         // Nothing that the partial snapshot holds is read again.
         assert_eq!(resumed.counts.bytes_read, resumed.counts.bytes - partial.root.unwrap().sums.bytes);
         assert_eq!(resumed.counts.files, 1000);
+    }
+}
+
+#[test]
+fn a_partial_snapshot_deletes_nothing_that_it_does_not_know() {
+    for stop_at in [130, 137, 151, 163] {
+        let bench = bench();
+        let source = tree(bench.folder.path(), 1000);
+        settle();
+        let options = backup::Options { workers: 1, ..options(&[&source]) };
+        let monitor = StopAfter::new(stop_at);
+        let report = backup::backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        let partial = report.snapshot.unwrap();
+        assert!(partial.partial.is_some() && partial.root.unwrap().sums.files < 1000);
+        let mut options = common::restore_options(&partial, &source);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        options.delete = true;
+        let report = restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        assert_eq!((report.counts.deleted, report.counts.kept), (0, report.counts.entries));
+        assert_eq!(bench.backup(&source).counts.files, 1000);
     }
 }
 
@@ -366,6 +405,19 @@ fn an_edit_that_hides_behind_the_old_size_and_time_is_found() {
     settle();
     let report = bench.backup(&source);
     assert_eq!((report.counts.changed, report.counts.bytes_new), (1, 6));
+}
+
+#[test]
+fn forced_all_is_read_again_whatever_the_comparison_says() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 100);
+    settle();
+    let first = bench.backup(&source);
+    let forced = backup::Options { force: true, ..options(&[&source]) };
+    let report = backup::backup(&bench.repository, &bench.cache, forced, &Quiet::default()).unwrap();
+    assert_eq!((report.counts.bytes_read, report.counts.bytes_new), (first.counts.bytes_read, 0));
+    assert_eq!((report.counts.unmodified, report.counts.changed), (0, report.counts.entries));
+    assert_eq!(report.snapshot.unwrap().root.unwrap().sums, first.snapshot.unwrap().root.unwrap().sums);
 }
 
 /// Asks to stop once so many bytes have been read.

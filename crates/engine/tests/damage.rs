@@ -150,6 +150,91 @@ fn objects_swapped_for_others_of_their_kind_are_told() {
 }
 
 #[test]
+fn a_lost_pack_costs_what_is_in_it_and_not_the_rest() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    // Packs of two mebibytes: some with many small files, some with a part of a large one.
+    let mut rng = drumlin_testkit::Rng::new(1);
+    for n in 0..200 {
+        fs::write(source.join(format!("{n:03}")), rng.bytes(if n % 50 == 0 { 300_000 } else { 20_000 })).unwrap();
+    }
+    fs::write(source.join("large"), rng.bytes(9 << 20)).unwrap();
+    settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let whole = objects(&bench.memory);
+    let packs: Vec<_> = whole.keys().filter(|n| kind(n) == "data").collect();
+    assert!(packs.len() >= 5, "{packs:?}");
+    let key = key_file(&bench);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut lost, mut small_lost) = (0, 0);
+    for pack in packs {
+        for cut in [false, true] {
+            let store = copy(&whole);
+            store.delete(pack).unwrap();
+            if cut {
+                store.put(pack, &whole[pack][..whole[pack].len() / 2], Put::Create).unwrap();
+            }
+            let repository = Repository::open(Arc::new(store), &Unlock::File(key.clone())).unwrap();
+            let cache = Arc::new(Cache::open(&repository, None, folder.path()).unwrap());
+            let target = folder.path().join("target");
+            let _ = fs::remove_dir_all(&target);
+            let monitor = Quiet::default();
+            let mut options = common::restore_options(&snapshot, &target);
+            options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+            let report = restore::restore(&repository, &cache, options, &monitor).unwrap();
+            let counts = report.counts;
+            assert_eq!((counts.damaged + counts.restored, counts.unwritable), (counts.entries, 0));
+            assert_eq!(counts.damaged, monitor.problems().len() as u64);
+            assert!(counts.damaged > 0 && counts.damaged < 201, "{pack}");
+            for problem in monitor.problems() {
+                assert!(problem.cause.contains(pack.rsplit('/').next().unwrap()), "{}", problem.cause);
+            }
+            // What is there is right, and what is not there was told.
+            let compared = compare::Options { roots: false, ..compare::Options::default() };
+            let differences = compare::trees(&source, &target, &compared).unwrap();
+            assert_eq!(differences.len() as u64, counts.damaged);
+            assert!(differences.iter().all(|d| d.what == compare::What::Presence), "{differences:#?}");
+            lost += counts.damaged;
+            small_lost += u64::from(counts.damaged > 1);
+        }
+    }
+    assert!(lost >= 2 * 201 && small_lost > 1);
+}
+
+#[test]
+fn damage_to_a_file_of_several_names_touches_none_of_them() {
+    let bench = bench();
+    let (source, target) = (bench.folder.path().join("source"), bench.folder.path().join("target"));
+    for (len, there) in [(1000, true), (1000, false), (500_000, true), (9 << 20, true)] {
+        let _ = (fs::remove_dir_all(&source), fs::remove_dir_all(&target));
+        fs::create_dir_all(source.join("sub")).unwrap();
+        fs::create_dir_all(target.join("sub")).unwrap();
+        fs::write(source.join("a"), drumlin_testkit::Rng::new(len).bytes(len as usize)).unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        fs::hard_link(source.join("a"), source.join("sub/c")).unwrap();
+        settle();
+        let before = objects(&bench.memory);
+        let snapshot = bench.backup(&source).snapshot.unwrap();
+        for name in objects(&bench.memory).keys().filter(|n| kind(n) == "data" && !before.contains_key(*n)) {
+            bench.memory.delete(name).unwrap();
+        }
+        // Other files have these names.
+        let others = if there { &["a", "b", "sub/c"][..] } else { &["b", "sub/c"] };
+        others.iter().for_each(|name| fs::write(target.join(name), format!("another {name}")).unwrap());
+        let (report, monitor) = bench.restore(&snapshot, &source, &target);
+        let mut told: Vec<_> = monitor.problems().into_iter().map(|p| p.path).collect();
+        told.sort();
+        let expected = ["a", "b", "sub/c"].map(|n| source.join(n).into_os_string().into_encoded_bytes());
+        assert_eq!(told, expected, "{:?}", monitor.problems());
+        assert_eq!((report.counts.damaged, report.counts.unwritable), (1, 2));
+        for name in others {
+            assert_eq!(fs::read_to_string(target.join(name)).unwrap(), format!("another {name}"));
+        }
+    }
+}
+
+#[test]
 fn a_damaged_cache_costs_nothing_but_time() {
     let bench = bench();
     let source = bench.folder.path().join("source");
@@ -223,4 +308,104 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
         }
     }
     assert_eq!(fs::read(target.join("0")).unwrap(), b"old", "damage never replaces what is there");
+}
+
+/// Contents of two chunks that are there and right, in a file that says it is something else as a whole.
+#[test]
+fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
+    use drumlin_format::SnapshotId;
+    use drumlin_format::snapshot::{Snapshot, Summary};
+    use drumlin_format::tree::{Boundaries, Content, Data, Kind, Meta, Ref, Time};
+    use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+    use drumlin_repo::tree::{ListWriter, NameSource, Nodes, TreeWriter};
+    use drumlin_repo::{Index, WriteSession, random_id};
+
+    struct Nameless;
+    impl NameSource for Nameless {
+        fn user(&mut self, _: u32) -> Option<Vec<u8>> {
+            None
+        }
+        fn group(&mut self, _: u32) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
+    let bench = bench();
+    let repository = &bench.repository;
+    let index = Arc::new(Index::open(repository, bench.cache.clone()).unwrap());
+    let session = WriteSession::begin(repository, index, bench.cache.clone(), "liar", "backup", 0).unwrap();
+    let session = Arc::new(session);
+    let ids = repository.data_ids().unwrap();
+    let chunks = [vec![1; 1000], vec![2; 1000]];
+    let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
+    let refs = chunks.each_ref().map(|bytes| {
+        let id = repository.data_id(bytes).unwrap();
+        block.push(id, bytes);
+        Ref::Chunk { id, len: 1000 }
+    });
+    session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+
+    let mut nodes = Nodes::new(session.clone(), repository.tree_ids().unwrap().clone()).unwrap();
+    let cutting = repository.secrets().cutting.as_ref().unwrap();
+    let mut writer = TreeWriter::new(Boundaries::new(cutting), Box::new(Nameless));
+    let time = Time { sec: 1000, nsec: 0 };
+    let meta = Meta {
+        kind: Kind::File,
+        mode: 0o644,
+        marks: 0,
+        uid: 0,
+        gid: 0,
+        size: 2000,
+        mtime: time,
+        ctime: time,
+        btime: None,
+        ino: 1,
+        nlink: 1,
+        filesystem: 0,
+        rdev: 0,
+    };
+    let whole = ids.id(&chunks.concat());
+    for (name, whole) in [("right", whole), ("wrong", ids.id(&chunks[0]))] {
+        let mut list = ListWriter::default();
+        refs.iter().for_each(|r| list.push(&mut nodes, *r).unwrap());
+        let data = Data::List(list.finish(&mut nodes, whole).unwrap());
+        let content = Content { data, ..Content::default() };
+        writer.push(&mut nodes, b"", name.as_bytes(), &meta, content).unwrap();
+    }
+    let root = writer.finish(&mut nodes).unwrap();
+    nodes.flush().unwrap();
+    drop(nodes);
+    session.flush().unwrap();
+    let snapshot = Snapshot {
+        id: SnapshotId(random_id().unwrap()),
+        session: session.id(),
+        time: (0, 0),
+        host: "host".into(),
+        user: "user".into(),
+        paths: vec![b"/".to_vec()],
+        tags: Vec::new(),
+        root,
+        partial: None,
+        parent: None,
+        program: "test".into(),
+        summary: Summary::default(),
+    };
+    session.put_snapshot(&snapshot).unwrap();
+
+    let target = bench.folder.path().join("target");
+    let restore = || {
+        let monitor = Quiet::default();
+        let options = common::restore_options(&snapshot, &target);
+        let report = restore::restore(repository, &bench.cache, options, &monitor).unwrap();
+        assert_eq!((report.counts.damaged, monitor.problems().len()), (1, 1), "{:?}", monitor.problems());
+        assert!(monitor.problems()[0].cause.contains("as a whole"), "{:?}", monitor.problems());
+        assert_eq!(fs::read(target.join("right")).unwrap(), chunks.concat());
+    };
+    restore();
+    assert!(!target.join("wrong").exists(), "it was written all the same");
+    // What replaces another file goes another way.
+    fs::write(target.join("right"), "old").unwrap();
+    fs::write(target.join("wrong"), "old").unwrap();
+    restore();
+    assert_eq!(fs::read(target.join("wrong")).unwrap(), b"old");
 }

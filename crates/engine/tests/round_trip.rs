@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bench, settle};
+use common::{bench, settle, user};
 use drumlin_testkit::{compare, tree};
 use std::fs;
 
@@ -11,27 +11,22 @@ fn same(a: &std::path::Path, b: &std::path::Path) {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
+/// As an ordinary user: `ordinary_user.rs`.
 #[test]
 fn a_nasty_tree_comes_back_whole() {
+    if user::needs_root("a_nasty_tree_comes_back_whole") {
+        return;
+    }
     let bench = bench();
     let (source, target) = (bench.folder.path().join("source"), bench.folder.path().join("target"));
     fs::create_dir(&source).unwrap();
-    let root = rustix_is_root();
-    tree::nasty(&source, root).unwrap();
+    tree::nasty(&source, true).unwrap();
     settle();
-    let monitor = drumlin_engine::monitor::Quiet::default();
-    let options = common::options(&[&source]);
-    let report = drumlin_engine::backup::backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
-    if root {
-        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
-    }
-    let snapshot = report.snapshot.unwrap();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
     let (report, monitor) = bench.restore(&snapshot, &source, &target);
-    if root {
-        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
-        assert_eq!(report.counts.unwritable + report.counts.damaged + report.counts.attributes, 0);
-        same(&source, &target);
-    }
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(report.counts.unwritable + report.counts.damaged + report.counts.attributes, 0);
+    same(&source, &target);
     // A second run finds nothing changed and stores no data.
     settle();
     let again = bench.backup(&source);
@@ -76,8 +71,4 @@ fn random_trees_come_back_after_every_change() {
             tree::mutate(&source, seed * 100 + step).unwrap();
         }
     }
-}
-
-fn rustix_is_root() -> bool {
-    fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"))
 }

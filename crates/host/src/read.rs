@@ -35,6 +35,13 @@ pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
     Ok(sys::stat_at(fd.as_fd(), b"\0", Follow::No)?)
 }
 
+/// Whether opening what the walk has found failed because nothing of that name is left, or something of another type.
+pub fn is_gone(error: &io::Error) -> bool {
+    // A symlink isn't followed, a file is no directory, a socket can't be opened at all.
+    let other = [libc::ENOENT, libc::ELOOP, libc::ENOTDIR, libc::ENXIO, libc::ENODEV, libc::ESTALE];
+    error.raw_os_error().is_some_and(|code| other.contains(&code))
+}
+
 impl Dir {
     /// Opens a file for reading. Devices and pipes open too, without waiting, should a file have become one: compare
     /// [`restat`] before reading where that matters.

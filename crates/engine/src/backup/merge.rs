@@ -37,6 +37,8 @@ pub(super) struct Merge<'a> {
     /// Directories that only lead to the sources, as keys of the tree. What happens in them beside the sources is none of
     /// this backup's business, so their times don't count.
     above: HashSet<Vec<u8>>,
+    /// Whether anything was met but these.
+    found: bool,
     old: OldStream,
     batch: Vec<Entry>,
     batch_bytes: u64,
@@ -85,6 +87,7 @@ impl<'a> Merge<'a> {
             workers,
             force,
             above: above(sources),
+            found: false,
             old,
             batch: Vec::new(),
             batch_bytes: 0,
@@ -139,6 +142,7 @@ impl<'a> Merge<'a> {
         unmodified: &mut Sums,
     ) -> Result<()> {
         let filesystem = self.filesystem(stat);
+        self.found = self.found || !self.above.contains(&join(key, name));
         let known = loop {
             let Some((dir, old_name, old)) = self.old.peek()? else { break false };
             match (dir, old_name).cmp(&(key, name)) {
@@ -314,6 +318,7 @@ impl<'a> Merge<'a> {
 
     /// Give a stream to the workers.
     pub fn stream(&mut self, name: &[u8], reader: Box<dyn std::io::Read + Send>) -> Result<()> {
+        self.found = true;
         let number = self.number();
         self.send(number, Job::Stream(number, name.into(), reader))
     }
@@ -332,6 +337,11 @@ impl<'a> Merge<'a> {
                 self.assembler.arrive(number, batch)?;
             }
         }
+    }
+
+    /// Whether the walk has met anything besides directories that lead to sources: whether any source was there.
+    pub fn found_a_source(&self) -> bool {
+        self.found
     }
 
     /// All that was taken in so far is in the assembler.
@@ -355,12 +365,17 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// The keys of all directories above these absolute paths.
+/// The keys of all directories above these absolute paths that are not in one of them, nor one of them.
 pub(crate) fn above(sources: &[Vec<u8>]) -> HashSet<Vec<u8>> {
+    let names = |source: &Vec<u8>| -> Vec<Vec<u8>> {
+        let names = source.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".");
+        names.map(<[u8]>::to_vec).collect()
+    };
+    let sources: Vec<_> = sources.iter().map(names).collect();
     let mut above = HashSet::new();
-    for source in sources {
-        let names: Vec<&[u8]> = source.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
-        above.extend((1..names.len()).map(|depth| names[..depth].join(&0)));
+    for source in &sources {
+        let outside = |dir: &[Vec<u8>]| !sources.iter().any(|other| dir.starts_with(other));
+        above.extend((1..source.len()).map(|depth| &source[..depth]).filter(|d| outside(d)).map(|d| d.join(&0)));
     }
     above
 }

@@ -28,9 +28,9 @@ pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Rece
     std::thread::Builder::new()
         .name("old-tree".into())
         .spawn(move || {
-            let mut from = None;
+            let mut from: Option<Reached> = None;
             for snapshot in snapshots {
-                match send(&reader, &snapshot, from.take(), &sender) {
+                match send(&reader, &snapshot, from.as_ref(), &sender) {
                     // Nobody listens any more.
                     Ok(false) => return,
                     Ok(true) => {}
@@ -39,9 +39,10 @@ pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Rece
                         return;
                     }
                 }
-                from = snapshot.partial;
-                if from.is_none() {
-                    return;
+                let Some(reached) = snapshot.partial else { return };
+                // A run that was stopped later than the one before got further.
+                if from.as_ref().is_none_or(|from| (&from.dir, &from.name) < (&reached.dir, &reached.name)) {
+                    from = Some(reached);
                 }
             }
         })
@@ -52,11 +53,11 @@ pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Rece
 fn send(
     reader: &Arc<Reader>,
     snapshot: &Snapshot,
-    from: Option<Reached>,
+    from: Option<&Reached>,
     sender: &Sender<Result<OldLeaf>>,
 ) -> Result<bool> {
     let mut cursor = Cursor::new(reader.clone(), snapshot.root)?;
-    if let Some(from) = &from {
+    if let Some(from) = from {
         cursor.seek(&from.dir, &from.name)?;
     }
     while let Some(child) = cursor.next_leaf()? {
@@ -65,7 +66,7 @@ fn send(
             let (dir, name, _) = leaf.get(at);
             (dir, name) > (&reached.dir[..], &reached.name[..])
         };
-        let first = from.as_ref().map_or(0, |f| (0..leaf.len()).find(|at| after(f, *at)).unwrap_or(leaf.len()));
+        let first = from.map_or(0, |f| (0..leaf.len()).find(|at| after(f, *at)).unwrap_or(leaf.len()));
         let to = leaf.len();
         if sender.send(Ok(OldLeaf { child, leaf, from: first, to })).is_err() {
             return Ok(false);

@@ -92,6 +92,8 @@ struct Outcome {
     root: Option<Root>,
     reached: Option<Reached>,
     stopped: bool,
+    /// Whether any of the sources was there.
+    found: bool,
     /// A partial snapshot of this session, replaced by the one to come.
     checkpoint: Option<SnapshotId>,
 }
@@ -205,8 +207,9 @@ impl Run<'_> {
         merge.settle()?;
         // The stop may have come when the walk was at its end and workers were still reading.
         let stopped = stopped || merge.assembler.is_cut_short();
+        let found = merge.found_a_source();
         let (root, reached) = merge.assembler.finish()?;
-        Ok(Outcome { root, reached, stopped, checkpoint })
+        Ok(Outcome { root, reached, stopped, found, checkpoint })
     }
 
     /// Make what there is so far durable, as a partial snapshot in place of the one before.
@@ -261,7 +264,8 @@ impl Run<'_> {
             self.end_session()?.abandon()?;
             return Err(Error::Interrupted);
         }
-        if nothing && self.monitor.counters().get().unreadable > 0 {
+        // Directories that lead to nothing are nothing, too.
+        if !outcome.found && self.monitor.counters().get().unreadable > 0 {
             self.end_session()?.abandon()?;
             return Err(Error::NoSource);
         }

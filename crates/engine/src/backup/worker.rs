@@ -18,7 +18,7 @@ use drumlin_repo::tree::{ListWriter, Nodes};
 use drumlin_seal::IdKey;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -150,15 +150,16 @@ impl<'a, 'm> Worker<'a, 'm> {
     fn other_entry(&mut self, entry: &Entry) -> Option<(Content, u8)> {
         match entry.dir.extras(&entry.name, entry.stat.kind) {
             Ok(extras) => Some((content(extras, Data::None), racy(&entry.stat))),
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                self.problem(entry, ProblemKind::Vanished, &e.to_string());
-                None
-            }
             Err(e) => {
-                self.problem(entry, ProblemKind::Unreadable, &e.to_string());
-                // A symlink without its target is nothing; anything else is still worth having.
-                let worth = entry.stat.kind != drumlin_host::meta::Kind::Symlink;
-                worth.then(|| (Content::default(), racy(&entry.stat)))
+                use drumlin_host::meta::Kind;
+                // Asked for the target of something that is no symlink, the system finds the question invalid.
+                let gone = read::is_gone(&e) || entry.stat.kind == Kind::Symlink && e.kind() == ErrorKind::InvalidInput;
+                self.problem(entry, if gone { ProblemKind::Vanished } else { ProblemKind::Unreadable }, &e.to_string());
+                // What was in a directory may be in the tree by now, and needs its place there. A symlink without its
+                // target is nothing; anything else that is there is worth having without its attributes, until the next
+                // run asks for them again.
+                let worth = if gone { entry.stat.kind == Kind::Dir } else { entry.stat.kind != Kind::Symlink };
+                worth.then(|| (Content::default(), marks::RACY))
             }
         }
     }
@@ -186,7 +187,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         }
         let file = match entry.dir.open_file(&entry.name) {
             Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err(e) if read::is_gone(&e) => {
                 self.problem(entry, ProblemKind::Vanished, &e.to_string());
                 return Ok(None);
             }
@@ -200,6 +201,8 @@ impl<'a, 'm> Worker<'a, 'm> {
             Ok(extras) => extras,
             Err(e) => {
                 self.problem(entry, ProblemKind::Unreadable, &format!("its attributes: {e}"));
+                // The next run asks for them again.
+                found |= marks::RACY;
                 Extras::default()
             }
         };
@@ -220,7 +223,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// Read a file's contents; `entry.stat` becomes that of the state that was read.
-    fn contents(&mut self, entry: &mut Entry, file: &File) -> Result<Option<(Data, u8)>> {
+    fn contents(&mut self, entry: &mut Entry, mut file: &File) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
         for _ in 0..ATTEMPTS {
             let read = if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
@@ -228,23 +231,23 @@ impl<'a, 'm> Worker<'a, 'm> {
             } else {
                 self.large(entry, file)
             };
-            let (data, len) = match read {
-                Err(Read1::Source(e)) => {
+            let after = read::restat(file);
+            if after.as_ref().is_ok_and(|after| after.kind != entry.stat.kind) {
+                self.problem(entry, ProblemKind::Vanished, "something else took its place");
+                return Ok(None);
+            }
+            let (data, len, after) = match (read, after) {
+                (Err(Read1::Fatal(e)), _) => return Err(e),
+                (Err(Read1::Source(e)), _) | (_, Err(e)) => {
                     self.problem(entry, ProblemKind::Unreadable, &e.to_string());
                     return Ok(Some((Data::None, marks::CONTENTS_MISSING)));
                 }
-                Err(Read1::Fatal(e)) => return Err(e),
-                Ok(read) => read,
+                (Ok((data, len)), Ok(after)) => (data, len, after),
             };
-            let Ok(after) = read::restat(file) else { return Ok(None) };
             let same =
                 after.size == entry.stat.size && after.mtime == entry.stat.mtime && after.ctime == entry.stat.ctime;
             if same && len == entry.stat.size {
                 return Ok(Some((data, 0)));
-            }
-            if after.kind != entry.stat.kind {
-                self.problem(entry, ProblemKind::Vanished, "something else took its place");
-                return Ok(None);
             }
             // The first difference may have come between the walk and the reading: then a second look settles it.
             if changed || entry.stat.size > WHOLE_BYTES_MAX {
@@ -253,7 +256,13 @@ impl<'a, 'm> Worker<'a, 'm> {
                 return Ok(Some((data, marks::CHANGED_WHILE_READ)));
             }
             changed = true;
-            entry.stat = after;
+            // A link that came since has no place in the count of file systems, which tells links of one from another's.
+            let nlink = if entry.stat.nlink > 1 { after.nlink } else { entry.stat.nlink };
+            entry.stat = Stat { nlink, ..after };
+            if let Err(e) = file.rewind() {
+                self.problem(entry, ProblemKind::Unreadable, &e.to_string());
+                return Ok(Some((Data::None, marks::CONTENTS_MISSING)));
+            }
             if after.size > WHOLE_BYTES_MAX {
                 // Grown out of this path: read as the large file that it is now.
                 changed = false;

@@ -109,6 +109,11 @@ fn tar_gives_back_a_tree_of_everything() {
 
 #[test]
 fn tar_gives_back_the_nasty_tree() {
+    if !rustix::process::geteuid().is_root() {
+        // Some of it is closed to its owner, and to an ordinary user's tar.
+        println!("tar_gives_back_the_nasty_tree: passed over, it needs root");
+        return;
+    }
     let source = tempfile::tempdir().unwrap();
     tree::nasty(source.path(), false).unwrap();
     // A terabyte of zeros; a path that tar itself can't extract; what tar has no place for.

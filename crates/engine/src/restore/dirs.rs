@@ -11,22 +11,28 @@ use drumlin_format::tree::Kind;
 use drumlin_host::place::{self, Wanted};
 use drumlin_repo::tree::Cursor;
 
+const NO_FIRST: &str = "the file that it is a hard link to was not restored";
+
 /// Make the further links of files that are there.
-pub(super) fn links(context: &Context, links: &[(Link, Link)]) {
-    for (first, link) in links {
+pub(super) fn links(context: &Context, planned: &Planned) {
+    let source_of = |link: &Link| planned.selection.source_of(&link.dir, &link.name);
+    for (first, link) in &planned.links {
         if context.ended() {
             return;
         }
-        let path = [&link.dir[..], b"/", &link.name].concat();
+        let path = source_of(link);
         if context.options.dry_run {
             context.placed(&path, place::Problems::new(), Change::Restored);
             continue;
         }
+        if context.is_lost(&source_of(first)) {
+            // What has its name is something else that was there before.
+            context.problem(&path, ProblemKind::Unwritable, NO_FIRST);
+            continue;
+        }
         match make_link(context, first, link) {
             Ok(change) => context.placed(&path, place::Problems::new(), change),
-            Err(e) if e.is_missing() => {
-                context.problem(&path, ProblemKind::Unwritable, "the file that it is a hard link to was not restored");
-            }
+            Err(e) if e.is_missing() => context.problem(&path, ProblemKind::Unwritable, NO_FIRST),
             Err(e) => context.unwritable(&path, e),
         }
     }

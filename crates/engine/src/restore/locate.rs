@@ -40,7 +40,11 @@ impl Locator {
             // Two in a row from one pack: its table is worth having.
             Some(last) if last.location.pack == location.pack => match last.table {
                 Some(table) => Some(table),
-                None => Some(self.reader.table(&index.pack(location.pack))?),
+                None => match self.reader.table(&index.pack(location.pack)) {
+                    // Whoever wants what is in that pack will see it.
+                    Err(e) if e.is_damage() => None,
+                    other => Some(other?),
+                },
             },
             _ => None,
         };

@@ -120,7 +120,7 @@ impl<'a> Planner<'a> {
                         return Ok(());
                     }
                     if !range.way || meta.kind == Kind::Dir {
-                        self.entry(&leaf, &body, at)?;
+                        self.entry(&leaf, &body, at, range.has_all_of(dir))?;
                     }
                 }
             }
@@ -152,11 +152,11 @@ impl<'a> Planner<'a> {
         Planned { links: self.links, leaves: self.leaves, selection: self.selection }
     }
 
-    fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize) -> Result<()> {
+    fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, whole_dir: bool) -> Result<()> {
         let (dir, name, meta) = leaf.get(at);
         if self.dir.as_ref().is_none_or(|d| d.key != dir) {
             self.end_dir()?;
-            self.dir = Some(self.begin_dir(dir)?);
+            self.dir = Some(self.begin_dir(dir, whole_dir)?);
         }
         let current = self.dir.as_mut().expect("begun above");
         if let Some(keep) = &mut current.keep {
@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
         meta: &Meta,
         content: &Content,
         path: Vec<u8>,
-        there: Option<Stat>,
+        mut there: Option<Stat>,
     ) -> Result<()> {
         let context = self.context;
         let current = self.dir.as_ref().expect("begun");
@@ -291,6 +291,7 @@ impl<'a> Planner<'a> {
                         context.unwritable(&path, e);
                         return Ok(());
                     }
+                    there = None;
                 }
                 match kind {
                     Kind::Symlink => handle.symlink(name, &wanted),
@@ -332,7 +333,14 @@ impl<'a> Planner<'a> {
                 let (mut at, mut holes) = (0, Vec::new());
                 let reader = self.context.reader.clone();
                 for r in Refs::new(&reader, list) {
-                    match r? {
+                    let r = match r {
+                        Err(e) if e.is_damage() => {
+                            self.context.problem(&path, ProblemKind::Damaged, e);
+                            return Ok(());
+                        }
+                        other => other?,
+                    };
+                    match r {
                         Ref::Hole { len } => {
                             holes.extend_from_slice(&u64::to_le_bytes(at));
                             holes.extend_from_slice(&len.to_le_bytes());
@@ -437,7 +445,17 @@ impl<'a> Planner<'a> {
         while let Some(first) = window.uses.get(at) {
             if pack.as_ref().is_none_or(|(number, ..)| *number != first.pack) {
                 let info = self.context.reader.index().pack(first.pack);
-                let table = self.context.reader.table(&info)?;
+                let table = match self.context.reader.table(&info) {
+                    Err(e) if e.is_damage() => {
+                        // A pack that is gone costs what is in it, not the rest.
+                        let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
+                        let uses = at..at + len;
+                        at += len;
+                        self.send(Task::Lost { window: window.clone(), uses, cause: e.to_string() })?;
+                        continue;
+                    }
+                    other => other?,
+                };
                 pack = Some((first.pack, info, table));
             }
             let (_, info, table) = pack.clone().expect("set above");
@@ -458,7 +476,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn begin_dir(&mut self, key: &[u8]) -> Result<Dir> {
+    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted.
+    fn begin_dir(&mut self, key: &[u8], whole: bool) -> Result<Dir> {
         let path: Arc<[u8]> = self.selection.below(key).into();
         let source = selection::source_dir(key);
         let context = self.context;
@@ -473,7 +492,9 @@ impl<'a> Planner<'a> {
             }
         };
         let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
-        let keep = (context.options.delete && there.is_some()).then(Vec::new);
+        // A run that was stopped in this directory has left the rest of it out.
+        let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
+        let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
         Ok(Dir { key: key.to_vec(), path, source, handle, there, number: None, keep })
     }
 

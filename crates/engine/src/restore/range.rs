@@ -16,6 +16,14 @@ pub(super) struct Range {
     pub way: bool,
 }
 
+impl Range {
+    /// Whether all entries of a directory of which some are in this stretch are.
+    pub fn has_all_of(&self, dir: &[u8]) -> bool {
+        // A stretch begins with a single entry, or with the first one of a directory that is wanted with all below it.
+        !self.way && (&self.start.0[..], &self.start.1[..]) <= (dir, b"")
+    }
+}
+
 /// An absolute path as directory and name; `None` for the root.
 pub(super) fn key(path: &[u8]) -> Option<Key> {
     let names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();

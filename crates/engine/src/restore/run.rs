@@ -41,15 +41,19 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         fetches: unbounded(),
         open: AtomicUsize::new(0),
         owner_told: AtomicBool::new(false),
+        lost: Mutex::default(),
+        unfinished: Mutex::default(),
         fatal: Mutex::new(None),
         options: &options,
     };
-    let planned = distribute(&context)?;
+    let planned = distribute(&context);
+    context.clear_away();
+    let planned = planned?;
     match context.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
         None | Some(Error::Interrupted) => {}
         Some(fatal) => return Err(fatal),
     }
-    dirs::links(&context, &planned.links);
+    dirs::links(&context, &planned);
     dirs::finish(&context, &planned)?;
     let verified = if options.verify && !options.dry_run { verify::verify(&context, &planned.selection)? } else { 0 };
     if let Some(target) = context.target.as_ref().filter(|_| options.verify) {

@@ -70,6 +70,16 @@ impl Selection {
         Some((dir, name))
     }
 
+    /// The absolute path in the source of an entry, whose directory is `dir` below the target.
+    pub fn source_of(&self, dir: &[u8], name: &[u8]) -> Vec<u8> {
+        let mut path = source_dir(&self.base);
+        for part in [dir, name].into_iter().filter(|part| !part.is_empty()) {
+            path.push(b'/');
+            path.extend_from_slice(part);
+        }
+        path
+    }
+
     /// A directory's path below the target.
     pub fn below(&self, dir: &[u8]) -> Vec<u8> {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);

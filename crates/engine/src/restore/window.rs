@@ -106,6 +106,11 @@ impl Window {
         path
     }
 
+    /// Its directory below the target, and its name.
+    pub fn place(&self, file: &File) -> (Vec<u8>, Vec<u8>) {
+        (self.dirs[file.dir as usize].1.clone(), self.name(file).to_vec())
+    }
+
     /// Where an entry's chunks shall go, its name first.
     pub fn add_name(&mut self, name: &[u8]) -> (u32, u16) {
         let at = self.text.len() as u32;

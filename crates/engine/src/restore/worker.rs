@@ -12,6 +12,8 @@ use drumlin_host::place::{self, Owners, Target, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::pack::Reader;
 use drumlin_seal::IdKey;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,6 +31,11 @@ pub(super) struct Context<'a> {
     pub open: AtomicUsize,
     /// Whether it was told that owners can't be set.
     pub owner_told: AtomicBool,
+    /// Files that could not be restored, by a hash of their paths in the source: no hard link may be made to what has
+    /// their names.
+    pub lost: Mutex<HashSet<u64>>,
+    /// Files of several chunks that are there and not complete: directory below the target, and name.
+    pub unfinished: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
     /// The first failure that ends the run.
     pub fatal: Mutex<Option<Error>>,
 }
@@ -42,6 +49,8 @@ const DIRS_OPEN: usize = 32;
 pub(super) enum Task {
     /// A block, and which of its chunks go where: a stretch of the window's uses.
     Block { window: Arc<Window>, info: Arc<PackInfo>, table: Arc<Table>, block: u32, uses: std::ops::Range<usize> },
+    /// Chunks that can't be had.
+    Lost { window: Arc<Window>, uses: std::ops::Range<usize>, cause: String },
     /// A file that is written from its start to its end.
     Stream(Box<Stream>),
 }
@@ -68,7 +77,25 @@ impl Context<'_> {
             _ => &counters.unwritable,
         };
         add(counter, 1);
+        if kind != ProblemKind::Attribute {
+            self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(hash(path));
+        }
         self.monitor.problem(&Problem { path: path.to_vec(), kind, cause: cause.to_string() });
+    }
+
+    /// Whether trouble was told of that path that kept its entry from being restored.
+    pub fn is_lost(&self, path: &[u8]) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&hash(path))
+    }
+
+    /// Remove what a run that ended early has left incomplete: half a file under its own name would pass for a whole one.
+    pub fn clear_away(&self) {
+        let unfinished = std::mem::take(&mut *lock(&self.unfinished));
+        let Some(target) = &self.target else { return };
+        for (dir, name) in unfinished {
+            // Why the run ended is what the user has to know.
+            let _ = target.dir(&dir).and_then(|dir| dir.remove(&name));
+        }
     }
 
     /// A failure to write one entry; a full file system ends the run.
@@ -104,6 +131,12 @@ impl Context<'_> {
             self.monitor.entry(change, path);
         }
     }
+}
+
+fn hash(path: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(path);
+    hasher.finish()
 }
 
 /// One of the worker threads.
@@ -148,6 +181,9 @@ impl<'a> Worker<'a> {
                 if let Err(e) = self.block(&window, &info, &table, block, uses) {
                     self.context.fail(e);
                 }
+            }
+            Task::Lost { window, uses, cause } => {
+                uses.for_each(|at| self.damaged(&window, &window.uses[at], &cause));
             }
             Task::Stream(stream) => {
                 if let Err(e) = stream.run(self.context, &mut self.scratch) {
@@ -270,6 +306,7 @@ impl<'a> Worker<'a> {
                     Some(id) => dir.reopen_file(window.name(file), id)?,
                     None => {
                         let open = dir.create_file(window.name(file))?;
+                        lock(&self.context.unfinished).insert(window.place(file));
                         state.made = Some(open.id()?);
                         open.set_len(file.size)?;
                         open
@@ -297,6 +334,7 @@ impl<'a> Worker<'a> {
         }
         let path = || window.path(file);
         let mut state = lock(&multi.state);
+        lock(&self.context.unfinished).remove(&window.place(file));
         if multi.failed.load(Ordering::Relaxed) {
             let made = state.made.is_some();
             if state.file.take().is_some() {

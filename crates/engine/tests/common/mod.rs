@@ -1,6 +1,8 @@
 //! A repository in memory or in a folder, and short calls of the operations.
 #![allow(dead_code)] // Each test program uses a part of it.
 
+pub mod user;
+
 use drumlin_engine::backup::{self, Compression, Options, Parent, Report, Source};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore::{self, Overwrite};
@@ -31,11 +33,19 @@ pub fn bench() -> Bench {
 }
 
 pub fn bench_with(options: CreateOptions) -> Bench {
+    bench_in(tempfile::tempdir().unwrap(), options)
+}
+
+/// A folder where thousands of files are made in no time, if the machine has such a place.
+pub fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+pub fn bench_in(folder: tempfile::TempDir, options: CreateOptions) -> Bench {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::new(memory.clone());
     let lock = NewLock::File(Secret::new([1; 32]));
     let (repository, _) = Repository::create(store, options, lock, "test", 0).unwrap();
-    let folder = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(&repository, Some(&folder.path().join("cache")), folder.path()).unwrap());
     Bench { repository, cache, folder, memory }
 }

@@ -1,0 +1,391 @@
+//! A restore into a folder that has something in it already: what is right stays, what is wrong is replaced, and what the
+//! user didn't ask for is left alone.
+
+mod common;
+
+use common::{Bench, bench, restore_options, settle, user};
+use drumlin_engine::monitor::{ProblemKind, Quiet};
+use drumlin_engine::restore::{self, Options, Overwrite};
+use drumlin_engine::{Error, backup};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_testkit::{LoopFs, Rng, compare};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A snapshot of `source`, and a target.
+struct Scene {
+    bench: Bench,
+    source: PathBuf,
+    target: PathBuf,
+    snapshot: Snapshot,
+}
+
+fn scene(make: impl FnOnce(&Path)) -> Scene {
+    let bench = bench();
+    let (source, target) = (bench.folder.path().join("source"), bench.folder.path().join("target"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&target).unwrap();
+    make(&source);
+    settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    Scene { bench, source, target, snapshot }
+}
+
+impl Scene {
+    fn options(&self) -> Options {
+        let subfolder = Some(self.source.as_os_str().as_bytes().to_vec());
+        Options { subfolder, ..restore_options(&self.snapshot, &self.target) }
+    }
+
+    fn run(&self, options: Options) -> (restore::Report, Quiet) {
+        let monitor = Quiet::default();
+        let report = restore::restore(&self.bench.repository, &self.bench.cache, options, &monitor).unwrap();
+        (report, monitor)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.target.join(name)).unwrap()
+    }
+
+    fn put(&self, name: &str, contents: &str, time: SystemTime) {
+        fs::write(self.target.join(name), contents).unwrap();
+        fs::File::options().write(true).open(self.target.join(name)).unwrap().set_modified(time).unwrap();
+    }
+
+    #[track_caller]
+    fn same(&self) {
+        compare::assert_same(&self.source, &self.target, &compare::Options { roots: false, ..Default::default() });
+    }
+}
+
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+#[test]
+fn what_is_there_is_overwritten_as_asked() {
+    use Overwrite::{Always, IfChanged, IfNewer, Never};
+    // Name, what is there, its time; and whether each way replaces it. The snapshot has `saved` of time 1,000.
+    let cases = [
+        ("older", "there", 900, [(Always, true), (IfChanged, true), (IfNewer, true), (Never, false)]),
+        ("newer", "there", 1100, [(Always, true), (IfChanged, true), (IfNewer, false), (Never, false)]),
+        ("disguised", "there", 1000, [(Always, true), (IfChanged, false), (IfNewer, false), (Never, false)]),
+        ("longer", "is there", 1000, [(Always, true), (IfChanged, true), (IfNewer, false), (Never, false)]),
+        ("right", "saved", 1000, [(Always, false), (IfChanged, false), (IfNewer, false), (Never, false)]),
+        ("touched", "saved", 900, [(Always, false), (IfChanged, false), (IfNewer, false), (Never, false)]),
+    ];
+    let scene = scene(|source| {
+        for (name, ..) in cases {
+            fs::write(source.join(name), "saved").unwrap();
+            fs::File::open(source.join(name)).unwrap().set_modified(at(1000)).unwrap();
+        }
+        fs::write(source.join("missing"), "saved").unwrap();
+    });
+    for (way, overwrite) in [Always, IfChanged, IfNewer, Never].into_iter().enumerate() {
+        let _ = fs::remove_file(scene.target.join("missing"));
+        cases.iter().for_each(|(name, there, time, _)| scene.put(name, there, at(*time)));
+        let inodes = cases.map(|(name, ..)| fs::metadata(scene.target.join(name)).unwrap().ino());
+        let replaced = cases.iter().filter(|case| case.3[way].1).count() as u64;
+        let run = |dry_run| scene.run(Options { overwrite, dry_run, ..scene.options() });
+        let (dry, _) = run(true);
+        assert!(!scene.target.join("missing").exists());
+        let (report, monitor) = run(false);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        for ((name, there, _, ways), inode) in cases.iter().zip(inodes) {
+            let expected = if ways[way].1 { "saved" } else { there };
+            assert_eq!(scene.read(name), expected, "{name}, {overwrite:?}");
+            let now = fs::metadata(scene.target.join(name)).unwrap();
+            // In one step, by another file; or not at all.
+            assert_eq!(now.ino() != inode, ways[way].1, "{name}, {overwrite:?}");
+            // What is left alone keeps its time, what is made right has the snapshot's.
+            if matches!(overwrite, Always | IfChanged) {
+                assert_eq!(now.modified().unwrap(), at(1000), "{name}, {overwrite:?}");
+            }
+        }
+        assert_eq!(scene.read("missing"), "saved");
+        assert_eq!((report.counts.restored, report.counts.kept), (replaced + 1, 6 - replaced));
+        assert_eq!(report.counts.bytes_written, (replaced + 1) * 5);
+        assert_eq!((dry.counts.restored, dry.counts.kept), (replaced + 1, 6 - replaced), "{overwrite:?}");
+    }
+}
+
+#[test]
+fn modes_and_times_of_what_is_right_are_put_right() {
+    let scene = scene(|source| {
+        fs::write(source.join("file"), "saved").unwrap();
+        fs::create_dir(source.join("dir")).unwrap();
+        symlink("there", source.join("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, source.join("pipe"), rustix::fs::Mode::from_raw_mode(0o640)).unwrap();
+        fs::set_permissions(source.join("file"), PermissionsExt::from_mode(0o640)).unwrap();
+        fs::set_permissions(source.join("dir"), PermissionsExt::from_mode(0o750)).unwrap();
+    });
+    scene.run(scene.options());
+    scene.same();
+    for name in ["file", "dir", "pipe"] {
+        fs::set_permissions(scene.target.join(name), PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    scene.put("file", "saved", at(5));
+    fs::File::open(scene.target.join("dir")).unwrap().set_modified(at(5)).unwrap();
+    let (report, _) = scene.run(scene.options());
+    assert_eq!((report.counts.kept, report.counts.bytes_written), (report.counts.entries, 0));
+    scene.same();
+    // Others of their kind, but not the same.
+    fs::remove_file(scene.target.join("link")).unwrap();
+    symlink("elsewhere", scene.target.join("link")).unwrap();
+    let (report, _) = scene.run(scene.options());
+    assert_eq!((report.counts.restored, report.counts.kept), (1, 3));
+    scene.same();
+}
+
+#[test]
+fn other_kinds_of_things_give_way_but_a_directory_only_when_told() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("dir/sub")).unwrap();
+        fs::write(source.join("dir/sub/file"), "saved").unwrap();
+        fs::write(source.join("file"), "saved").unwrap();
+        symlink("there", source.join("link")).unwrap();
+        fs::write(source.join("was-a-link"), "saved").unwrap();
+    });
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir(outside.path().join("sub")).unwrap();
+    fs::write(outside.path().join("sub/file"), "outside").unwrap();
+    let prepare = || {
+        let _ = fs::remove_dir_all(&scene.target);
+        fs::create_dir_all(scene.target.join("file/full")).unwrap();
+        fs::create_dir_all(scene.target.join("link")).unwrap();
+        fs::write(scene.target.join("file/full/of"), "things").unwrap();
+        symlink(outside.path(), scene.target.join("dir")).unwrap();
+        symlink(outside.path().join("sub/file"), scene.target.join("was-a-link")).unwrap();
+    };
+    prepare();
+    let (report, monitor) = scene.run(scene.options());
+    let told: BTreeSet<_> = monitor.problems().iter().map(|p| p.path.clone()).collect();
+    let expected = ["file", "link"].map(|n| scene.source.join(n).as_os_str().as_bytes().to_vec());
+    assert_eq!(told, expected.into());
+    assert!(monitor.problems().iter().all(|p| p.kind == ProblemKind::Unwritable && p.cause.contains("--delete")));
+    assert_eq!((report.counts.unwritable, report.counts.entries), (2, 6));
+    assert_eq!((scene.read("file/full/of"), scene.read("dir/sub/file")), ("things".into(), "saved".into()));
+    assert!(!scene.target.join("dir").is_symlink());
+
+    prepare();
+    let options = || Options { delete: true, ..scene.options() };
+    scene.run(Options { dry_run: true, ..options() });
+    assert_eq!(scene.read("file/full/of"), "things", "a dry run deleted something");
+    assert!(scene.target.join("dir").is_symlink());
+    let (_, monitor) = scene.run(options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    scene.same();
+    assert_eq!(fs::read_to_string(outside.path().join("sub/file")).unwrap(), "outside");
+}
+
+#[test]
+fn what_the_snapshot_does_not_have_is_deleted_only_when_told_and_never_what_is_left_out() {
+    let scene = scene(|source| {
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::write(source.join("dir/file"), "saved").unwrap();
+        fs::write(source.join("left.out"), "saved").unwrap();
+    });
+    let extras = ["extra", "dir/extra", "dir/tree/deep/extra", "dir/mine.out", "mine.out/in"];
+    for extra in extras {
+        let path = scene.target.join(extra);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "extra").unwrap();
+    }
+    let there = || extras.into_iter().filter(|e| scene.target.join(e).exists()).collect::<Vec<_>>();
+    let exclude = || vec!["*.out".to_owned()];
+    let run = |delete, dry_run| scene.run(Options { delete, dry_run, exclude: exclude(), ..scene.options() }).0.counts;
+    assert_eq!(run(false, false).deleted, 0);
+    assert_eq!((run(true, true).deleted, there()), (3, extras.to_vec()));
+    assert_eq!((run(true, false).deleted, there()), (3, vec!["dir/mine.out", "mine.out/in"]));
+    assert!(!scene.target.join("left.out").exists());
+    assert_eq!(scene.read("dir/file"), "saved");
+    // One path alone: what stands beside it, or beside what leads to it, is nobody's business.
+    for (path, deleted, left) in [
+        (&b"/dir"[..], 2, &["extra", "mine.out/in"][..]),
+        (b"/dir/file", 0, &extras),
+        (b"/left.out", 0, &extras),
+        (b"/", 4, &[]),
+    ] {
+        for extra in extras {
+            fs::create_dir_all(scene.target.join(extra).parent().unwrap()).unwrap();
+            fs::write(scene.target.join(extra), "extra").unwrap();
+        }
+        let _ = fs::remove_dir_all(scene.target.join("dir/tree"));
+        let (report, _) = scene.run(Options { delete: true, paths: vec![path.to_vec()], ..scene.options() });
+        let left: Vec<_> = left.iter().copied().filter(|e| !e.contains("tree")).collect();
+        assert_eq!((report.counts.deleted, there()), (deleted, left), "{}", path.escape_ascii());
+        assert_eq!(scene.read("dir/file"), "saved");
+    }
+}
+
+#[test]
+fn single_paths_bring_what_leads_to_them_and_a_wrong_one_brings_nothing() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("a/b/c")).unwrap();
+        for name in ["a/b/c/file", "a/b/beside", "a/beside", "beside"] {
+            fs::write(source.join(name), name).unwrap();
+        }
+        fs::set_permissions(source.join("a/b"), PermissionsExt::from_mode(0o710)).unwrap();
+        fs::File::open(source.join("a/b")).unwrap().set_modified(at(1000)).unwrap();
+    });
+    let paths = |paths: &[&str]| paths.iter().map(|p| p.as_bytes().to_vec()).collect();
+    let options = Options { paths: paths(&["/a/b/c", "/a/wrong"]), ..scene.options() };
+    let refused = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &Quiet::default());
+    assert!(matches!(&refused, Err(Error::NoPath(path)) if path == "/a/wrong"), "{refused:?}");
+    assert_eq!(fs::read_dir(&scene.target).unwrap().count(), 0, "something was made before the paths were known");
+    let (report, monitor) = scene.run(Options { paths: paths(&["/a/b/c"]), verify: true, ..scene.options() });
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!((report.counts.restored, report.counts.files, report.verified), (4, 1, 1));
+    assert_eq!(scene.read("a/b/c/file"), "a/b/c/file");
+    let differences =
+        compare::trees(&scene.source, &scene.target, &compare::Options { roots: false, ..Default::default() });
+    let missing: Vec<_> = differences.unwrap().into_iter().map(|d| String::from_utf8(d.path).unwrap()).collect();
+    assert_eq!(missing, ["a/b/beside", "a/beside", "beside"], "directories on the way lack their attributes");
+}
+
+#[test]
+fn reading_back_finds_what_is_not_what_the_snapshot_says() {
+    let noise = Rng::new(3).bytes(3 << 20);
+    let scene = scene(|source| {
+        for name in ["one", "two"] {
+            fs::write(source.join(name), "saved").unwrap();
+        }
+        fs::write(source.join("large"), &noise).unwrap();
+        fs::write(source.join("large-too"), [&noise[..], &noise].concat()).unwrap();
+        fs::File::create(source.join("hole")).unwrap().set_len(3 << 20).unwrap();
+    });
+    let verify = |overwrite| scene.run(Options { verify: true, overwrite, ..scene.options() });
+    let (report, monitor) = verify(Overwrite::Always);
+    assert_eq!((report.verified, monitor.problems().len()), (5, 0));
+    // Left alone as told, but not what the snapshot says: in a byte, in length, in what should be zeros.
+    scene.put("two", "SAVED", at(5));
+    let open = |name: &str| fs::File::options().write(true).open(scene.target.join(name)).unwrap();
+    open("large").write_all_at(b"x", (3 << 20) - 1).unwrap();
+    open("large-too").set_len(5 << 20).unwrap();
+    open("hole").write_all_at(b"x", 2 << 20).unwrap();
+    let (report, monitor) = verify(Overwrite::Never);
+    assert_eq!((report.verified, report.counts.damaged), (1, 4));
+    assert!(monitor.problems().iter().all(|p| p.cause.contains("read back")), "{:?}", monitor.problems());
+    // And the other way round, each of them is found to be wrong and replaced.
+    let (report, monitor) = verify(Overwrite::Always);
+    assert_eq!((report.verified, report.counts.kept, monitor.problems().len()), (5, 1, 0));
+    scene.same();
+}
+
+#[test]
+fn links_to_other_files_become_links_to_the_right_one() {
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "saved").unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        fs::hard_link(source.join("a"), source.join("c")).unwrap();
+    });
+    scene.put("a", "other", at(5));
+    scene.put("b", "saved", at(5));
+    let (report, monitor) = scene.run(scene.options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(report.counts.restored, 3);
+    scene.same();
+    let (report, _) = scene.run(scene.options());
+    assert_eq!(report.counts.kept, 3);
+}
+
+#[test]
+fn a_full_target_ends_the_run_with_that_and_leaves_no_half_file() {
+    let Some(fs) = LoopFs::new(16 << 20) else {
+        println!("a_full_target: passed over, it needs root and loop devices");
+        return;
+    };
+    for (files, len) in [(400usize, 100_000usize), (8, 5_000_000), (2, 20_000_000)] {
+        let scene = scene(|source| {
+            for n in 0..files {
+                fs::write(source.join(n.to_string()), Rng::new(n as u64).bytes(len)).unwrap();
+            }
+        });
+        let target = fs.dir(&format!("target-{files}")).unwrap();
+        let options = Options { target: target.clone(), ..scene.options() };
+        let full = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &Quiet::default());
+        let Err(Error::Place(e)) = full else { panic!("{full:?}") };
+        assert!(e.is_full(), "{e}");
+        for entry in fs::read_dir(&target).unwrap() {
+            let entry = entry.unwrap();
+            let whole = fs::read(scene.source.join(entry.file_name())).unwrap();
+            assert!(fs::read(entry.path()).unwrap() == whole, "half of {:?} was left", entry.file_name());
+        }
+        fs::remove_dir_all(target).unwrap();
+    }
+}
+
+#[test]
+fn the_parent_is_of_the_same_host_and_paths_and_still_there() {
+    let bench = bench();
+    let (a, b) = (bench.folder.path().join("a"), bench.folder.path().join("b"));
+    for dir in [&a, &b] {
+        fs::create_dir(dir).unwrap();
+        fs::write(dir.join("file"), "same").unwrap();
+    }
+    settle();
+    let fresh = || {
+        let cache = drumlin_repo::Cache::open(&bench.repository, None, bench.folder.path()).unwrap();
+        std::sync::Arc::new(cache)
+    };
+    for remembered in [true, false] {
+        let run = |path: &Path, host: &str| {
+            let cache = if remembered { bench.cache.clone() } else { fresh() };
+            let options = backup::Options { host: host.into(), ..common::options(&[path]) };
+            backup::backup(&bench.repository, &cache, options, &Quiet::default()).unwrap()
+        };
+        let host = format!("host-{remembered}");
+        let first = run(&a, &host).snapshot.unwrap();
+        assert_eq!(run(&b, &host).parent, None);
+        assert_eq!(run(&a, &format!("another-{remembered}")).parent, None);
+        let second = run(&a, &host);
+        assert_eq!(second.parent, Some(first));
+        let second = second.snapshot.unwrap();
+        let third = run(&a, &host);
+        assert_eq!(third.parent.as_ref(), Some(&second));
+        bench.repository.remove_snapshot(third.snapshot.unwrap().id).unwrap();
+        assert_eq!(run(&a, &host).parent, Some(second), "a parent that was forgotten");
+    }
+}
+
+#[test]
+fn a_closed_directory_is_finished_after_what_is_in_it() {
+    const TEST: &str = "a_closed_directory_is_finished_after_what_is_in_it";
+    let run = |folder: &Path| {
+        let bench = bench();
+        let (source, target) = (folder.join("source"), folder.join("target"));
+        let inner = source.join("outer/inner");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("file"), "saved").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        mode(&inner, 0o500);
+        mode(&source.join("outer"), 0o500);
+        for path in [&inner, &source.join("outer")] {
+            fs::File::open(path).unwrap().set_modified(at(1000)).unwrap();
+        }
+        settle();
+        let snapshot = bench.backup(&source).snapshot.unwrap();
+        for _ in 0..2 {
+            let (_, monitor) = bench.restore(&snapshot, &source, &target);
+            assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+            compare::assert_same(&source, &target, &compare::Options { roots: false, ..Default::default() });
+        }
+    };
+    let _ = TEST;
+    match user::folder() {
+        Some(folder) => run(&folder),
+        None => {
+            let folder = user::shared_folder();
+            if user::is_root() {
+                user::again(TEST, folder.path())
+            } else {
+                run(folder.path())
+            }
+            let _ = drumlin_testkit::tree::unprotect(folder.path());
+        }
+    }
+}
