@@ -5,6 +5,7 @@
 
 use drumlin_repo::Error as RepoError;
 use drumlin_store::Kind;
+use std::borrow::Cow;
 use std::fmt;
 
 /// A result of a command.
@@ -117,6 +118,13 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What to do about a place that was meant to be in the home folder.
+pub fn tilde(location: &str) -> Option<&'static str> {
+    location
+        .starts_with("~/")
+        .then_some("'~' came here as it stands, which no shell has replaced: write the whole path")
+}
+
 /// An error of the system without the number that says nothing to a reader of the words before it.
 pub fn plain(error: &std::io::Error) -> String {
     let words = error.to_string();
@@ -126,12 +134,17 @@ pub fn plain(error: &std::io::Error) -> String {
     }
 }
 
-/// As [`plain`], of words that were put together already.
-pub fn without_number(words: &str) -> &str {
-    match words.strip_suffix(')').and_then(|w| w.rsplit_once(" (os error ")) {
-        Some((before, code)) if !code.is_empty() && code.bytes().all(|b| b.is_ascii_digit()) => before,
-        _ => words,
+/// As [`plain`], of words that were put together already: the number ends them, or a part of them.
+pub fn without_number(words: &str) -> Cow<'_, str> {
+    if let Some((before, rest)) = words.rsplit_once(" (os error ")
+        && let Some((code, after)) = rest.split_once(')')
+        && !code.is_empty()
+        && code.bytes().all(|b| b.is_ascii_digit())
+        && (after.is_empty() || after.starts_with(';'))
+    {
+        return if after.is_empty() { before.into() } else { format!("{before}{after}").into() };
     }
+    words.into()
 }
 
 impl From<drumlin_engine::Error> for Failure {
@@ -143,9 +156,11 @@ impl From<drumlin_engine::Error> for Failure {
             Error::NoSnapshot(message) => {
                 Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
             }
-            Error::NoPath(_) => Failure::failed(error.to_string()).hint("'drumlin ls' shows what is in a snapshot"),
+            Error::NoPath(_) => {
+                Failure::failed(error.to_string()).hint("paths in a snapshot are absolute, as 'drumlin ls' shows them")
+            }
             Error::System { action, source } => Failure::failed(format!("cannot {action}: {}", plain(&source))),
-            other => Failure::failed(other.to_string()),
+            other => Failure::failed(without_number(&other.to_string())),
         }
     }
 }
@@ -154,8 +169,9 @@ impl From<RepoError> for Failure {
     fn from(error: RepoError) -> Self {
         let message = error.to_string();
         match error {
-            RepoError::NoRepository { .. } => Failure::new(Exit::NoRepository, message)
-                .hint("check the place given with -r; 'drumlin init' makes a new repository"),
+            RepoError::NoRepository { ref location } => Failure::new(Exit::NoRepository, message).hint(
+                tilde(location).unwrap_or("check the place given with -r; 'drumlin init' makes a new repository"),
+            ),
             RepoError::WrongKey { .. } | RepoError::RevokedKey { .. } => Failure::new(Exit::WrongKey, message),
             RepoError::OtherRepository { .. } => Failure::new(Exit::WrongKey, message)
                 .hint("each repository has keys of its own; check -r and the key file"),
@@ -184,6 +200,9 @@ impl From<drumlin_store::Error> for Failure {
         let failure = Failure::failed(error.to_string());
         match error.kind {
             Kind::Full => failure.hint(format!("make room on the storage of {}, and run it again", error.location)),
+            Kind::Refused if matches!(error.action, "open" | "read" | "list") => {
+                failure.hint(format!("check who may read {}", error.location))
+            }
             Kind::Refused => {
                 failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
             }
@@ -226,6 +245,7 @@ mod tests {
     #[test]
     fn numbers_of_errors_are_left_out() {
         assert_eq!(without_number("No such file (os error 2)"), "No such file");
+        assert_eq!(without_number("Denied (os error 1); so what"), "Denied; so what");
         for kept in ["No such file", "x (os error )", "x (os error 2", "x (os error 2) y"] {
             assert_eq!(without_number(kept), kept);
         }

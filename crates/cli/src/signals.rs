@@ -3,11 +3,12 @@
 //!
 //! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once.
 
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What signals have asked for.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ impl Signals {
     /// Heed them from now on.
     pub fn heed() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        HEEDED.store(true, Ordering::Relaxed);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             if signal == SIGHUP && is_ignored(signal) {
                 // As nohup has it.
@@ -49,6 +51,56 @@ impl Signals {
     pub fn take_state(&self) -> bool {
         self.state.swap(false, Ordering::Relaxed)
     }
+}
+
+/// An operation heeds signals by itself.
+static HEEDED: AtomicBool = AtomicBool::new(false);
+
+/// The terminal that a passphrase is being typed on, and its modes before.
+static ASKING: Mutex<Option<(File, Termios)>> = Mutex::new(None);
+
+fn asking() -> MutexGuard<'static, Option<(File, Termios)>> {
+    ASKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives a passphrase is being typed, unseen: whoever ends the program by a signal then gets back a terminal
+/// that shows what is typed.
+pub struct Asking(());
+
+impl Asking {
+    /// From now on.
+    pub fn begin() -> Self {
+        static WATCHED: OnceLock<()> = OnceLock::new();
+        let modes = File::open("/dev/tty").and_then(|tty| Ok((tcgetattr(&tty)?, tty)));
+        if let Ok((modes, tty)) = modes {
+            *asking() = Some((tty, modes));
+            WATCHED.get_or_init(give_back);
+        }
+        Asking(())
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        asking().take();
+    }
+}
+
+/// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to it.
+fn give_back() {
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !is_ignored(*s));
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
+    let watch = move || {
+        for signal in signals.forever() {
+            match asking().take() {
+                Some((tty, modes)) => drop(tcsetattr(&tty, OptionalActions::Now, &modes)),
+                None if HEEDED.load(Ordering::Relaxed) => continue,
+                None => {}
+            }
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".into()).spawn(watch);
 }
 
 fn is_ignored(signal: libc::c_int) -> bool {

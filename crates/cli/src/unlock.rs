@@ -5,6 +5,7 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::place;
 use crate::profile::Profile;
+use crate::signals::Asking;
 use drumlin_repo::{Error, Repository, Unlock};
 use drumlin_store::Store;
 use std::ffi::OsString;
@@ -133,9 +134,11 @@ fn can_ask() -> bool {
 }
 
 fn ask(prompt: &str) -> Result<Vec<u8>> {
-    rpassword::prompt_password(prompt)
-        .map(String::into_bytes)
-        .map_err(|e| Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e))))
+    let _asking = Asking::begin();
+    rpassword::prompt_password(prompt).map(String::into_bytes).map_err(|e| match e.kind() {
+        std::io::ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+        _ => Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e))),
+    })
 }
 
 /// Ask for a new passphrase, twice.

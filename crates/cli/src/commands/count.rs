@@ -1,11 +1,12 @@
 //! `stats` and `estimate`: how much there is, and how much there would be.
 
 use super::look::Look;
-use super::{Context, Place, gather, processors};
+use super::{Context, Place, gather, processors, whole};
 use crate::args::count::{Estimate, Stats};
 use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};
+use crate::render::sums::{JsonSums, in_words};
 use crate::rules;
 use crate::sources::Lines;
 use drumlin_engine::backup::ParentSnapshots;
@@ -13,24 +14,8 @@ use drumlin_engine::estimate::{self, Report, estimate};
 use drumlin_engine::select::open_reader;
 use drumlin_engine::stats::{Part, of_repository, of_snapshots};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::tree::Sums;
 use serde::Serialize;
 use std::sync::Arc;
-
-/// Sums in JSON.
-#[derive(Serialize)]
-struct JsonSums {
-    entries: u64,
-    files: u64,
-    dirs: u64,
-    bytes: u64,
-}
-
-impl From<Sums> for JsonSums {
-    fn from(s: Sums) -> Self {
-        JsonSums { entries: s.entries, files: s.files, dirs: s.dirs, bytes: s.bytes }
-    }
-}
 
 #[derive(Serialize)]
 struct JsonPart {
@@ -84,8 +69,8 @@ struct JsonStats {
 pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
     let look = Look::open(context, "stats")?;
     let filter = args.select.filter()?;
-    let whole = args.snapshots.is_empty() && filter == Default::default();
-    let stats = if whole {
+    let all = args.snapshots.is_empty() && filter == Default::default();
+    let stats = if all {
         let snapshots: Vec<Snapshot> = look.snapshots.iter().map(|i| i.snapshot.clone()).collect();
         let s = look.watch.run(|monitor| of_repository(&look.reader, &snapshots, monitor))?;
         JsonStats {
@@ -107,7 +92,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             snapshots.extend(filter.select(&look.snapshots).into_iter().map(|i| i.snapshot));
         }
         for spec in &args.snapshots {
-            snapshots.push(look.find(spec, &args.select)?.snapshot.snapshot);
+            snapshots.push(whole(look.find(spec, &args.select)?)?.snapshot);
         }
         let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, monitor))?;
         JsonStats {
@@ -236,11 +221,7 @@ fn json(report: &Report, parent: Option<&Snapshot>) -> JsonEstimate {
 }
 
 fn lines(report: &Report, compared: bool) -> Vec<String> {
-    let of = |s: &Sums| {
-        let (files, dirs) = (counted(s.files, "file", "files"), counted(s.dirs, "directory", "directories"));
-        format!("{} in {files}, {dirs}", bytes(s.bytes))
-    };
-    let mut lines = vec![format!("in all:     {}", of(&report.found))];
+    let mut lines = vec![format!("in all:     {}", in_words(&report.found))];
     if compared {
         for (word, sums) in [
             ("new", &report.new),
@@ -248,7 +229,7 @@ fn lines(report: &Report, compared: bool) -> Vec<String> {
             ("unmodified", &report.unmodified),
             ("removed", &report.removed),
         ] {
-            lines.push(format!("{:<12}{}", format!("{word}:"), of(sums)));
+            lines.push(format!("{:<12}{}", format!("{word}:"), in_words(sums)));
         }
     }
     let (files, dirs) = (report.excluded.files, report.excluded.dirs);

@@ -1,7 +1,7 @@
 //! What `backup` and `estimate` have in common: which paths, of which host, compared with what.
 
-use super::Context;
-use crate::exit::{Failure, Result};
+use super::{Context, whole};
+use crate::exit::{Failure, Result, plain};
 use crate::process::host_name;
 use crate::render::path::shown;
 use crate::sources::{self, Lines};
@@ -39,16 +39,20 @@ pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf
     paths.sort();
     paths.dedup();
     // Told before a repository is made or asked for: a slip, or a mount that isn't there.
-    if paths.iter().all(|p| is_missing(p)) {
-        let names: Vec<_> = paths.iter().map(|p| shown(p)).collect();
-        return Err(Failure::failed(format!("there is nothing to back up: {} is not there", names.join(", "))));
+    let missing: Option<Vec<String>> = paths.iter().map(|p| missing(p)).collect();
+    match missing {
+        Some(all) => Err(Failure::failed(format!("there is nothing to back up: {}", all.join("; ")))),
+        None => Ok(paths),
     }
-    Ok(paths)
 }
 
-fn is_missing(path: &[u8]) -> bool {
-    let looked = Path::new(OsStr::from_bytes(path)).symlink_metadata();
-    looked.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+/// Why there is nothing at a path, if so.
+fn missing(path: &[u8]) -> Option<String> {
+    let error = Path::new(OsStr::from_bytes(path)).symlink_metadata().err()?;
+    Some(match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{} is not there", shown(path)),
+        _ => format!("{}: {}", shown(path), plain(&error)),
+    })
 }
 
 /// The host's name: as given, by profile, by environment, or this machine's own.
@@ -67,7 +71,7 @@ pub fn host(context: &Context, given: Option<String>) -> String {
 pub fn parent(repository: &Repository, given: Option<&str>) -> Result<Parent> {
     let Some(spec) = given else { return Ok(Parent::Latest) };
     let (all, _) = repository.snapshots()?;
-    Ok(Parent::Id(find_snapshot(&all, spec, &SnapshotFilter::default())?.snapshot.snapshot.id))
+    Ok(Parent::Id(whole(find_snapshot(&all, spec, &SnapshotFilter::default())?)?.snapshot.id))
 }
 
 /// The folders that a backup would change by saving them: the repository and the caches.

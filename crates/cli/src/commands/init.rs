@@ -2,7 +2,7 @@
 
 use super::{Context, Place};
 use crate::args::init::Init;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{Exit, Failure, Result, tilde};
 use crate::place;
 use crate::process::{host_name, user_name};
 use crate::render::time;
@@ -69,7 +69,8 @@ fn not_made(error: drumlin_store::Error) -> Failure {
     match error.kind {
         Kind::Missing => {
             let message = format!("cannot make a repository in {}: the folder above it does not exist", error.location);
-            Failure::failed(message).hint("make that folder first, or mount what should be there")
+            let usual = "make that folder first, or mount what should be there";
+            Failure::failed(message).hint(tilde(&error.location).unwrap_or(usual))
         }
         _ => error.into(),
     }

@@ -18,7 +18,8 @@ use crate::place;
 use crate::profile::Profile;
 use crate::render::Out;
 use crate::unlock;
-use drumlin_repo::{Cache, Repository};
+use drumlin_engine::select::SnapshotSpec;
+use drumlin_repo::{Cache, Repository, SnapshotInfo};
 use drumlin_store::{Location, ReadOnlyStore, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +49,17 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Man(args) => about::man(&context, &args),
         Command::Version(_) => about::version(&context),
     }
+}
+
+/// A snapshot where a folder of it makes no sense.
+///
+/// # Errors
+/// A folder was given.
+pub fn whole(spec: SnapshotSpec) -> Result<SnapshotInfo> {
+    if spec.subfolder.is_root() {
+        return Ok(spec.snapshot);
+    }
+    Err(Failure::usage(format!("a whole snapshot is meant here: leave away ':{}'", spec.subfolder)))
 }
 
 /// How many threads can run at once.

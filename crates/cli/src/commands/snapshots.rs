@@ -1,6 +1,6 @@
 //! `snapshots`: which there are.
 
-use super::Context;
+use super::{Context, whole};
 use crate::args::snapshots::Snapshots;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPaths, shown};
@@ -113,7 +113,7 @@ pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
         false => {
             let mut named = Vec::new();
             for spec in &args.snapshots {
-                named.push(find_snapshot(&all, spec, &filter)?.snapshot);
+                named.push(whole(find_snapshot(&all, spec, &filter)?)?);
             }
             named
         }

@@ -6,6 +6,7 @@ pub mod path;
 pub mod progress;
 pub mod size;
 pub mod summary;
+pub mod sums;
 pub mod table;
 pub mod time;
 

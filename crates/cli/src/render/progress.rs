@@ -75,14 +75,14 @@ impl Monitor for Watch<'_> {
     fn problem(&self, problem: &Problem) {
         let cause = without_number(&problem.cause);
         if self.out.json() {
-            self.out.tell_err(&EntryError::new(self.during, problem.kind, &problem.path, cause));
+            self.out.tell_err(&EntryError::new(self.during, problem.kind, &problem.path, &cause));
             return;
         }
         let serious = match problem.kind {
             ProblemKind::Unreadable | ProblemKind::Damaged | ProblemKind::Unwritable | ProblemKind::Attribute => true,
             ProblemKind::ChangedWhileRead | ProblemKind::Vanished => false,
         };
-        self.out.trouble(&problem.path, cause, serious);
+        self.out.trouble(&problem.path, &cause, serious);
     }
 
     fn wants_entries(&self) -> bool {
@@ -118,7 +118,7 @@ impl Ticker<'_, '_> {
         let out = self.watch.out;
         let counts = self.watch.counters.get();
         self.ticks += 1;
-        self.rate.learn(counts.bytes.max(counts.bytes_read).max(counts.bytes_written), TICK);
+        self.rate.learn(done(&counts), TICK);
         let state = State { counts, elapsed: self.watch.started.elapsed(), rate: self.rate.smooth };
         if self.watch.signals.stop() && !self.told_stop {
             self.told_stop = true;
@@ -163,9 +163,14 @@ struct State {
     rate: f64,
 }
 
+/// Bytes dealt with. Those of an entry are counted at its end: what is read of a large file until then counts as well.
+fn done(counts: &Counts) -> u64 {
+    counts.bytes.max(counts.bytes_read).max(counts.bytes_written)
+}
+
 impl State {
     fn done(&self) -> u64 {
-        self.counts.bytes.max(self.counts.bytes_written)
+        done(&self.counts)
     }
 
     /// What part is done: by bytes, by entries where there are none. What is expected is a guess, so never all of it.
@@ -245,6 +250,13 @@ mod tests {
         let json = serde_json::to_value(state(1024, 0, 0.0).json()).unwrap();
         assert!(json.get("percent_done").is_none() && json.get("seconds_remaining").is_none());
         assert!(state(9000, 4096, 1.0).part().unwrap() < 1.0, "more than expected is no reason to say 220 %");
+    }
+
+    #[test]
+    fn a_large_file_moves_before_its_end() {
+        let mut state = state(0, 4096, 1024.0);
+        state.counts.bytes_read = 1024;
+        assert_eq!((state.part(), state.remaining()), (Some(0.25), Some(Duration::from_secs(3))));
     }
 
     #[test]

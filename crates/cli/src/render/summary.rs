@@ -195,7 +195,7 @@ pub fn restore_lines(report: &restore::Report, dry_run: bool, verify: bool) -> V
     let mut lines = vec![line];
     let troubles = [
         (c.unwritable, "could not be written"),
-        (c.damaged, "damaged in the repository"),
+        (c.damaged, "without their right contents"),
         (c.attributes, "without some attribute"),
     ];
     let told: Vec<_> =

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -158,6 +159,28 @@ impl Home {
     /// The default repository.
     pub fn repository(&self) -> PathBuf {
         self.path("data/drumlin/repository")
+    }
+
+    /// Change the bytes of a file, which may be write-protected.
+    pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        change(&mut bytes);
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// Damage each data pack: some block of it, whichever that is.
+    pub fn damage(&self) {
+        for folder in std::fs::read_dir(self.repository().join("data")).unwrap() {
+            for pack in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+                self.tamper(&pack.unwrap().path(), |b| b.iter_mut().skip(40).take(400).for_each(|b| *b ^= 0x55));
+            }
+        }
+    }
+
+    /// The latest snapshot's folder of the usual sources.
+    pub fn saved_folder(&self) -> String {
+        format!("latest:{}", self.text("src"))
     }
 
     /// The only key file that is kept.

@@ -1,6 +1,7 @@
 //! Signals.
 
 use crate::home::{Home, signal};
+use drumlin_testkit::Rng;
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -8,17 +9,11 @@ use std::time::{Duration, Instant};
 
 /// Read lines of its output until one contains `text`; the rest of the output goes on to be read by a thread.
 pub fn wait_for(child: &mut Child, text: &str) {
-    wait_for_lines(child, text, 1);
-}
-
-fn wait_for_lines(child: &mut Child, text: &str, lines: usize) {
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    let mut seen = 0;
-    while seen < lines {
+    while !line.contains(text) {
         line.clear();
         assert!(reader.read_line(&mut line).unwrap() > 0, "it ended too early");
-        seen += usize::from(line.contains(text));
     }
     std::thread::spawn(move || {
         let _ = reader.read_to_end(&mut Vec::new());
@@ -27,62 +22,152 @@ fn wait_for_lines(child: &mut Child, text: &str, lines: usize) {
 
 /// Sixteen letters at random: there is something to gain, which a high level looks for long enough to interrupt it.
 fn slow_text(bytes: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let mut text = Vec::with_capacity(bytes);
-    while text.len() < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text.extend((state >> 32).to_le_bytes()[..4].iter().map(|b| b'a' + b % 16));
-    }
-    text
+    Rng::new(1).bytes(bytes).into_iter().map(|b| b'a' + b % 16).collect()
+}
+
+/// Start a backup of `src` that takes long, wait until it is well under way, and end it by this signal. Gives how long
+/// that took.
+fn end_by(home: &Home, number: Signal) -> Duration {
+    let slow = ["--json", "-v", "backup", "src", "--compression", "19", "--workers", "2"];
+    let mut child = home.start(&slow);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let under_way = |line: &str| {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_ne!(object["message_type"], "summary", "it should take longer than that");
+        object["bytes_done"].as_u64() > Some(0)
+    };
+    while !under_way(&lines.next().unwrap().unwrap()) {}
+    // Whatever else it says is read meanwhile.
+    let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
+    let start = Instant::now();
+    signal(&child, number);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let took = start.elapsed();
+    let last: serde_json::Value = serde_json::from_str(rest.join().unwrap().last().unwrap()).unwrap();
+    assert_eq!((&last["partial"], &last["exit_code"]), (&true.into(), &130.into()), "{last}");
+    took
+}
+
+/// A second where the program has the machine to itself; as much longer as there are others who want it too.
+fn a_second() -> Duration {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let wanted: f64 = load.split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0);
+    let there = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    Duration::from_secs_f64((wanted / there).clamp(1.0, 10.0))
+}
+
+/// The fastest of three runs tells.
+#[track_caller]
+fn within_a_second(home: &Home, number: Signal) {
+    let took: Vec<_> = (0..3).map(|_| end_by(home, number)).take_while(|t| *t >= a_second()).collect();
+    assert!(took.len() < 3, "{took:?}, where {:?} would do", a_second());
 }
 
 #[test]
-fn the_first_leaves_a_partial_snapshot_that_the_next_run_goes_on_from() {
-    for number in [Signal::INT, Signal::TERM] {
-        let home = Home::new();
-        for n in 0..300 {
-            home.write(&format!("src/a/{n:03}"), format!("file {n}"));
-        }
-        home.write("src/z/big", slow_text(128 << 20));
-        home.run(&["init"]).ok();
-        let mut child = home.start(&["-v", "backup", "--workers", "2", "--compression", "12", "src"]);
-        wait_for_lines(&mut child, "src/a/", 200);
-        let start = Instant::now();
-        signal(&child, number);
-        let output = child.wait_with_output().unwrap();
-        let took = start.elapsed();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(130), "{stderr}");
-        assert!(stderr.contains("interrupted"), "{stderr}");
-        // A second on an idle machine; tests share theirs.
-        assert!(took < Duration::from_secs(5), "{took:?}");
+fn a_second_is_enough_in_the_midst_of_one_large_file() {
+    let home = Home::new();
+    home.write("src/a/small", "small");
+    home.write("src/big", slow_text(32 << 20));
+    within_a_second(&home, Signal::TERM);
+    // What of the file was stored by then need not be stored again.
+    let partial = home.run(&["--json", "snapshots"]).ok().objects().remove(0);
+    assert_eq!(partial["partial"], true);
+    let summary = home.run(&["--json", "backup", "src"]).ok().the("summary");
+    assert_eq!((&summary["partial"], &summary["bytes_read"]), (&false.into(), &(5 + (32 << 20)).into()));
+    assert!(summary["data_added"].as_u64() < Some(32 << 20), "{summary}");
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(crate::home::same(&home.path("src"), &home.path("out")));
+}
 
-        let snapshots = home.run(&["--json", "snapshots"]).ok().objects();
-        assert_eq!((snapshots.len(), &snapshots[0]["partial"]), (1, &true.into()));
-        let id = snapshots[0]["id"].as_str().unwrap();
-        assert!(home.run(&["ls", id]).ok().stdout.contains("/src/a/100"));
-        home.run(&["ls", "latest"]).expect(1);
-
-        let summary = home.run(&["--json", "backup", "src"]).expect(0).the("summary");
-        assert_eq!(summary["partial"], false);
-        assert!(summary["entries_unmodified"].as_u64() >= Some(200), "{summary}");
-        home.run(&["restore", &format!("latest:{}", home.text("src")), "-t", "out"]).ok();
-        assert!(crate::home::same(&home.path("src"), &home.path("out")));
+#[test]
+fn a_second_is_enough_among_many_small_files() {
+    let home = Home::new();
+    let text = slow_text(32 << 20);
+    for (n, part) in text.chunks(24 << 10).enumerate() {
+        home.write(&format!("src/{:02}/{n:04}", n / 100), part);
     }
+    within_a_second(&home, Signal::INT);
+    let partial = home.run(&["--json", "snapshots"]).ok().objects().remove(0);
+    let id = partial["id"].as_str().unwrap();
+    let files = partial["files"].as_u64().unwrap();
+    assert!(partial["partial"] == true && files > 0, "{partial}");
+    home.run(&["ls", "latest"]).expect(1);
+    // It lists and restores, and all that is in it is whole.
+    let listed = home.run(&["--json", "ls", id]).ok().objects();
+    assert_eq!(listed.iter().filter(|n| n["type"] == "file").count() as u64, files);
+    let ran = home.run(&["restore", &format!("{id}:{}", home.text("src")), "-t", "out", "--verify"]).expect(0);
+    assert!(ran.stderr.contains("partial") && ran.stdout.contains("read back and right"), "{}", ran.stderr);
+    for node in listed.iter().filter(|n| n["type"] == "file") {
+        let path = std::path::Path::new(node["path"].as_str().unwrap());
+        let below = path.strip_prefix(home.path("src")).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), std::fs::read(home.path("out").join(below)).unwrap());
+    }
+    // The next run reads none of them again.
+    let summary = home.run(&["--json", "backup", "src"]).ok().the("summary");
+    assert!(summary["entries_unmodified"].as_u64() >= Some(files), "{summary}");
+    assert!(summary["bytes_read"].as_u64() <= Some((32 << 20) - (files - 1) * (24 << 10)), "{summary}");
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(crate::home::same(&home.path("src"), &home.path("out")));
+}
+
+#[test]
+fn two_at_once_abort_and_harm_nothing() {
+    let home = Home::new();
+    home.write("src/first", "first");
+    home.run(&["backup", "src"]).ok();
+    home.write("src/big", slow_text(32 << 20));
+    let mut child = home.start(&["--json", "backup", "src", "--compression", "19"]);
+    wait_for(&mut child, "\"status\"");
+    let start = Instant::now();
+    signal(&child, Signal::TERM);
+    while child.try_wait().unwrap().is_none() {
+        signal(&child, Signal::TERM);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(start.elapsed() < a_second(), "{:?}", start.elapsed());
+    home.run(&["ls", "latest"]).ok();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(crate::home::same(&home.path("src"), &home.path("out")));
+}
+
+#[test]
+fn nohup_is_heeded() {
+    let home = Home::new();
+    home.run(&["init"]).ok();
+    let usual = home.command(&["--json", "backup", "--stdin", "x"]);
+    let mut command = std::process::Command::new("nohup");
+    command.arg(usual.get_program()).args(usual.get_args());
+    command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let pipe = std::process::Stdio::piped;
+    let mut child = command.stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    let stdin = child.stdin.take();
+    wait_for(&mut child, "\"status\"");
+    signal(&child, Signal::HUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none());
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn a_stream_that_is_interrupted_leaves_nothing() {
     let home = Home::new();
     home.run(&["init"]).ok();
-    let mut child = home.start(&["--json", "backup", "--stdin", "x"]);
-    // Held open: its end would be that of the stream.
-    let _stdin = child.stdin.take();
-    wait_for(&mut child, "\"status\"");
-    let start = Instant::now();
-    signal(&child, Signal::INT);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(start.elapsed() < Duration::from_secs(3));
+    let streams = [Signal::INT, Signal::TERM, Signal::HUP].map(|number| {
+        let mut child = home.start(&["--json", "backup", "--stdin", &format!("{number:?}")]);
+        // Held open: its end would be that of the stream.
+        let stdin = child.stdin.take();
+        (number, child, stdin)
+    });
+    for (number, mut child, _stdin) in streams {
+        wait_for(&mut child, "\"status\"");
+        let start = Instant::now();
+        signal(&child, number);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(start.elapsed() < a_second(), "{:?}", start.elapsed());
+    }
     assert_eq!(home.run(&["--json", "snapshots"]).ok().stdout, "");
 }
 
@@ -100,7 +185,7 @@ fn the_second_aborts_at_once() {
     let start = Instant::now();
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < a_second(), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -31,6 +31,54 @@ fn a_profile_says_what_and_where() {
 }
 
 #[test]
+fn each_rule_of_a_profile_counts() {
+    let home = home(
+        "exclude = ['~/no', '*.tmp', '!kept.tmp']\niexclude = ['README']\nexclude-file = ['~/rules']\n\
+         iexclude-file = ['~/irules']\nexclude-if-present = ['.nobackup']\nexclude-caches = true\n\
+         exclude-larger-than = '4K'\ncompression = 'off'\nmemory = '64M'\nworkers = 1\n",
+    );
+    home.write("home/rules", "*.bak\n");
+    home.write("home/irules", "*.OLD\n");
+    for name in ["no", "yes", "x.tmp", "kept.tmp", "ReadMe", "x.bak", "x.old", "marked/.nobackup", "marked/x"] {
+        home.write(&format!("home/{name}"), "x");
+    }
+    home.write("home/large", [0; 4097]);
+    home.write("home/cache/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55");
+    home.write("home/cache/x", "x");
+    let text = home.write("home/text", "the same ".repeat(400));
+    let summary = home.run(&["--json", "backup", "--profile", "home", "home"]).ok().the("summary");
+    let nodes = home.run(&["--json", "--profile", "home", "ls", "latest"]).ok().objects();
+    let mut names: Vec<_> =
+        nodes.iter().filter_map(|n| n["path"].as_str()?.strip_prefix(&home.text("home/"))).collect();
+    names.sort_unstable();
+    let expected =
+        ["cache", "cache/CACHEDIR.TAG", "irules", "kept.tmp", "marked", "marked/.nobackup", "rules", "text", "yes"];
+    assert_eq!(names, expected);
+    assert!(summary["data_added_packed"].as_u64() >= text.metadata().ok().map(|m| m.len()), "{summary}");
+    // The command line counts more.
+    let args = ["--json", "backup", "--profile", "home", "home", "-n", "-e", "!*.tmp", "--exclude-larger-than", "1M"];
+    assert_eq!(home.run(&args).ok().the("summary")["entries_new"], 2);
+}
+
+#[test]
+fn what_unlocks_may_stand_in_a_profile() {
+    let home = home("");
+    home.write("home/pw", "secret\n");
+    home.run(&["-r", "home/other", "-p", "home/pw", "init"]).ok();
+    let profiles = home.path("config/drumlin/profiles.toml");
+    for way in ["password-file = '~/pw'", "password-command = 'cat home/pw'"] {
+        std::fs::write(&profiles, format!("[profile.p]\nrepository = '~/other'\n{way}\n")).unwrap();
+        home.run(&["--profile", "p", "snapshots"]).ok();
+        // What the command line says counts more; what the environment says counts less.
+        home.run(&["--profile", "p", "-r", "repo", "snapshots"]).expect(12);
+        home.run(&["--profile", "p", "-k", "repo.key", "snapshots"]).expect(12);
+        let mut command = home.command(&["--profile", "p", "snapshots"]);
+        command.env("DRUMLIN_REPOSITORY", "repo").env("DRUMLIN_KEY_FILE", "repo.key");
+        assert!(command.output().unwrap().status.success(), "{way}");
+    }
+}
+
+#[test]
 fn slips_in_a_profile_are_told_before_anything_is_done() {
     for (slip, part) in [
         ("exlude = []\n", "exlude"),

@@ -5,9 +5,9 @@ use crate::args::look::Diff;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::{JsonPath, shown};
-use crate::render::size::{bytes, count, counted};
+use crate::render::size::count;
+use crate::render::sums::{JsonSums, in_words};
 use drumlin_engine::diff::{Change, Difference, Options, Report, diff};
-use drumlin_format::tree::Sums;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -32,20 +32,6 @@ struct JsonStatistics {
     changed_contents: u64,
     changed_type: u64,
     changed_metadata: u64,
-}
-
-#[derive(Serialize)]
-struct JsonSums {
-    entries: u64,
-    files: u64,
-    dirs: u64,
-    bytes: u64,
-}
-
-impl From<Sums> for JsonSums {
-    fn from(s: Sums) -> Self {
-        JsonSums { entries: s.entries, files: s.files, dirs: s.dirs, bytes: s.bytes }
-    }
 }
 
 /// Run it.
@@ -115,12 +101,9 @@ fn show(context: &Context, args: &Diff, difference: &Difference) -> Result<()> {
 }
 
 fn sums(report: &Report) -> [String; 3] {
-    let of = |s: &Sums| {
-        format!("{}, {}, {}", counted(s.entries, "entry", "entries"), counted(s.files, "file", "files"), bytes(s.bytes))
-    };
     [
-        format!("added:   {}", of(&report.added)),
-        format!("removed: {}", of(&report.removed)),
+        format!("added:   {}", in_words(&report.added)),
+        format!("removed: {}", in_words(&report.removed)),
         format!(
             "changed: {} in contents, {} in type, {} in metadata alone",
             count(report.content),

@@ -6,6 +6,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPath, shown};
 use crate::render::size;
+use crate::render::sums::JsonSums;
 use drumlin_engine::du::du;
 use drumlin_format::tree::Sums;
 use serde::Serialize;
@@ -16,10 +17,8 @@ struct JsonDu<'a> {
     #[serde(flatten)]
     path: JsonPath<'a>,
     depth: usize,
-    entries: u64,
-    files: u64,
-    dirs: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    sums: JsonSums,
 }
 
 /// Run it.
@@ -44,15 +43,7 @@ pub fn run(context: &Context, args: &Du) -> Result<Exit> {
 
 fn show(context: &Context, args: &Du, path: &[u8], depth: usize, sums: &Sums) -> Result<()> {
     if context.out.json() {
-        return context.out.object(&JsonDu {
-            message_type: "du",
-            path: path.into(),
-            depth,
-            entries: sums.entries,
-            files: sums.files,
-            dirs: sums.dirs,
-            bytes: sums.bytes,
-        });
+        return context.out.object(&JsonDu { message_type: "du", path: path.into(), depth, sums: (*sums).into() });
     }
     let bytes = if args.bytes { sums.bytes.to_string() } else { size::bytes(sums.bytes) };
     context.out.line(format!("{bytes:>12}  {:>12}  {}", size::counted(sums.entries, "entry", "entries"), shown(path)))

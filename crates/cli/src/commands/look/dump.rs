@@ -1,14 +1,12 @@
 //! `dump`: a file of a snapshot, or an archive of a directory, to standard output or to a file.
 
-use super::{Look, paths};
+use super::{Look, is_dir, paths};
 use crate::args::look::{Archive, Dump};
 use crate::commands::{Context, processors};
 use crate::exit::{Exit, Failure, Result, plain};
 use drumlin_engine::Error;
 use drumlin_engine::dump::{Format, Options, dump_archive, dump_file};
-use drumlin_engine::list::find_entry;
 use drumlin_engine::select::TreePath;
-use drumlin_format::tree::Kind;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -23,7 +21,7 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
     let spec = look.find(&args.snapshot, &args.select)?;
     let root = spec.snapshot.snapshot.root;
     let path = paths(&spec.subfolder, std::slice::from_ref(&args.entry))?.swap_remove(0);
-    let is_dir = path.is_root() || find_entry(&look.reader, root, &path, |e| Ok(e.meta().kind))? == Kind::Dir;
+    let is_dir = is_dir(&look.reader, root, &path)?;
     let archive = match args.archive {
         Some(Archive::Zip) => Some(Format::Zip),
         Some(Archive::Tar) => Some(Format::Tar),

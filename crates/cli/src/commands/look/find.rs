@@ -1,13 +1,14 @@
 //! `find`: entries of one snapshot or of many.
 
 use super::entry::{JsonEntry, More, long};
-use super::{Look, Written};
+use super::{Look, Written, is_dir};
 use crate::args::look::{Find, Kind};
 use crate::commands::Context;
 use crate::commands::snapshots::in_words;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
 use crate::render::time::Time;
+use drumlin_engine::Error;
 use drumlin_engine::find::{Match, Options, find};
 use drumlin_engine::select::TreePath;
 use drumlin_format::SnapshotId;
@@ -33,6 +34,8 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
                 return Err(Failure::usage("one search looks below one folder: give all snapshots the same"));
             }
             below = spec.subfolder;
+            // A folder that isn't there is a slip, and no search without a result.
+            is_dir(&look.reader, spec.snapshot.snapshot.root, &below)?;
             named.push(spec.snapshot.snapshot);
         }
         named
@@ -50,11 +53,15 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
     };
     let mut written = Written::default();
     let mut show = Show { context, long: args.long, last: None };
-    look.watch.plainly(|monitor| {
+    let searched = look.watch.plainly(|monitor| {
         find(&look.reader, &snapshots, &options, monitor, &mut |snapshot, found| {
             let shown = show.one(snapshot, found);
             written.heed(shown)
         })
+    });
+    searched.map_err(|e| match e {
+        Error::Repo(drumlin_repo::Error::Misuse(pattern)) => Failure::usage(pattern),
+        e => e.into(),
     })?;
     written.check()?;
     Ok(look.exit())

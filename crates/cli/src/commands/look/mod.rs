@@ -11,7 +11,10 @@ use super::Context;
 use crate::args::select::Select;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::progress::Watch;
+use drumlin_engine::list::find_entry;
 use drumlin_engine::select::{SnapshotSpec, TreePath, find_snapshot, open_reader};
+use drumlin_format::snapshot::Root;
+use drumlin_format::tree::Kind;
 use drumlin_repo::SnapshotInfo;
 use drumlin_repo::pack::Reader;
 use std::ffi::OsStr;
@@ -57,6 +60,14 @@ impl<'a> Look<'a> {
     pub fn exit(&self) -> Exit {
         if self.watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done }
     }
+}
+
+/// Whether a path of a snapshot is a directory.
+///
+/// # Errors
+/// There is no such path, or damage on the way to it.
+pub fn is_dir(reader: &Arc<Reader>, root: Option<Root>, path: &TreePath) -> Result<bool> {
+    Ok(path.is_root() || find_entry(reader, root, path, |e| Ok(e.meta().kind))? == Kind::Dir)
 }
 
 /// The paths that the user means in a folder of a snapshot; the folder itself if none is named.

@@ -1,0 +1,111 @@
+//! Which snapshot is meant: `latest`, narrowed down; the beginning of an id; a folder in it.
+
+use crate::home::Home;
+
+/// Three snapshots of a file whose contents say which it is in: each of another host, tag and source.
+fn three() -> Home {
+    let home = Home::new();
+    for (n, (host, tags)) in [("mars", "old,weekly"), ("venus", "weekly"), ("venus", "new")].into_iter().enumerate() {
+        home.write("src/file", n.to_string());
+        let source = if n == 2 { "src/file" } else { "src" };
+        home.run(&["backup", source, "-H", host, "--tag", tags, "--time", &format!("2020-01-0{}", n + 1)]).ok();
+    }
+    home
+}
+
+#[test]
+fn latest_is_narrowed_down_for_every_command() {
+    let home = three();
+    let file = home.text("src/file");
+    for (args, n) in [
+        (&[][..], "2"),
+        (&["-H", "mars"], "0"),
+        (&["--host", "venus", "--tag", "weekly"], "1"),
+        (&["--tag", "old"], "0"),
+        (&["--tag", "weekly"], "1"),
+        (&["--path", "src"], "1"),
+        (&["--path", "src", "--host", "mars"], "0"),
+        (&["--path", "src/../src/"], "1"),
+        (&["--path", "src/file"], "2"),
+    ] {
+        let ran = home.run(&[&["dump", "latest", &file], args].concat()).ok();
+        assert_eq!(ran.stdout, n, "{args:?}");
+        home.run(&[&["restore", "latest", "-t", "out", "--delete"], args].concat()).ok();
+        assert_eq!(std::fs::read_to_string(home.path(&format!("out{file}"))).unwrap(), n, "{args:?}");
+        let snapshot = home.run(&[&["--json", "snapshots", "latest"], args].concat()).ok().the("snapshot");
+        assert_eq!(snapshot["time"], format!("2020-01-0{}T00:00:00Z", n.parse::<u32>().unwrap() + 1), "{args:?}");
+    }
+    assert_eq!(home.run(&["dump", "latest~2", &file]).ok().stdout, "0");
+    assert_eq!(home.run(&["dump", "latest~1", &file, "--tag", "weekly"]).ok().stdout, "0");
+    for args in [&["--host", "pluto"][..], &["--tag", "old,new"], &["--path", "elsewhere"]] {
+        for command in
+            [&["ls", "latest"][..], &["restore", "latest", "-t", "none"], &["du", "latest"], &["stats", "latest"]]
+        {
+            let ran = home.run(&[command, args].concat()).expect(1);
+            assert!(ran.stderr.contains("no snapshot that fits") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+        }
+    }
+    assert!(!home.path("none").exists());
+}
+
+#[test]
+fn an_id_may_be_shortened_while_it_fits_one() {
+    let home = three();
+    let file = home.text("src/file");
+    for (n, id) in ids(&home).iter().enumerate() {
+        for given in [&id[..], &id[..12], &id[..8]] {
+            // Whatever narrows down `latest`, an id is an id.
+            assert_eq!(home.run(&["dump", given, &file, "--host", "pluto"]).ok().stdout, n.to_string());
+        }
+    }
+    // Of seventeen two begin alike.
+    (3..17).for_each(|_| drop(home.feed(&["backup", "--stdin", "x"], b"x").ok()));
+    let ids = ids(&home);
+    let twice = |c: &char| ids.iter().filter(|id| id.starts_with(*c)).count() > 1;
+    let digit = ids.iter().filter_map(|id| id.chars().next()).find(twice).unwrap().to_string();
+    let ran = home.run(&["restore", &digit, "-t", "out"]).expect(1);
+    for id in ids.iter().filter(|id| id.starts_with(&digit)) {
+        assert!(ran.stderr.contains(&id[..12]), "each that fits is named: {}", ran.stderr);
+    }
+    assert!(!home.path("out").exists());
+    for wrong in ["", "xyz", "LATEST", "latest~", "latest~99", "latest~x", "-", "ffffffffffffffffffffffffffffffff00"] {
+        let ran = home.run(&["ls", "--", wrong]).expect(1);
+        assert!(ran.stderr.contains("drumlin snapshots") && !ran.stderr.contains("bug"), "{wrong}: {}", ran.stderr);
+    }
+}
+
+fn ids(home: &Home) -> Vec<String> {
+    let all = home.run(&["--json", "snapshots"]).ok().objects();
+    all.iter().map(|s| s["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_folder_is_one_and_only_where_it_makes_sense() {
+    let home = three();
+    let (src, file) = (home.text("src"), home.text("src/file"));
+    let spec = |folder: &str| format!("latest:{folder}");
+    for command in ["ls", "du", "diff", "find", "restore", "dump"] {
+        let none = spec("/none");
+        let args = match command {
+            "diff" => vec![command, &none, &none],
+            "find" => vec![command, "*", "-s", &none],
+            "restore" => vec![command, &none, "-t", "out"],
+            "dump" => vec![command, &none, "/"],
+            _ => vec![command, &none],
+        };
+        let ran = home.run(&args).expect(1);
+        assert!(ran.stderr.contains("there is no '/none'") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+    }
+    // A file is no folder to restore, and nobody shall believe that it was.
+    let ran = home.run(&["restore", &spec(&file), "-t", "out"]).expect(1);
+    assert!(ran.stderr.contains("no folder") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+    assert!(!home.path("out").exists());
+    home.run(&["restore", "latest", &file, "-t", "out"]).ok();
+    assert!(home.path(&format!("out{file}")).exists());
+    // Where the whole is meant a part of it isn't quietly taken for that.
+    let src = spec(&src);
+    for args in [&["stats", &src][..], &["snapshots", &src], &["backup", "src", "--parent", &src]] {
+        let ran = home.run(args).expect(2);
+        assert!(ran.stderr.contains("leave away"), "{}", ran.stderr);
+    }
+}
