@@ -142,6 +142,28 @@ fn modes_and_times_of_what_is_right_are_put_right() {
 }
 
 #[test]
+fn what_is_right_is_not_touched_and_the_next_backup_finds_it_unchanged() {
+    let mut scene = scene(|source| {
+        fs::create_dir_all(source.join("deep/down")).unwrap();
+        for name in ["small", "deep/one", "deep/down/two"] {
+            fs::write(source.join(name), name).unwrap();
+        }
+        fs::write(source.join("large"), Rng::new(3).bytes(3 << 20)).unwrap();
+        symlink("small", source.join("link")).unwrap();
+        fs::set_permissions(source.join("small"), fs::Permissions::from_mode(0o4711)).unwrap();
+    });
+    scene.target = scene.source.clone();
+    for overwrite in [Overwrite::IfChanged, Overwrite::Always] {
+        let (report, monitor) = scene.run(Options { overwrite, ..scene.options() });
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        assert_eq!(report.counts.restored, 0, "{overwrite:?}: {:?}", report.counts);
+        settle();
+        let again = scene.bench.backup(&scene.source);
+        assert_eq!((again.counts.new, again.counts.changed), (0, 0), "{overwrite:?}");
+    }
+}
+
+#[test]
 fn other_kinds_of_things_give_way_but_a_directory_only_when_told() {
     let scene = scene(|source| {
         fs::create_dir_all(source.join("dir/sub")).unwrap();

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{bench, settle, user};
+use common::{bench, options, settle, user};
+use drumlin_engine::backup::backup;
+use drumlin_engine::monitor::Quiet;
 use drumlin_testkit::{compare, tree};
 use std::fs;
 
@@ -70,5 +72,36 @@ fn random_trees_come_back_after_every_change() {
             }
             tree::mutate(&source, seed * 100 + step).unwrap();
         }
+    }
+}
+
+/// On the way to a source, and where a source ends in a slash, a symlink stands for what it points to.
+#[test]
+fn sources_behind_symlinks_come_with_their_directories() {
+    let bench = bench();
+    let folder = bench.folder.path();
+    fs::create_dir_all(folder.join("real/sub")).unwrap();
+    fs::create_dir(folder.join("other")).unwrap();
+    fs::write(folder.join("real/sub/file"), "it").unwrap();
+    fs::write(folder.join("other/file"), "that").unwrap();
+    rustix::fs::setxattr(folder.join("real"), "user.a", b"real", rustix::fs::XattrFlags::empty()).unwrap();
+    rustix::fs::setxattr(folder.join("other"), "user.a", b"other", rustix::fs::XattrFlags::empty()).unwrap();
+    std::os::unix::fs::symlink("real", folder.join("via")).unwrap();
+    std::os::unix::fs::symlink("other", folder.join("slash")).unwrap();
+    settle();
+    let monitor = Quiet::default();
+    let options = options(&[&folder.join("via/sub"), std::path::Path::new(&format!("{}/slash/", folder.display()))]);
+    let report = backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    let target = folder.join("target");
+    let (_, monitor) = bench.restore(&report.snapshot.unwrap(), folder, &target);
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(fs::read(target.join("via/sub/file")).unwrap(), b"it");
+    assert_eq!(fs::read(target.join("slash/file")).unwrap(), b"that");
+    for (name, value) in [("via", &b"real"[..]), ("slash", b"other")] {
+        assert!(target.join(name).symlink_metadata().unwrap().is_dir());
+        let mut found = [0; 16];
+        let len = rustix::fs::getxattr(target.join(name), "user.a", &mut found).unwrap();
+        assert_eq!(&found[..len], value);
     }
 }

@@ -57,6 +57,8 @@ impl AsFd for Held {
 pub struct Dir {
     path: Box<[u8]>,
     follow: usize,
+    /// Names of entries that may be symlinks which stand for what they point to: they lead to a source.
+    followed: Box<[Vec<u8>]>,
     fd: OnceLock<Held>,
     /// Cleared once the kernel refused `O_NOATIME` here (the files belong to somebody else).
     noatime: AtomicBool,
@@ -83,7 +85,17 @@ impl AsFd for DirFd<'_> {
 impl Dir {
     /// `path`: components joined by `/`, no leading slash. Symlinks are followed within its first `follow` bytes only.
     pub(crate) fn new(path: Box<[u8]>, follow: usize, noatime: bool) -> Dir {
-        Dir { path, follow, fd: OnceLock::new(), noatime: AtomicBool::new(noatime) }
+        Dir { path, follow, followed: Box::default(), fd: OnceLock::new(), noatime: AtomicBool::new(noatime) }
+    }
+
+    /// The same directory, in which symlinks of these names are followed.
+    pub(crate) fn following(self, names: impl Iterator<Item = Vec<u8>>) -> Dir {
+        Dir { followed: names.collect(), ..self }
+    }
+
+    /// Whether a symlink of this name is followed.
+    pub(crate) fn follows(&self, name: &[u8]) -> bool {
+        self.followed.iter().any(|n| n == name)
     }
 
     /// Keeps the descriptor for those who read files, or, if too many listings wait with one, gives it back.

@@ -1,6 +1,6 @@
 //! Reading what a listing names: contents, extended attributes, flags, holes.
 //!
-//! No call here follows a symlink, waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
+//! No call here follows a symlink (unless it stands on the way to a source), waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
 //! file may change while it is read: read no more than the size that the walk gave, then compare [`restat`] with it.
 
 use std::ffi::CString;
@@ -53,15 +53,16 @@ impl Dir {
     }
 
     fn open_with(&self, name: &[u8], more: OFlags) -> io::Result<File> {
-        let name = c_name(name)?;
+        let c_name = c_name(name)?;
         let dir = self.fd()?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
+        let nofollow = if self.follows(name) { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | nofollow | OFlags::NONBLOCK | OFlags::CLOEXEC | more;
         let noatime = self.noatime_flag();
-        let opened = sys::open_retry(|| rustix::fs::openat(&dir, &name, flags | noatime, Mode::empty()));
+        let opened = sys::open_retry(|| rustix::fs::openat(&dir, &c_name, flags | noatime, Mode::empty()));
         let fd = match opened {
             // The file belongs to somebody else, and so do, most likely, the others here.
             Err(Errno::PERM) if !noatime.is_empty() => {
-                let fd = sys::open_retry(|| rustix::fs::openat(&dir, &name, flags, Mode::empty()))?;
+                let fd = sys::open_retry(|| rustix::fs::openat(&dir, &c_name, flags, Mode::empty()))?;
                 self.noatime_refused();
                 fd
             }
@@ -108,6 +109,9 @@ impl Dir {
         let dir = self.fd()?;
         let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
         path.extend_from_slice(name.as_bytes());
+        if self.follows(name.as_bytes()) && kind == Kind::Dir {
+            path.extend_from_slice(b"/.");
+        }
         let path = CString::new(path).map_err(|_| Errno::INVAL)?;
         extras.xattrs =
             attributes(|buf| rustix::fs::llistxattr(&path, buf), |attr, buf| rustix::fs::lgetxattr(&path, attr, buf))

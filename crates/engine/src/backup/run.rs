@@ -40,7 +40,8 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         // A stream has no entries to compare; its chunks are found by the index.
         Source::Stream { .. } => ParentSnapshots::default(),
     };
-    if let Some(sums) = parents.first().and_then(|p| Some(p.root?.sums)) {
+    // A run that was stopped knows less than the one before it.
+    if let Some(sums) = parents.0.iter().filter_map(|p| Some(p.root?.sums)).max_by_key(|sums| sums.entries) {
         monitor.counters().expected_entries.store(sums.entries, Ordering::Relaxed);
         monitor.counters().expected_bytes.store(sums.bytes, Ordering::Relaxed);
     }

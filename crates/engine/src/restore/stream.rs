@@ -131,7 +131,15 @@ impl Stream {
             context.placed(&self.path, place::Problems::new(), Change::Restored);
             return Ok(());
         };
-        let dir = target.dir(&self.dir)?;
+        let dir = match target.dir(&self.dir) {
+            // What would be made by then need not be there yet.
+            Err(_) if context.options.dry_run => {
+                add(&context.counters().bytes_written, self.size);
+                context.placed(&self.path, place::Problems::new(), Change::Restored);
+                return Ok(());
+            }
+            other => other?,
+        };
         let wanted = Wanted { mode: self.mode, owner: Some(self.owner), mtime: self.mtime, extras: &self.extras };
         if self.exists && self.is_there(context, &dir)? {
             let problems = if context.options.dry_run {

@@ -72,6 +72,8 @@ pub(super) struct Now {
     pub mode: u16,
     pub uid: u32,
     pub gid: u32,
+    /// Where the contents stay as they are: the time that stands.
+    pub mtime: Option<Time>,
     pub attributes: Attributes,
 }
 
@@ -88,7 +90,7 @@ pub(super) enum Attributes {
 
 impl Now {
     pub fn of(stat: &Stat, attributes: Attributes) -> Self {
-        Now { kind: stat.kind, mode: stat.mode, uid: stat.uid, gid: stat.gid, attributes }
+        Now { kind: stat.kind, mode: stat.mode, uid: stat.uid, gid: stat.gid, mtime: None, attributes }
     }
 }
 
@@ -113,7 +115,10 @@ pub(super) fn apply(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Shar
     if !(wanted.extras.xattrs.is_empty() && names.is_empty()) {
         xattrs.apply(true, problems);
     }
-    if let Err(e) = set_times(h, wanted.mtime) {
+    // Setting what is set already would change the ctime, and with it what the next backup takes for changed.
+    if now.mtime != Some(wanted.mtime)
+        && let Err(e) = set_times(h, wanted.mtime)
+    {
         problems.push(Problem::new(What::Times, e));
     }
 }

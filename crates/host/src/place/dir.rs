@@ -87,7 +87,8 @@ impl TargetDir {
     /// through the same handle later might not get what their directory hands on by then.
     pub fn finish_dir(&self, wanted: &Wanted<'_>) -> Result<Problems> {
         let stat = entry::stat_fd(self.fd()).map_err(|e| Error::system("stat", b".", e))?;
-        let (now, mut problems) = (Now::of(&stat, Attributes::Any), Problems::new());
+        let now = Now { mtime: Some(stat.mtime), ..Now::of(&stat, Attributes::Any) };
+        let mut problems = Problems::new();
         apply::apply(self.handle(), &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(self.handle(), &now, wanted, &mut problems);
         Ok(problems)
@@ -211,7 +212,8 @@ impl TargetDir {
             _ => None,
         };
         let handle = opened.as_ref().map_or(Handle::path(pinned.as_fd()), |fd| Handle::open(fd.as_fd()));
-        let (now, mut problems) = (Now::of(&stat, Attributes::Any), Problems::new());
+        let now = Now { mtime: Some(stat.mtime), ..Now::of(&stat, Attributes::Any) };
+        let mut problems = Problems::new();
         apply::apply(handle, &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(handle, &now, wanted, &mut problems);
         Ok(problems)

@@ -27,6 +27,11 @@ impl Plan {
         self.follow || !self.children.is_empty()
     }
 
+    /// Names of children at which symlinks are followed.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.children.iter().filter(|(_, child)| child.follow()).map(|(name, _)| name.clone())
+    }
+
     /// The paths of all sources at and below this node, `path` being its own.
     pub(crate) fn sources(&self, path: &[u8], out: &mut Vec<Vec<u8>>) {
         if self.source {

@@ -214,7 +214,7 @@ impl Worker<'_> {
     }
 
     fn visit_root(&mut self, plan: Arc<Plan>, errors: Vec<(Vec<u8>, std::io::Error)>) {
-        let dir = Arc::new(Dir::new(Box::default(), 0, true));
+        let dir = Arc::new(Dir::new(Box::default(), 0, true).following(plan.followed()));
         let full = plan.source;
         let heritage = Heritage { plan: Some(plan), dev: 0, full };
         let opened = self.open(None, c"/", &dir, true);
@@ -244,7 +244,8 @@ impl Worker<'_> {
         let source = planned.as_ref().is_some_and(|p| p.source);
         let follow = if planned.is_some() { path.len() } else { group.dir.follow() };
         let noatime = planned.is_some() || group.dir.noatime();
-        let dir = Arc::new(Dir::new(path.into_boxed_slice(), follow, noatime));
+        let followed = planned.iter().flat_map(|plan| plan.followed());
+        let dir = Arc::new(Dir::new(path.into_boxed_slice(), follow, noatime).following(followed));
         let opened = self.open(Some(group), name, &dir, may_follow);
         let heritage = Heritage { full: group.heritage.full || source, dev: group.heritage.dev, plan: planned };
         self.list(dir, opened, heritage);
