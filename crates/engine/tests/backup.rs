@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{bench, options, settle, small};
+use common::{bench, bench_with, options, settle, small};
 use drumlin_engine::backup::{self, Compression, Source};
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
 use drumlin_engine::{Error, restore};
@@ -452,4 +452,50 @@ fn a_stop_after_the_end_of_the_walk_leaves_a_partial_snapshot_too() {
     assert!(snapshot.root.unwrap().sums.files < 7);
     assert!(report.stopped && snapshot.partial.is_some(), "a run that was cut short passes for a whole one");
     assert_eq!(bench.backup(&source).counts.files, 7);
+}
+
+/// One worker has named chunks of a large file and not yet stored them; another finds them named, and its file is done
+/// when the run is stopped.
+#[test]
+fn what_a_stopped_run_has_named_is_stored() {
+    let mut partial = 0;
+    for seed in 0..20 {
+        // Large blocks: many chunks wait to be stored at once.
+        let bench = bench_with(drumlin_repo::CreateOptions::default());
+        let source = bench.folder.path().join("source");
+        fs::create_dir_all(source.join("a")).unwrap();
+        fs::create_dir_all(source.join("b")).unwrap();
+        let bytes = noise(seed, 9 << 20);
+        // Of one piece's length and a little: it is done while the other is being cut.
+        fs::write(source.join("a/first"), &bytes[..(2 << 20) + 1]).unwrap();
+        fs::write(source.join("b/second"), &bytes).unwrap();
+        settle();
+        // The directories count too: with the first file done, the second isn't.
+        let options = backup::Options { workers: 3, ..options(&[&source.join("a"), &source.join("b")]) };
+        let monitor = StopWhenDone(Counters::default());
+        let Ok(report) = backup::backup(&bench.repository, &bench.cache, options, &monitor) else { continue };
+        partial += u32::from(report.stopped);
+        let snapshot = report.snapshot.unwrap();
+        let target = bench.folder.path().join("target");
+        let (_, monitor) = bench.restore(&snapshot, &source, &target);
+        assert!(monitor.problems().is_empty(), "seed {seed}: {:?}", monitor.problems());
+    }
+    assert!(partial > 3, "{partial} runs were stopped in time");
+}
+
+/// Asks to stop once a file is done.
+struct StopWhenDone(Counters);
+
+impl Monitor for StopWhenDone {
+    fn counters(&self) -> &Counters {
+        &self.0
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        self.0.get().files >= 1
+    }
 }

@@ -50,19 +50,69 @@ struct Reply {
 impl Piece {
     /// Hash and store its chunks, and tell their names.
     pub fn process(self, worker: &mut Worker) {
-        let refs = self.cuts.iter().map(|cut| {
-            if worker.shared.monitor.stop() {
-                return Err(Error::Interrupted);
-            }
-            let id = match cut.id {
-                Some(id) => id,
-                None => worker.store(&self.bytes[cut.start..cut.start + cut.len])?,
-            };
-            Ok(Ref::Chunk { id, len: cut.len as u64 })
-        });
-        let refs = refs.collect();
+        let refs = self.store(worker);
         // Whoever asked may be gone, if the run has failed.
         let _ = self.reply.send(Reply { number: self.number, bytes: self.bytes, refs });
+    }
+
+    fn store(&self, worker: &mut Worker) -> crate::Result<Vec<Ref>> {
+        let mut refs = Vec::with_capacity(self.cuts.len());
+        let mut run = Run::default();
+        for cut in &self.cuts {
+            if worker.shared.monitor.stop() {
+                // What was claimed has to be stored: others may refer to it by now.
+                run.store(&self.bytes, worker)?;
+                return Err(Error::Interrupted);
+            }
+            let (id, new) = match cut.id {
+                Some(id) => (id, false),
+                None => worker.claim(&self.bytes[cut.start..cut.start + cut.len])?,
+            };
+            if !new || run.len + cut.len > worker.shared.block_bytes {
+                run.store(&self.bytes, worker)?;
+            }
+            if new {
+                run.push(id, cut);
+            }
+            refs.push(Ref::Chunk { id, len: cut.len as u64 });
+        }
+        run.store(&self.bytes, worker)?;
+        Ok(refs)
+    }
+}
+
+/// New chunks that stand one behind the other. Where they fill most of a block they become one as they are.
+#[derive(Default)]
+struct Run {
+    start: usize,
+    len: usize,
+    chunks: Vec<(ChunkId, u32)>,
+}
+
+impl Run {
+    fn push(&mut self, id: ChunkId, cut: &Cut) {
+        if self.chunks.is_empty() {
+            self.start = cut.start;
+        }
+        self.len += cut.len;
+        self.chunks.push((id, cut.len as u32));
+    }
+
+    fn store(&mut self, bytes: &[u8], worker: &mut Worker) -> crate::Result<()> {
+        let bytes = &bytes[self.start..self.start + self.len];
+        if self.len >= worker.shared.block_bytes / 4 * 3 {
+            worker.store_chunks(bytes, &self.chunks)?;
+        } else {
+            let mut rest = bytes;
+            for (id, len) in &self.chunks {
+                let (chunk, behind) = rest.split_at(*len as usize);
+                worker.gather(*id, chunk)?;
+                rest = behind;
+            }
+        }
+        self.len = 0;
+        self.chunks.clear();
+        Ok(())
     }
 }
 

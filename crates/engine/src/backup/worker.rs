@@ -361,28 +361,53 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// Store a chunk unless somebody has.
-    pub fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
-        let id = ChunkId(self.shared.data_ids.id(chunk));
-        add(&self.counters().chunks, 1);
-        if self.shared.session.index().claim(&id)? {
-            if self.block.raw.len() + chunk.len() > self.shared.block_bytes {
-                self.store_block()?;
-            }
-            self.block.push(id, chunk);
-            add(&self.counters().bytes_new, chunk.len() as u64);
-            add(&self.counters().chunks_new, 1);
+    fn store(&mut self, chunk: &[u8]) -> Result<ChunkId> {
+        let (id, new) = self.claim(chunk)?;
+        if new {
+            self.gather(id, chunk)?;
         }
         Ok(id)
     }
 
+    /// A chunk's name, and whether it falls to this worker to store it.
+    pub fn claim(&mut self, chunk: &[u8]) -> Result<(ChunkId, bool)> {
+        let id = ChunkId(self.shared.data_ids.id(chunk));
+        let counters = self.counters();
+        add(&counters.chunks, 1);
+        let new = self.shared.session.index().claim(&id)?;
+        if new {
+            add(&counters.bytes_new, chunk.len() as u64);
+            add(&counters.chunks_new, 1);
+        }
+        Ok((id, new))
+    }
+
+    /// Put a chunk into the block at hand.
+    pub fn gather(&mut self, id: ChunkId, chunk: &[u8]) -> Result<()> {
+        if self.block.raw.len() + chunk.len() > self.shared.block_bytes {
+            self.store_block()?;
+        }
+        self.block.push(id, chunk);
+        Ok(())
+    }
+
     fn store_block(&mut self) -> Result<()> {
+        let mut block = std::mem::take(&mut self.block);
+        let stored = self.store_chunks(&block.raw, &block.chunks);
+        block.clear();
+        self.block = block;
+        stored
+    }
+
+    /// Store chunks that stand one behind the other, as a block of their own.
+    pub fn store_chunks(&mut self, raw: &[u8], chunks: &[(ChunkId, u32)]) -> Result<()> {
         let start = Instant::now();
         // Whoever wants to end wants to end now.
         let coding = match self.shared.level.coding() {
             Coding::Zstd(_) if self.shared.monitor.stop() => Coding::Zstd(1),
             coding => coding,
         };
-        let appended = self.shared.session.data.append(&mut self.block, &mut self.coder, coding)?;
+        let appended = self.shared.session.data.append_chunks(raw, chunks, &mut self.coder, coding)?;
         add(&self.counters().bytes_stored, appended.bytes);
         self.shared.level.learn(start, appended.waited);
         Ok(())

@@ -8,7 +8,7 @@ use super::{BlockBuilder, Coder, Coding};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table, size_class};
-use drumlin_format::{Header, PackId};
+use drumlin_format::{ChunkId, Header, PackId};
 use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
 use std::collections::VecDeque;
@@ -88,25 +88,37 @@ impl Packer {
 
     /// Code, seal, check and append a block; its builder is emptied.
     pub fn append(&self, block: &mut BlockBuilder, coder: &mut Coder, coding: Coding) -> Result<Appended> {
-        if block.is_empty() {
+        let appended = self.append_chunks(&block.raw, &block.chunks, coder, coding)?;
+        block.clear();
+        Ok(appended)
+    }
+
+    /// The same of chunks that stand one behind the other in `raw`.
+    pub fn append_chunks(
+        &self,
+        raw: &[u8],
+        chunks: &[(ChunkId, u32)],
+        coder: &mut Coder,
+        coding: Coding,
+    ) -> Result<Appended> {
+        if chunks.is_empty() {
             return Ok(Appended::default());
         }
         let (pack, number) = self.ticket()?;
-        let sealed = self.seal(&pack, number, block, coder, coding);
+        let sealed = self.seal(&pack, number, raw, coder, coding);
         let start = Instant::now();
         let appended = sealed.and_then(|codec| {
             let mut stream = lock(&pack.stream);
             let upload = stream.upload.as_mut().expect("a pack with tickets out is open");
             upload.write(&coder.coded)?;
-            let (stored, raw) = (coder.coded.len() as u32, block.raw.len() as u32);
-            stream.table.push(0, number, codec, stored, raw, &block.chunks).map_err(refused)?;
+            let stored = coder.coded.len() as u32;
+            stream.table.push(0, number, codec, stored, raw.len() as u32, chunks).map_err(refused)?;
             stream.full |= self.is_full(&stream.table);
             Ok(stored)
         });
         let closed = self.bring_back(&pack);
         let bytes = u64::from(appended?);
         closed?;
-        block.clear();
         self.stored.fetch_add(bytes, Ordering::Relaxed);
         Ok(Appended { bytes, waited: start.elapsed() })
     }
@@ -177,18 +189,11 @@ impl Packer {
     }
 
     /// The sealed block is left in `coder.coded`.
-    fn seal(
-        &self,
-        pack: &OpenPack,
-        number: u64,
-        block: &BlockBuilder,
-        coder: &mut Coder,
-        coding: Coding,
-    ) -> Result<Codec> {
-        let codec = coder.encode(&block.raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
+    fn seal(&self, pack: &OpenPack, number: u64, raw: &[u8], coder: &mut Coder, coding: Coding) -> Result<Codec> {
+        let codec = coder.encode(raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
         pack.key.seal(number, &pack.header_bytes, &mut coder.coded);
         let opened = pack.key.open_into(number, &pack.header_bytes, &coder.coded, &mut coder.opened);
-        if opened.is_err() || !coder.decodes_to(codec, &block.raw) {
+        if opened.is_err() || !coder.decodes_to(codec, raw) {
             return Err(Error::DamagedBlock {
                 pack: pack.id,
                 block: number as u32,

@@ -20,11 +20,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, Result};
 
-/// How many buffers there are in all: one being filled, one being written, and one between.
-pub(super) const BUFFERS: usize = 3;
+/// How many buffers there are in all: enough that nobody waits while a disk takes a breath (20 % of the time to write
+/// 8 GiB with three of twice the length).
+pub(super) const BUFFERS: usize = 8;
 
 /// The length of a buffer.
-pub(super) const BUFFER_BYTES: usize = 2 << 20;
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
 /// Direct writes begin and end at multiples of this, in memory and in the file.
 pub(super) const BLOCK_BYTES: usize = 4096;
