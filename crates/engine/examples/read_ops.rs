@@ -222,6 +222,7 @@ fn build(
         parent: None,
         program: "measure".into(),
         summary: Summary::default(),
+        plans: Vec::new(),
     };
     session.put_snapshot(&snapshot)?;
     Arc::try_unwrap(session).map_err(|_| "the session is in use")?.commit(snapshot.id)?;

@@ -272,6 +272,7 @@ mod tests {
             parent: None,
             program: "test".into(),
             summary: Summary::default(),
+            plans: Vec::new(),
         };
         SnapshotInfo { snapshot, trust: Trust::Signed(KeyId([1; 16])), open_session: false }
     }

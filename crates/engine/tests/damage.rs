@@ -389,6 +389,7 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         parent: None,
         program: "test".into(),
         summary: Summary::default(),
+        plans: Vec::new(),
     };
     session.put_snapshot(&snapshot).unwrap();
 

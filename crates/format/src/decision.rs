@@ -9,12 +9,12 @@
 
 use crate::cbor::{decode, encode};
 use crate::sealed::{open_shared, seal_shared};
-use crate::{Header, ObjectType, Result, Sealing, SessionId, Signer, SnapshotId};
+use crate::{Header, ObjectType, PlanId, Result, Sealing, SessionId, Signer, SnapshotId};
 use drumlin_seal::{Secret, Suite};
 use minicbor::{Decode, Encode};
 
 /// What was decided.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Verdict {
     /// The session's snapshot counts. Decided by its writer.
     #[n(0)]
@@ -26,9 +26,23 @@ pub enum Verdict {
     /// The session lost: nothing that it wrote counts. Decided by a collector.
     #[n(1)]
     Evicted {
-        /// The number of the collection plan that needed it out of the way.
+        /// Zero. Readers pass over it.
         #[n(0)]
         plan: u64,
+    },
+    /// Nothing yet: a collector is about to evict the session, if that has not ended meanwhile.
+    #[n(2)]
+    Claimed {
+        /// The collector's session.
+        #[n(0)]
+        by: SessionId,
+    },
+    /// The session is a collector's, and its plan is to be carried out. Decided by that collector.
+    #[n(3)]
+    Collected {
+        /// The plan.
+        #[n(0)]
+        plan: PlanId,
     },
 }
 
@@ -66,6 +80,8 @@ mod tests {
             Verdict::Committed { snapshot: SnapshotId([3; 16]) },
             Verdict::Evicted { plan: 9 },
             Verdict::Evicted { plan: u64::MAX },
+            Verdict::Claimed { by: SessionId([4; 16]) },
+            Verdict::Collected { plan: PlanId([5; 16]) },
         ] {
             let bytes = decide(&verdict, 2, [9; 16]);
             let (decided, signer) = open(SESSION, &index_key, &bytes).unwrap();

@@ -28,7 +28,7 @@ pub enum ObjectType {
     Session = 7,
     /// What became of a session.
     Decision = 8,
-    /// A collection plan. Reserved: version 1 of this crate neither writes nor reads one.
+    /// What a collector condemns.
     Plan = 9,
 }
 
@@ -134,7 +134,7 @@ mod tests {
             bent[at] = value;
             assert!(Header::decode(&bent, ObjectType::Index).is_err(), "byte {at}");
         }
-        assert_eq!(Header { object: ObjectType::Plan, ..header }.encode()[8], 9, "reserved for collection plans");
+        assert_eq!(Header { object: ObjectType::Plan, ..header }.encode()[8], 9);
         let mut newer = bytes;
         newer[7] = 2;
         assert!(matches!(Header::decode(&newer, ObjectType::Index), Err(Error::Newer { found: 2, .. })));

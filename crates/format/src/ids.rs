@@ -25,6 +25,16 @@ impl ChunkId {
     }
 }
 
+/// Ids one behind the other, 16 bytes each: how small objects keep many of them.
+pub(crate) fn split_ids(bytes: &[u8], object: &'static str) -> crate::Result<impl Iterator<Item = [u8; 16]>> {
+    let (ids, rest) = bytes.as_chunks::<16>();
+    if rest.is_empty() {
+        Ok(ids.iter().copied())
+    } else {
+        crate::error::malformed(object, "a list of ids ends within one")
+    }
+}
+
 impl fmt::Display for ChunkId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         hex(&self.0, f)
@@ -97,8 +107,24 @@ random_id! {
     SnapshotId,
     /// A writer's session.
     SessionId,
+    /// A collection plan.
+    PlanId,
     /// A key object.
     KeyId,
+}
+
+impl IndexId {
+    /// The id of an object of this session: the session's first half before 8 random bytes.
+    pub fn of(session: SessionId, random: [u8; 8]) -> Self {
+        let mut id = session.0;
+        id[8..].copy_from_slice(&random);
+        IndexId(id)
+    }
+
+    /// Whether this session wrote the object.
+    pub fn is_of(&self, session: &SessionId) -> bool {
+        self.0[..8] == session.0[..8]
+    }
 }
 
 fn parse_hex(text: &str) -> Option<[u8; 16]> {

@@ -17,13 +17,14 @@ pub mod index;
 pub mod key;
 pub mod key_file;
 pub mod pack;
+pub mod plan;
 pub mod session;
 pub mod snapshot;
 pub mod tree;
 
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, ObjectType};
-pub use ids::{ChunkId, IndexId, KeyId, PackId, RepositoryId, SessionId, SnapshotId};
+pub use ids::{ChunkId, IndexId, KeyId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
 pub use signer::{Sealing, Signer};
 
 /// Random bytes that go into the key of everything sealed under a key derived from the index secret: two writers of one

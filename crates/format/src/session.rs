@@ -20,7 +20,7 @@ pub struct Session {
     /// When it began by its own clock, seconds since 1970: for people to read; nothing rests on it.
     #[n(1)]
     pub started: i64,
-    /// The newest collection plan that it had seen when it began: what is condemned later it may still refer to.
+    /// Zero. Readers pass over it.
     #[n(2)]
     pub plan_seen: u64,
     /// What it is for: `backup`, `copy`, `prune`.

@@ -6,9 +6,10 @@
 
 use crate::cbor::{decode, encode};
 use crate::error::malformed;
+use crate::ids::split_ids;
 use crate::sealed::{open_with, seal_to};
 use crate::tree::Sums;
-use crate::{ChunkId, Header, KeyId, ObjectType, Result, SessionId, SnapshotId};
+use crate::{ChunkId, Header, KeyId, ObjectType, PlanId, Result, SessionId, SnapshotId};
 use drumlin_seal::{PrivateKey, PublicKey, Secret, Seed, SigningKey, Suite};
 use minicbor::{Decode, Encode};
 
@@ -102,6 +103,8 @@ pub struct Snapshot {
     pub program: String,
     /// What the run found and did.
     pub summary: Summary,
+    /// The collection plans that its session knew: it refers to nothing that they condemn.
+    pub plans: Vec<PlanId>,
 }
 
 #[derive(Encode, Decode)]
@@ -135,11 +138,13 @@ struct Body {
     program: String,
     #[n(13)]
     summary: Summary,
+    #[cbor(n(14), with = "minicbor::bytes")]
+    plans: Option<Vec<u8>>,
 }
 
 impl Body {
     fn of(snapshot: &Snapshot) -> Self {
-        let Snapshot { session, time, host, user, paths, tags, root, partial, parent, program, summary, .. } =
+        let Snapshot { session, time, host, user, paths, tags, root, partial, parent, program, summary, plans, .. } =
             snapshot.clone();
         Body {
             session,
@@ -156,6 +161,7 @@ impl Body {
             parent,
             program,
             summary,
+            plans: (!plans.is_empty()).then(|| plans.iter().flat_map(|id| id.0).collect()),
         }
     }
 
@@ -181,6 +187,7 @@ impl Body {
             parent: self.parent,
             program: self.program,
             summary: self.summary,
+            plans: split_ids(self.plans.as_deref().unwrap_or_default(), OBJECT)?.map(PlanId).collect(),
         })
     }
 }
@@ -242,6 +249,7 @@ mod tests {
             parent: None,
             program: "drumlin".into(),
             summary: Summary { new: 10, ..Summary::default() },
+            plans: vec![PlanId([4; 16]), PlanId([5; 16])],
         }
     }
 

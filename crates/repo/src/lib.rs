@@ -14,6 +14,7 @@ mod repository;
 mod snapshots;
 mod writer;
 
+pub mod collection;
 pub mod index;
 pub mod names;
 pub mod pack;

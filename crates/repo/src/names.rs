@@ -1,7 +1,7 @@
 //! The names of objects in the store.
 
 use drumlin_format::pack::PackKind;
-use drumlin_format::{IndexId, KeyId, PackId, SessionId, SnapshotId};
+use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, SnapshotId};
 
 /// The config.
 pub const CONFIG: &str = "config";
@@ -19,6 +19,8 @@ pub const SNAPSHOTS: &str = "snapshots";
 pub const SESSIONS: &str = "sessions";
 /// The folder of decisions.
 pub const DECISIONS: &str = "decisions";
+/// The folder of collection plans.
+pub const PLANS: &str = "plans";
 
 /// A key object.
 pub fn key(id: KeyId) -> String {
@@ -56,6 +58,11 @@ pub fn session(id: SessionId) -> String {
 /// What became of a session.
 pub fn decision(id: SessionId) -> String {
     format!("{DECISIONS}/{id}")
+}
+
+/// A collection plan.
+pub fn plan(id: PlanId) -> String {
+    format!("{PLANS}/{id}")
 }
 
 /// The last segment of a listed name, where ids stand.

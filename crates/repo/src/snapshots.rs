@@ -82,11 +82,16 @@ impl Repository {
                 match verdict {
                     Some(Verdict::Evicted { .. }) => continue,
                     Some(Verdict::Committed { snapshot: committed }) if *committed != id => continue,
-                    // It may have ended, and its decision been removed, since the sessions were listed.
-                    None if open_session && self.store().len(&names::session(snapshot.session))?.is_none() => {
+                    None | Some(Verdict::Claimed { .. })
+                        if open_session && self.store().len(&names::session(snapshot.session))?.is_none() =>
+                    {
+                        // It has ended, or its eviction was confirmed: that stands before the session goes.
+                        if matches!(self.verdict(snapshot.session, &trusted)?, Some(Verdict::Evicted { .. })) {
+                            continue;
+                        }
                         open_session = false;
                     }
-                    None if open_session && snapshot.partial.is_none() => continue,
+                    None | Some(Verdict::Claimed { .. }) if open_session && snapshot.partial.is_none() => continue,
                     _ => {}
                 }
             }
@@ -107,7 +112,9 @@ impl Repository {
             decision::open(session, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
         let may = |role| match verdict {
             Verdict::Committed { .. } => matches!(role, Role::Owner | Role::Writer),
-            Verdict::Evicted { .. } => matches!(role, Role::Owner | Role::Keeper),
+            Verdict::Evicted { .. } | Verdict::Claimed { .. } | Verdict::Collected { .. } => {
+                matches!(role, Role::Owner | Role::Keeper)
+            }
         };
         let key = trusted.get(&signer.key).filter(|key| may(key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {

@@ -108,7 +108,9 @@ impl WriteSession {
             return Ok(());
         }
         self.repository.store().sync()?;
-        let id = IndexId(random_id()?);
+        let mut random = [0; 8];
+        random.copy_from_slice(&random_id()?[..8]);
+        let id = IndexId::of(self.id, random);
         let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
         let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
         self.repository.store().put(&names::index(id), &bytes, Put::Create)?;

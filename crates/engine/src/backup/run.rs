@@ -255,6 +255,7 @@ impl Run<'_> {
             parent: self.parents.first().map(|p| p.id),
             program: self.program.clone(),
             summary,
+            plans: Vec::new(),
         })
     }
 

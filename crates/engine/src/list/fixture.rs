@@ -189,6 +189,7 @@ fn snapshot(session: SessionId, number: u8, root: Option<Root>) -> Snapshot {
         parent: None,
         program: "test".into(),
         summary: Summary::default(),
+        plans: Vec::new(),
     }
 }
 

@@ -90,6 +90,7 @@ hostile! {
     snapshot 10_000,
     session 20_000,
     decision 20_000,
+    plan 20_000,
 }
 
 #[test]

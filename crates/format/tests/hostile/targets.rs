@@ -11,13 +11,14 @@ use drumlin_format::index::{self, Entry};
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
 use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table};
+use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::{
     Body, Child, Content, Data, Inner, Kind, Leaf, List, ListNode, Meta, Ref, Sums, Time, Xattrs, is_dir_path, is_name,
 };
 use drumlin_format::{
-    ChunkId, Header, IndexId, KeyId, ObjectType, PackId, RepositoryId, Sealing, SessionId, SnapshotId,
+    ChunkId, Header, IndexId, KeyId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId, SnapshotId,
 };
 use drumlin_seal::{PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest};
 use minicbor::{Decoder, Encoder};
@@ -34,7 +35,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 14] = [
+pub const ALL: [Target; 15] = [
     Target { name: "leaf", run: leaf, samples: leaf_samples },
     Target { name: "body", run: body, samples: body_samples },
     Target { name: "inner", run: inner, samples: inner_samples },
@@ -49,6 +50,7 @@ pub const ALL: [Target; 14] = [
     Target { name: "snapshot", run: snapshot, samples: snapshot_samples },
     Target { name: "session", run: session, samples: session_samples },
     Target { name: "decision", run: decision, samples: decision_samples },
+    Target { name: "plan", run: plan, samples: plan_samples },
 ];
 
 const SUITE: Suite = Suite::Aes256Gcm;
@@ -706,6 +708,7 @@ fn snapshot_samples() -> Vec<Vec<u8>> {
         parent: Some(SnapshotId([6; 16])),
         program: "drumlin".into(),
         summary: Summary { new: 10, bytes_read: 1 << 50, ..Summary::default() },
+        plans: vec![PlanId([9; 16]), PlanId([8; 16])],
     };
     let empty =
         Snapshot { root: None, partial: None, parent: None, paths: Vec::new(), tags: Vec::new(), ..whole.clone() };
@@ -748,10 +751,39 @@ pub fn decision(bytes: &[u8]) -> bool {
 }
 
 fn decision_samples() -> Vec<Vec<u8>> {
-    let verdicts = [Verdict::Committed { snapshot: SnapshotId([3; 16]) }, Verdict::Evicted { plan: 1 << 40 }];
+    let verdicts = [
+        Verdict::Committed { snapshot: SnapshotId([3; 16]) },
+        Verdict::Evicted { plan: 1 << 40 },
+        Verdict::Claimed { by: SessionId([4; 16]) },
+        Verdict::Collected { plan: PlanId([5; 16]) },
+    ];
     let samples = verdicts.iter().map(|verdict| {
         let object = decision::seal(SessionId([3; 16]), verdict, SUITE, sealing());
         shared_samples(&object, &minicbor::to_vec(verdict).unwrap())
     });
     samples.flatten().collect()
+}
+
+/// A plan's object, its message, or its body.
+pub fn plan(bytes: &[u8]) -> bool {
+    let id = PlanId([3; 16]);
+    let object = shared_object(&Header::new(ObjectType::Plan, SUITE, id.0), bytes);
+    let opened = bounded(small(object.len()), || Plan::open(id, &KEYS.index, &object));
+    let Ok((plan, _)) = opened else { return false };
+    let again = plan.seal(SUITE, sealing());
+    assert_eq!(Plan::open(id, &KEYS.index, &again).unwrap().0, plan);
+    true
+}
+
+fn plan_samples() -> Vec<Vec<u8>> {
+    let (packs, indexes) = (vec![PackId([5; 16]); 2], vec![IndexId([7; 16])]);
+    let plan = Plan { id: PlanId([3; 16]), session: SessionId([4; 16]), packs, indexes, snapshots: Vec::new() };
+    // The body as it is encoded: a map of the session and three strings of ids.
+    let mut body = Vec::new();
+    let mut e = Encoder::new(&mut body);
+    e.map(4).unwrap().u8(0).unwrap().bytes(&[4; 16]).unwrap();
+    for (key, ids) in [(1, &[5; 32][..]), (2, &[7; 16]), (3, &[])] {
+        e.u8(key).unwrap().bytes(ids).unwrap();
+    }
+    shared_samples(&plan.seal(SUITE, sealing()), &body)
 }

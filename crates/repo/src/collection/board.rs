@@ -1,0 +1,64 @@
+//! The few objects that the protocol is about, and what can be done with them.
+
+use drumlin_format::decision::Verdict;
+use drumlin_format::plan::Plan;
+use drumlin_format::{IndexId, PackId, PlanId, SessionId};
+
+/// Where a verdict on a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flag {
+    /// The one place of a store that creates atomically.
+    Decision(SessionId),
+    /// Elsewhere: the writer's word that it is done.
+    Commit(SessionId),
+    /// Elsewhere: a collector, the second session, is about to evict the first.
+    Claim(SessionId, SessionId),
+    /// Elsewhere: the first session has been evicted.
+    Evicted(SessionId),
+}
+
+/// The storage, as the protocol sees it. Every method is one step, and steps of several processes come in any order.
+///
+/// What is put is durable when the method returns. A listing gives at least what was there when it began and was not
+/// removed since.
+pub trait Board {
+    /// What a step fails with.
+    type Error;
+
+    /// Whether [`Board::create`] lets exactly one of several creators win.
+    fn creates_atomically(&self) -> bool;
+
+    /// The plans that stand.
+    fn plans(&self) -> Result<Vec<PlanId>, Self::Error>;
+    /// A plan; `None` if it is gone, or if nobody signed it who may collect.
+    fn plan(&self, id: PlanId) -> Result<Option<Plan>, Self::Error>;
+    /// Let a plan stand.
+    fn put_plan(&self, plan: &Plan) -> Result<(), Self::Error>;
+    /// Remove a plan.
+    fn remove_plan(&self, id: PlanId) -> Result<(), Self::Error>;
+
+    /// All sessions that have not ended.
+    fn sessions(&self) -> Result<Vec<SessionId>, Self::Error>;
+    /// Whether a session has not ended.
+    fn has_session(&self, id: SessionId) -> Result<bool, Self::Error>;
+    /// Register a session.
+    fn put_session(&self, id: SessionId) -> Result<(), Self::Error>;
+    /// Remove a session.
+    fn remove_session(&self, id: SessionId) -> Result<(), Self::Error>;
+
+    /// Which flags stand for a session.
+    fn flags(&self, session: SessionId) -> Result<Vec<Flag>, Self::Error>;
+    /// The verdict in a flag, if somebody put it there who may.
+    fn verdict(&self, flag: Flag) -> Result<Option<Verdict>, Self::Error>;
+    /// Put a verdict where none is: `false` if one is there.
+    fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool, Self::Error>;
+    /// Put a verdict, whatever is there.
+    fn replace(&self, flag: Flag, verdict: &Verdict) -> Result<(), Self::Error>;
+    /// Remove a flag.
+    fn remove(&self, flag: Flag) -> Result<(), Self::Error>;
+
+    /// Remove index objects, durably.
+    fn remove_indexes(&self, ids: &[IndexId]) -> Result<(), Self::Error>;
+    /// Remove packs, durably.
+    fn remove_packs(&self, ids: &[PackId]) -> Result<(), Self::Error>;
+}

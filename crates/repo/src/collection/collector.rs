@@ -1,0 +1,169 @@
+//! A collection: from its registration to the removal of what it condemned.
+
+use super::{Board, Fate, commit, end, evict, register, register::Known};
+use drumlin_format::decision::Verdict;
+use drumlin_format::plan::Plan;
+use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
+
+/// What a first look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// Packs of which no snapshot needs anything that isn't elsewhere too.
+    pub packs: Vec<PackId>,
+    /// Index objects that name such packs; what else they name is named by others.
+    pub indexes: Vec<IndexId>,
+    /// The snapshots that were looked at.
+    pub snapshots: Vec<SnapshotId>,
+}
+
+/// What is collected: who knows snapshots, trees and packs.
+pub trait Subject<B: Board> {
+    /// The first look. May write packs and index objects that take the place of others; nothing that it condemns may be
+    /// needed by any snapshot at hand, that of an open session included, if the packs that are condemned
+    /// already are taken for gone. `None`: there is nothing to condemn.
+    fn look(&mut self, board: &B, known: &Known) -> Result<Option<Draft>, B::Error>;
+
+    /// The second look, now that nobody is left who might not know the plan: takes from the draft what a snapshot that
+    /// has come since needs after all, and adds index objects that have come since and name condemned packs. It reads
+    /// the index afresh: what the first look saw, another collector may have removed.
+    fn look_again(&mut self, board: &B, draft: &mut Draft) -> Result<(), B::Error>;
+
+    /// An id that was never used before.
+    fn plan_id(&mut self) -> Result<PlanId, B::Error>;
+}
+
+/// What to do about a session in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Look again whether it has ended: whoever says so has waited a while.
+    Wait,
+    /// Evict it.
+    Evict,
+    /// Leave everything as it is.
+    GiveUp,
+}
+
+/// What became of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Collected {
+    /// There was nothing to condemn.
+    Nothing,
+    /// These are gone.
+    Done(Draft),
+    /// This session was in the way; nothing is gone.
+    Blocked(SessionId),
+    /// Another collector was faster; nothing is gone by our doing.
+    Evicted,
+}
+
+/// Collect, as the session `me`, which is new. `patience` is asked about each session in the way, again and again.
+///
+/// May be stopped at any point: what stands then is finished, or undone, by the next collection.
+pub fn collect<B: Board>(
+    board: &B,
+    me: SessionId,
+    subject: &mut impl Subject<B>,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+) -> Result<Collected, B::Error> {
+    let known = register(board, me)?;
+    settle(board, &known)?;
+    let Some(mut draft) = subject.look(board, &known)? else {
+        board.remove_session(me)?;
+        return Ok(Collected::Nothing);
+    };
+    let mut plan = plan(subject.plan_id()?, me, &draft);
+    board.put_plan(&plan)?;
+    // Whoever registers from here on sees the plan. Whoever is registered now may not have.
+    for session in board.sessions()? {
+        if session != me && !clear(board, session, me, patience)? {
+            board.remove_plan(plan.id)?;
+            board.remove_session(me)?;
+            return Ok(Collected::Blocked(session));
+        }
+    }
+    let before = draft.clone();
+    subject.look_again(board, &mut draft)?;
+    let mut plans = vec![plan.id];
+    if draft != before {
+        plan = self::plan(subject.plan_id()?, me, &draft);
+        board.put_plan(&plan)?;
+        plans.push(plan.id);
+    }
+    if !commit(board, me, &Verdict::Collected { plan: plan.id })? {
+        return Ok(Collected::Evicted);
+    }
+    carry_out(board, &plan, &plans)?;
+    Ok(Collected::Done(draft))
+}
+
+fn plan(id: PlanId, session: SessionId, draft: &Draft) -> Plan {
+    let Draft { packs, indexes, snapshots } = draft.clone();
+    Plan { id, session, packs, indexes, snapshots }
+}
+
+/// Remove what a plan that was decided on condemns, then the plans of its session, then the session. First the index
+/// objects: what no index names is referred to by nobody who begins now.
+fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B::Error> {
+    board.remove_indexes(&plan.indexes)?;
+    board.remove_packs(&plan.packs)?;
+    plans.iter().try_for_each(|id| board.remove_plan(*id))?;
+    end(board, plan.session)
+}
+
+/// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on.
+fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
+    for plan in &known.plans {
+        match decided(board, plan.session)? {
+            Some(id) => finish(board, id, known.plans.iter().filter(|p| p.session == plan.session))?,
+            // Its collector is gone without having decided, or was evicted.
+            None if !board.has_session(plan.session)? => board.remove_plan(plan.id)?,
+            // It is at work, or stopped: then it is in the way, and will be dealt with there.
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, B::Error> {
+    use super::Flag::{Commit, Decision};
+    let flag = if board.creates_atomically() { Decision(collector) } else { Commit(collector) };
+    Ok(match board.verdict(flag)? {
+        Some(Verdict::Collected { plan }) => Some(plan),
+        _ => None,
+    })
+}
+
+fn finish<'p, B: Board>(board: &B, id: PlanId, plans: impl Iterator<Item = &'p Plan>) -> Result<(), B::Error> {
+    let plans: Vec<&Plan> = plans.collect();
+    let ids: Vec<PlanId> = plans.iter().map(|p| p.id).collect();
+    match plans.iter().find(|p| p.id == id) {
+        Some(plan) => carry_out(board, plan, &ids),
+        None => Ok(()),
+    }
+}
+
+/// Wait for the end of a session, or bring it about. `false`: there was no waiting for it.
+fn clear<B: Board>(
+    board: &B,
+    session: SessionId,
+    me: SessionId,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+) -> Result<bool, B::Error> {
+    while board.has_session(session)? {
+        match patience(session) {
+            Patience::Wait => {}
+            Patience::GiveUp => return Ok(false),
+            Patience::Evict => {
+                if let Fate::Collector(id) = evict(board, session, me)? {
+                    let mut plans = Vec::new();
+                    for plan in board.plans()? {
+                        plans.extend(board.plan(plan)?);
+                    }
+                    finish(board, id, plans.iter().filter(|p| p.session == session))?;
+                }
+                return Ok(true);
+            }
+        }
+    }
+    Ok(true)
+}

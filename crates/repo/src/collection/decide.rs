@@ -1,0 +1,91 @@
+//! One decision a session: either it commits or it is evicted, whoever comes first.
+//!
+//! An eviction takes two steps, a claim and its confirmation, because a session may have ended between the collector's
+//! listing and its claim: its decision is removed by then, and the claim finds the place free. So the claim alone means
+//! nothing, and is confirmed only while the session is still registered: a session whose place is taken can't commit, and
+//! one that hasn't committed doesn't end. A confirmed eviction stands for good: the writer may wake up years later.
+
+use super::{Board, Flag};
+use drumlin_format::decision::Verdict;
+use drumlin_format::{PlanId, SessionId};
+
+/// What became of a session that stood in a collector's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has ended, by itself or as good as: it had committed.
+    Ended,
+    /// It will never commit.
+    Evicted,
+    /// It is a collector whose plan has been decided on, and has to be carried out.
+    Collector(PlanId),
+}
+
+/// Decide that a session's work counts. `false`: it was evicted, or it may have been.
+pub fn commit<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Result<bool, B::Error> {
+    if board.creates_atomically() {
+        let flag = Flag::Decision(session);
+        // If it is there already it may be our own: the answer to an earlier try was lost.
+        return Ok(board.create(flag, verdict)? || board.verdict(flag)?.as_ref() == Some(verdict));
+    }
+    board.replace(Flag::Commit(session), verdict)?;
+    let against = |flag: &Flag| matches!(flag, Flag::Claim(..) | Flag::Evicted(_));
+    Ok(!board.flags(session)?.iter().any(against))
+}
+
+/// End a session that has committed. Without a session its snapshot counts for good, and without a session a decision
+/// means nothing: so in this order.
+pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
+    board.remove_session(session)?;
+    board.remove(if board.creates_atomically() { Flag::Decision(session) } else { Flag::Commit(session) })
+}
+
+/// Get `session` out of the way of the collector `by`.
+pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+    if board.creates_atomically() { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
+}
+
+fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+    let flag = Flag::Decision(session);
+    if !board.create(flag, &Verdict::Claimed { by })? {
+        match board.verdict(flag)? {
+            // Decided, ended and cleared up just now.
+            None => return Ok(Fate::Ended),
+            Some(Verdict::Committed { .. }) => return end(board, session).map(|()| Fate::Ended),
+            Some(Verdict::Collected { plan }) => return Ok(Fate::Collector(plan)),
+            Some(Verdict::Claimed { .. } | Verdict::Evicted { .. }) => {}
+        }
+    }
+    if !board.has_session(session)? {
+        // The claim stays: it means nothing without a session, and another collector may be confirming it.
+        return Ok(Fate::Ended);
+    }
+    board.replace(flag, &Verdict::Evicted { plan: 0 })?;
+    board.remove_session(session)?;
+    Ok(Fate::Evicted)
+}
+
+/// The writer puts its flag and then looks for a claim; the collector puts its claim and then looks for the writer's
+/// flag. At least one of them sees the other.
+fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+    let claim = Flag::Claim(session, by);
+    board.replace(claim, &Verdict::Claimed { by })?;
+    let flags = board.flags(session)?;
+    let fate = if flags.contains(&Flag::Evicted(session)) {
+        board.remove_session(session)?;
+        Fate::Evicted
+    } else if flags.contains(&Flag::Commit(session)) {
+        match board.verdict(Flag::Commit(session))? {
+            Some(Verdict::Collected { plan }) => Fate::Collector(plan),
+            Some(_) => end(board, session).map(|()| Fate::Ended)?,
+            None => Fate::Ended,
+        }
+    } else if !board.has_session(session)? {
+        Fate::Ended
+    } else {
+        board.replace(Flag::Evicted(session), &Verdict::Evicted { plan: 0 })?;
+        board.remove_session(session)?;
+        Fate::Evicted
+    };
+    board.remove(claim)?;
+    Ok(fate)
+}

@@ -1,0 +1,200 @@
+//! The collection protocol, tried in every order of its steps, in small cases: `docs/collection.md`.
+
+mod actors;
+mod explore;
+mod world;
+
+use actors::{Broken, Play, collector, forgetter, indexer, writer};
+use drumlin_format::decision::Verdict;
+use drumlin_format::{IndexId, PackId, SessionId, SnapshotId};
+use drumlin_repo::collection::{Flag, Patience};
+use explore::{Actor, Explored, explore};
+use std::collections::BTreeSet;
+use world::{Snap, World};
+
+/// A repository of packs and snapshots by number; the index objects name one pack each.
+fn repository(packs: &[&str], snapshots: &[&str]) -> World {
+    let mut world = World::default();
+    for (number, chunks) in packs.iter().enumerate() {
+        let (id, chunks): (_, BTreeSet<char>) = (PackId([number as u8 + 1; 16]), chunks.chars().collect());
+        world.packs.insert(id, chunks.clone());
+        world.indexes.insert(IndexId([number as u8 + 1; 16]), [(id, chunks)].into());
+    }
+    for (number, chunks) in snapshots.iter().enumerate() {
+        let snap = Snap { session: SessionId([0; 16]), chunks: chunks.chars().collect(), plans: Vec::new() };
+        world.snapshots.insert(SnapshotId([number as u8 + 1; 16]), snap);
+    }
+    world
+}
+
+#[derive(Clone, Copy)]
+enum Who {
+    Writer(&'static str),
+    Collector(Patience),
+    Forgetter(u8),
+    /// Registered with this number before, it writes an index object that names pack 1, and falls over.
+    Indexer(u8),
+}
+
+/// Explore with actors whose numbers begin at 10. Whoever was told that he committed must still be there, unless forgotten.
+fn play(start: &World, atomic: bool, broken: Broken, who: &[Who]) -> Explored {
+    let coarse = who.len() > 2;
+    let start = World { atomic, coarse, ..start.clone() };
+    let forgotten: Vec<u8> =
+        who.iter().filter_map(|w| if let Who::Forgetter(n) = w { Some(*n) } else { None }).collect();
+    let before: Vec<SnapshotId> = start.snapshots.keys().copied().collect();
+    let actors: Vec<Actor> = who
+        .iter()
+        .enumerate()
+        .map(|(number, who)| -> Actor {
+            let me = number as u8 + 10;
+            match *who {
+                Who::Writer(chunks) => ("writer", Box::new(move |script| writer(&Play { script, broken }, me, chunks))),
+                Who::Collector(patience) => {
+                    ("collector", Box::new(move |script| collector(&Play { script, broken }, me, patience)))
+                }
+                Who::Indexer(n) => ("indexer", Box::new(move |script| indexer(&Play { script, broken }, n))),
+                Who::Forgetter(n) => ("forgetter", Box::new(move |script| forgetter(&Play { script, broken }, n))),
+            }
+        })
+        .collect();
+    explore(start, &actors, |world, said| {
+        world.whole()?;
+        for id in before.iter().filter(|id| !forgotten.contains(&id.0[0])) {
+            if !world.counts(*id) {
+                return Err(format!("snapshot {id:?} is gone, and nobody forgot it"));
+            }
+        }
+        for (number, word) in said.iter().enumerate() {
+            let id = SnapshotId([number as u8 + 10; 16]);
+            if *word == Some("committed") && !forgotten.contains(&id.0[0]) && !world.counts(id) {
+                return Err(format!("snapshot {id:?} was committed, and doesn't count"));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn holds(start: &World, who: &[Who]) -> usize {
+    let mut states = 0;
+    for atomic in [true, false] {
+        let explored = play(start, atomic, Broken::Nothing, who);
+        if let Some(wrong) = explored.wrong {
+            panic!("with{} atomic creation: {wrong}", if atomic { "" } else { "out" });
+        }
+        assert!(!explored.ends.is_empty(), "some come to their end");
+        states += explored.states;
+    }
+    states
+}
+
+use Who::{Collector, Forgetter, Indexer, Writer};
+
+/// One pack that is needed, one that will not be.
+fn two() -> World {
+    repository(&["a", "b"], &["a", "b"])
+}
+
+#[test]
+fn a_writer_beside_a_collector() {
+    for patience in [Patience::Evict, Patience::GiveUp] {
+        let states = holds(&two(), &[Writer("ab"), Collector(patience), Forgetter(2)]);
+        println!("{patience:?}: {states} states");
+    }
+}
+
+#[test]
+fn what_is_forgotten_goes() {
+    let explored = play(&two(), true, Broken::Nothing, &[Collector(Patience::Evict), Forgetter(2)]);
+    assert!(explored.wrong.is_none());
+    let gone = |(world, _): &&(World, Vec<String>)| !world.packs.contains_key(&PackId([2; 16]));
+    let world = &explored.ends.iter().find(gone).expect("it was forgotten in time once").0;
+    assert!(world.plans.is_empty() && world.sessions.is_empty() && world.flags.is_empty(), "{world:#?}");
+    assert_eq!(world.indexes.len(), 1);
+}
+
+#[test]
+fn a_pack_that_is_needed_in_part_is_replaced() {
+    let start = repository(&["ab"], &["a", "b"]);
+    holds(&start, &[Writer("b"), Collector(Patience::Evict), Forgetter(2)]);
+    let explored = play(&start, true, Broken::Nothing, &[Collector(Patience::Evict), Forgetter(2)]);
+    assert!(explored.ends.iter().any(|(world, _)| world.packs.values().all(|held| held.iter().eq(['a'].iter()))));
+}
+
+#[test]
+fn two_writers_and_a_collector() {
+    let states = holds(&two(), &[Writer("b"), Writer("b"), Collector(Patience::Evict), Forgetter(2)]);
+    println!("{states} states");
+}
+
+#[test]
+fn two_collectors_at_once() {
+    // A chunk in two packs: each of them may take the other for the one to keep.
+    let start = repository(&["a", "a"], &["a"]);
+    let states = holds(&start, &[Collector(Patience::Evict), Collector(Patience::Evict)]);
+    println!("{states} states");
+    let states = holds(&two(), &[Collector(Patience::Evict), Collector(Patience::Evict), Forgetter(2)]);
+    println!("{states} states");
+}
+
+/// A session that stopped within a collection: it had read the index.
+fn late() -> World {
+    let mut world = repository(&["a"], &[]);
+    world.sessions.insert(SessionId([50; 16]));
+    world
+}
+
+/// An index object of an evicted session names a pack that is gone, and whose chunk is elsewhere too.
+fn stale() -> World {
+    let mut world = repository(&["a"], &["a"]);
+    world.indexes.insert(IndexId([0; 16]), [(PackId([9; 16]), ['a'].into())].into());
+    for flag in [Flag::Decision(SessionId([0; 16])), Flag::Evicted(SessionId([0; 16]))] {
+        world.flags.insert(flag, Verdict::Evicted { plan: 0 });
+    }
+    world.snapshots.values_mut().for_each(|snap| snap.session = SessionId([40; 16]));
+    world
+}
+
+#[test]
+fn an_index_object_that_names_what_is_gone() {
+    holds(&stale(), &[Collector(Patience::Evict), Writer("a")]);
+}
+
+#[test]
+fn an_index_object_that_comes_late() {
+    holds(&late(), &[Indexer(50), Collector(Patience::Evict), Writer("a")]);
+}
+
+#[test]
+#[ignore = "millions of states: a minute or two, built with --release"]
+fn two_collectors_and_a_writer() {
+    let who = [Writer("a"), Collector(Patience::Evict), Collector(Patience::Evict)];
+    println!("{} states", holds(&repository(&["a", "b"], &["b"]), &who));
+    println!("{} states", holds(&repository(&["a"], &[]), &who));
+}
+
+#[test]
+fn a_parent_that_is_forgotten_while_a_backup_takes_it_over() {
+    // The first writer refers to what is being condemned; the second takes the first for its parent; then that is forgotten.
+    let start = repository(&["b"], &[]);
+    let states = holds(&start, &[Writer("b"), Writer("b"), Collector(Patience::Evict), Forgetter(10)]);
+    println!("{states} states");
+}
+
+#[test]
+fn each_broken_rule_is_found() {
+    let b = repository(&["b"], &[]);
+    let late = late();
+    let cases: [(Broken, World, &[Who]); 7] = [
+        (Broken::PlansUnseen, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),
+        (Broken::SessionsUnseen, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),
+        (Broken::ClaimUnchecked, two(), &[Writer("b"), Collector(Patience::Evict), Forgetter(2)]),
+        (Broken::OneLook, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),
+        (Broken::AnyParent, b.clone(), &[Writer("b"), Writer("b"), Collector(Patience::Evict), Forgetter(10)]),
+        (Broken::AnyIndex, late, &[Indexer(50), Collector(Patience::Evict), Writer("a")]),
+        (Broken::AnyPack, stale(), &[Collector(Patience::Evict), Writer("a")]),
+    ];
+    for (broken, start, who) in cases {
+        assert!(play(&start, true, broken, who).wrong.is_some(), "{broken:?} went unnoticed");
+    }
+}
