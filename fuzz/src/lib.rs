@@ -3,7 +3,7 @@
 use drumlin_chunk::{Chunker, Params, Path, WINDOW};
 use drumlin_store::{Location, name};
 
-#[path = "../../crates/format/tests/hostile/targets.rs"]
+#[path = "../../crates/format/tests/hostile/targets/mod.rs"]
 pub mod targets;
 
 /// Here libFuzzer watches the memory: see the README.

@@ -1,0 +1,147 @@
+//! Tables, footers, index objects.
+
+use super::*;
+
+fn pack_header() -> Header {
+    pack::header(PackKind::Data, SUITE, PackId([9; 16]))
+}
+
+/// A sealed table, its message, or the table alone.
+pub fn table(bytes: &[u8]) -> bool {
+    let header = pack_header();
+    let (depth, rest) = depth(bytes, 3);
+    let most = 16 * rest.len() + 4096;
+    let decoded = match depth {
+        0 => {
+            let sealed = rest.to_vec();
+            bounded(most, || Table::open(&header, &KEYS.index, sealed).map(|(table, _)| table))
+        }
+        1 => {
+            let sealed = [&FRESH[..], &sealed(&header, "pack table", 0, rest)].concat();
+            bounded(most, || Table::open(&header, &KEYS.index, sealed).map(|(table, _)| table))
+        }
+        _ => bounded(most, || Table::decode(rest)),
+    };
+    let Ok(table) = decoded else { return false };
+    check_table(&table);
+    let sealed_len = table.sealed_len();
+    let sealed = table.seal(&header, sealed_len, sealing());
+    assert_eq!(sealed.len(), sealed_len);
+    assert_eq!(Table::open(&header, &KEYS.index, sealed).map(|(table, _)| table).as_ref(), Ok(&table));
+    true
+}
+
+/// What a writer could have made, and nothing else.
+fn check_table(table: &Table) {
+    assert_eq!(Table::decode(&table.encode()).as_ref(), Ok(table));
+    let mut again = Table { slots: table.slots.clone(), ..Table::default() };
+    for block in &table.blocks {
+        let first = block.first_chunk as usize;
+        let chunks = table.chunks[first..first + block.chunks as usize].iter().map(|c| (c.id, c.len));
+        let chunks: Vec<_> = chunks.collect();
+        again.push(block.slot, block.number, block.codec, block.stored_len, block.raw_len, &chunks).unwrap();
+    }
+    assert_eq!(&again, table);
+}
+
+fn sample_table() -> Table {
+    let mut table = Table::default();
+    table.slots.push(Slot { origin: PackId([9; 16]), wrapped: vec![5; 1168] });
+    table.push(0, 0, Codec::Zstd, 120, 500, &[(ChunkId([1; 32]), 300), (ChunkId([2; 32]), 200)]).unwrap();
+    table.push(0, 1, Codec::Raw, 1016, 1000, &[(ChunkId([200; 32]), 1000)]).unwrap();
+    table.push(0, 2, Codec::Padding, 400, 0, &[]).unwrap();
+    table
+}
+
+pub fn table_samples() -> Vec<Vec<u8>> {
+    let (header, table) = (pack_header(), sample_table());
+    let object = table.seal(&header, table.sealed_len(), sealing());
+    let message = unsealed(&header, "pack table", 0, &object[FRESH.len()..]);
+    let mut two = Table::default();
+    two.slots.push(Slot { origin: PackId([1; 16]), wrapped: vec![5; 1168] });
+    two.slots.push(Slot { origin: PackId([2; 16]), wrapped: vec![6; 1168] });
+    let chunks: Vec<_> = (0..200u8).map(|b| (ChunkId([b; 32]), 1000 + u32::from(b))).collect();
+    let len = chunks.iter().map(|(_, len)| len).sum();
+    two.push(1, 7, Codec::Zstd, 5000, len, &chunks).unwrap();
+    two.push(0, 3, Codec::Zstd, 500, 600, &[(ChunkId([3; 32]), 600)]).unwrap();
+    vec![at_depth(0, &object), at_depth(1, &message), at_depth(2, &table.encode()), at_depth(2, &two.encode())]
+}
+
+/// A footer with or without a right checksum, of a pack as long as it says.
+pub fn footer(bytes: &[u8]) -> bool {
+    let header = pack_header();
+    let (depth, rest) = depth(bytes, 2);
+    let mut footer = rest.to_vec();
+    if depth == 1 && footer.len() == FOOTER_BYTES {
+        let sum = checksum(&[&header.encode()[..], &footer[..32]].concat());
+        footer[32..].copy_from_slice(&sum);
+    }
+    let pack_len = footer.get(24..32).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let Ok(decoded) = bounded(256, || Footer::decode(&footer, &header, pack_len)) else { return false };
+    assert_eq!(decoded.encode(&header)[..], footer);
+    assert!(decoded.table_offset.checked_add(decoded.table_len.into()).is_some_and(|end| end <= pack_len));
+    assert!(Footer::decode(&footer, &header, pack_len ^ 1).is_err());
+    true
+}
+
+pub fn footer_samples() -> Vec<Vec<u8>> {
+    let footer = Footer::new(1000, 2000).encode(&pack_header());
+    vec![at_depth(0, &footer), at_depth(1, &footer)]
+}
+
+fn index_header() -> Header {
+    Header::new(ObjectType::Index, SUITE, [4; 16])
+}
+
+/// An index object; or the length of its first part in four bytes (little-endian), that part and the other, with the
+/// digest put right.
+pub fn index(bytes: &[u8]) -> bool {
+    let (header, id) = (index_header(), IndexId([4; 16]));
+    let object = match depth(bytes, 2) {
+        (0, object) => object.to_vec(),
+        (_, parts) => {
+            let Some((len, parts)) = parts.split_first_chunk::<4>() else { return false };
+            let Some((hooks, tables)) = parts.split_at_checked(u32::from_le_bytes(*len) as usize) else { return false };
+            let mut hooks = hooks.to_vec();
+            if let Some(place) = hooks.get_mut(80..112) {
+                place.copy_from_slice(&digest(tables));
+            }
+            let hooks = sealed(&header, "index object", 0, &hooks);
+            let len = (hooks.len() as u32).to_le_bytes();
+            [&header.encode()[..], &FRESH, &len, &hooks, &sealed(&header, "index object", 1, tables)].concat()
+        }
+    };
+    let most = 16 * object.len() + 4096;
+    let hooks = bounded(most, || index::open_hooks(id, &KEYS.index, &object));
+    let Ok((entries, _)) = bounded(most, || index::open(id, &KEYS.index, &object)) else { return hooks.is_ok() };
+    let (hooks, _) = hooks.unwrap();
+    assert!(hooks.iter().map(|h| h.pack).eq(entries.iter().map(|e| e.pack)));
+    entries.iter().for_each(|entry| check_table(&entry.table));
+    let again = index::seal(&header, &entries, sealing());
+    assert_eq!(index::open(id, &KEYS.index, &again).map(|(entries, _)| entries), Ok(entries));
+    assert_eq!(index::open_hooks(id, &KEYS.index, &again).map(|(hooks, _)| hooks), Ok(hooks));
+    true
+}
+
+pub fn index_samples() -> Vec<Vec<u8>> {
+    let table = sample_table();
+    let (table_len, end) = (3000, table.blocks_end());
+    let pack_len = end + u64::from(table_len) + FOOTER_BYTES as u64;
+    let entry = Entry { pack: PackId([1; 16]), kind: PackKind::Data, pack_len, table_len, table };
+    let full = [entry.clone(), Entry { pack: PackId([2; 16]), kind: PackKind::Tree, ..entry.clone() }];
+    let pack_len = 32 + u64::from(table_len) + FOOTER_BYTES as u64;
+    let bare = [Entry { pack_len, table: Table::default(), ..entry }];
+    let header = index_header();
+    let of = |entries: &[Entry]| {
+        let object = index::seal(&header, entries, sealing());
+        let hooks_end = index::PREFIX_BYTES + index::hooks_len(&object).unwrap() as usize;
+        let hooks = unsealed(&header, "index object", 0, &object[index::PREFIX_BYTES..hooks_end]);
+        let tables = unsealed(&header, "index object", 1, &object[hooks_end..]);
+        // Most of both is padding, which isn't worth the time; some stays.
+        let some = |part: &[u8]| part.iter().rposition(|b| *b != 0).map_or(0, |last| last + 4);
+        let (hooks, tables) = (&hooks[..some(&hooks)], &tables[..some(&tables)]);
+        let parts = [&(hooks.len() as u32).to_le_bytes()[..], hooks, tables].concat();
+        [at_depth(0, &object), at_depth(1, &parts)]
+    };
+    [of(&full), of(&bare)].concat()
+}
