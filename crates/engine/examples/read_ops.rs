@@ -10,6 +10,7 @@ use drumlin_engine::{diff, du, dump, find, list, stats};
 use drumlin_format::snapshot::{Snapshot, Summary};
 use drumlin_format::tree::{Boundaries, Content, Data, Kind, Meta, Time};
 use drumlin_format::{ChunkId, SnapshotId};
+use drumlin_repo::collection::Registration;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, CreateOptions, Index, NewLock, Repository, Unlock, WriteSession};
 use drumlin_seal::{Secret, checksum};
@@ -158,8 +159,9 @@ fn build(
     number: u8,
     changed: impl Fn(u32) -> bool,
 ) -> Result<(), Box<dyn Error>> {
+    let registration = Registration::begin(repository, "host", "measure", 0)?;
     let index = Arc::new(Index::open(repository, cache.clone())?);
-    let session = Arc::new(WriteSession::begin(repository, index, cache.clone(), "host", "measure", 0)?);
+    let session = Arc::new(WriteSession::begin(registration, index, cache.clone()));
     let mut nodes = Nodes::new(session.clone(), repository.tree_ids().cloned().ok_or("a key that may write")?)?;
     let cutting = repository.secrets().cutting.clone().ok_or("a key that may write")?;
     let mut writer = TreeWriter::new(Boundaries::new(&cutting), Box::new(NoNames));

@@ -7,6 +7,7 @@ use common::{Bench, bench, settle};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore;
+use drumlin_repo::collection::Registration;
 use drumlin_repo::{Cache, Repository, Unlock};
 use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Put, Store};
@@ -284,8 +285,9 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
     // The one small, the other of nearly a whole chunk.
     let right = [b"what the owner has".to_vec(), vec![7; 60_000]];
     // A writer claims to have them, and seals something else under their names.
+    let registration = Registration::begin(&bench.repository, "liar", "backup", 0).unwrap();
     let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
-    let session = WriteSession::begin(&bench.repository, index, bench.cache.clone(), "liar", "backup", 0).unwrap();
+    let session = WriteSession::begin(registration, index, bench.cache.clone());
     let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
     for (n, bytes) in right.iter().enumerate() {
         block.push(bench.repository.data_id(bytes).unwrap(), &vec![b'!'; bytes.len()]);
@@ -332,8 +334,9 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
 
     let bench = bench();
     let repository = &bench.repository;
+    let registration = Registration::begin(repository, "liar", "backup", 0).unwrap();
     let index = Arc::new(Index::open(repository, bench.cache.clone()).unwrap());
-    let session = WriteSession::begin(repository, index, bench.cache.clone(), "liar", "backup", 0).unwrap();
+    let session = WriteSession::begin(registration, index, bench.cache.clone());
     let session = Arc::new(session);
     let ids = repository.data_ids().unwrap();
     let chunks = [vec![1; 1000], vec![2; 1000]];

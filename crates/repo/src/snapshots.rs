@@ -108,8 +108,18 @@ impl Repository {
             Err(e) if e.kind == Kind::Missing => return Ok(None),
             other => other?,
         };
-        let (verdict, signer) =
-            decision::open(session, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+        self.decided(&name, session, &bytes, trusted).map(Some)
+    }
+
+    /// The verdict in a decision's bytes, by somebody who may.
+    pub(crate) fn decided(
+        &self,
+        name: &str,
+        session: SessionId,
+        bytes: &[u8],
+        trusted: &HashMap<KeyId, TrustedKey>,
+    ) -> Result<Verdict> {
+        let (verdict, signer) = decision::open(session, &self.secrets().index, bytes).map_err(Error::damaged(name))?;
         let may = |role| match verdict {
             Verdict::Committed { .. } => matches!(role, Role::Owner | Role::Writer),
             Verdict::Evicted { .. } | Verdict::Claimed { .. } | Verdict::Collected { .. } => {
@@ -119,9 +129,9 @@ impl Repository {
         let key = trusted.get(&signer.key).filter(|key| may(key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
             let detail = "no key that may decide so has signed it";
-            return Err(Error::damaged(&name)(drumlin_format::Error::Malformed { object: "decision", detail }));
+            return Err(Error::damaged(name)(drumlin_format::Error::Malformed { object: "decision", detail }));
         }
-        Ok(Some(verdict))
+        Ok(verdict)
     }
 
     /// The snapshots that a session in progress or left by a crash has put: for its own client, to clear up.

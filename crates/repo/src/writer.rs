@@ -1,15 +1,15 @@
 //! A writing session: registered before its first pack, with everything in it made durable in order, and one decision at
 //! its end. `docs/format.md` states the order; this is where it is kept.
 
+use crate::collection::{self, Board, Desk, Registration};
 use crate::pack::{Finished, Packer};
 use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
-use drumlin_format::decision::{self, Verdict};
+use drumlin_format::decision::Verdict;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::PackKind;
-use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{Header, IndexId, ObjectType, SessionId, SnapshotId};
-use drumlin_store::{Kind, Put};
+use drumlin_store::Put;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -44,20 +44,9 @@ pub struct Written {
 }
 
 impl WriteSession {
-    /// Register a session, durably, and begin. `now` is in seconds since 1970.
-    pub fn begin(
-        repository: &Repository,
-        index: Arc<Index>,
-        cache: Arc<Cache>,
-        host: &str,
-        purpose: &str,
-        now: i64,
-    ) -> Result<Self> {
-        repository.may_write()?;
-        let id = SessionId(random_id()?);
-        let session = Session { host: host.into(), started: now, plan_seen: 0, purpose: purpose.into() };
-        let bytes = session.seal(id, repository.config().suite, repository.sealing()?);
-        repository.store().put(&names::session(id), &bytes, Put::Create)?;
+    /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
+    pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
+        let Registration { repository, id, .. } = registration;
         let pending = Arc::new(Mutex::new(Pending::default()));
         let packer = |kind| {
             let (pending, index, cache) = (pending.clone(), index.clone(), cache.clone());
@@ -75,7 +64,7 @@ impl WriteSession {
             Packer::new(repository.clone(), kind, Arc::new(sink))
         };
         let (data, tree) = (packer(PackKind::Data), packer(PackKind::Tree));
-        Ok(WriteSession { repository: repository.clone(), index, id, data, tree, pending })
+        WriteSession { repository, index, id, data, tree, pending }
     }
 
     /// The session.
@@ -140,24 +129,15 @@ impl WriteSession {
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
     /// faster.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
-        let store = self.repository.store();
-        let verdict = Verdict::Committed { snapshot };
-        let bytes = decision::seal(self.id, &verdict, self.repository.config().suite, self.repository.sealing()?);
-        match store.put(&names::decision(self.id), &bytes, Put::Create) {
-            Err(e) if e.kind == Kind::Exists => return Err(Error::Evicted),
-            other => other?,
+        let desk = Desk::new(&self.repository);
+        if !collection::commit(&desk, self.id, &Verdict::Committed { snapshot })? {
+            return Err(Error::Evicted);
         }
-        self.clear_up()
+        collection::end(&desk, self.id)
     }
 
-    /// Without a session its snapshot counts for good; without a session a decision means nothing. So in this order.
-    fn clear_up(&self) -> Result<()> {
-        self.repository.store().delete(&names::session(self.id))?;
-        Ok(self.repository.store().delete(&names::decision(self.id))?)
-    }
-
-    /// End a session that has written nothing which anybody refers to.
+    /// End a session of which no snapshot was put.
     pub fn abandon(self) -> Result<()> {
-        Ok(self.repository.store().delete(&names::session(self.id))?)
+        Desk::new(&self.repository).remove_session(self.id)
     }
 }

@@ -186,7 +186,14 @@ pub fn run_estimate(context: &Context, args: Estimate) -> Result<Exit> {
             let repository = context.open_to_read()?;
             let cache = context.cache(&repository)?;
             let parent = gather::parent(&repository, args.parent.as_deref())?;
-            let parents = ParentSnapshots::find(&repository, &cache, &parent, &host, &paths)?;
+            let parents = ParentSnapshots::find(
+                &repository,
+                &cache,
+                &parent,
+                &host,
+                &paths,
+                &drumlin_repo::collection::Known::default(),
+            )?;
             Some((open_reader(&repository, &cache)?, parents))
         }
     };

@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::collection::Known;
 use drumlin_repo::{Cache, Repository, SnapshotInfo, names};
 
 /// Which snapshot to compare with.
@@ -21,30 +22,39 @@ pub enum Parent {
 pub struct ParentSnapshots(pub Vec<Snapshot>);
 
 impl ParentSnapshots {
-    /// Find them. A client that can't read the repository, and one whose cache is up to date, knows its own from its cache.
+    /// Find them among those that every plan in `known` admits. A client that can't read the repository, and one whose cache is up to date, knows its own from its cache.
     pub fn find(
         repository: &Repository,
         cache: &Cache,
         parent: &Parent,
         host: &str,
         paths: &[Vec<u8>],
+        known: &Known,
     ) -> Result<Self> {
         let first = match parent {
             Parent::None => return Ok(ParentSnapshots::default()),
             Parent::Latest => match recall(repository, cache, host, paths)? {
-                Some(chain) => return Ok(chain),
-                None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
-                None => {
+                Some(chain) if chain.0.iter().all(|snapshot| known.admits(snapshot)) => return Ok(chain),
+                Some(_) | None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
+                Some(_) | None => {
                     let (snapshots, _) = repository.snapshots()?;
-                    let fits = |s: &&SnapshotInfo| s.snapshot.host == host && s.snapshot.paths == paths;
+                    let fits = |s: &&SnapshotInfo| {
+                        s.snapshot.host == host && s.snapshot.paths == paths && known.admits(&s.snapshot)
+                    };
                     match snapshots.iter().rev().find(fits) {
                         Some(info) => info.snapshot.clone(),
                         None => return Ok(ParentSnapshots::default()),
                     }
                 }
             },
-            Parent::Id(id) => by_id(repository, id)?
-                .ok_or_else(|| Error::NoSnapshot(format!("there is no snapshot {id} to compare with")))?,
+            Parent::Id(id) => match by_id(repository, id)? {
+                Some(snapshot) if known.admits(&snapshot) => snapshot,
+                Some(_) => {
+                    let why = "can't be compared with before the prune that is under way has ended";
+                    return Err(Error::NoSnapshot(format!("snapshot {id} {why}")));
+                }
+                None => return Err(Error::NoSnapshot(format!("there is no snapshot {id} to compare with"))),
+            },
         };
         let mut chain = vec![first];
         while let Some(last) = chain.last()
@@ -53,8 +63,8 @@ impl ParentSnapshots {
             && chain.len() < CHAIN_MAX
         {
             match by_id(repository, &before)? {
-                Some(snapshot) => chain.push(snapshot),
-                None => break,
+                Some(snapshot) if known.admits(&snapshot) => chain.push(snapshot),
+                Some(_) | None => break,
             }
         }
         Ok(ParentSnapshots(chain))

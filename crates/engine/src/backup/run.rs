@@ -15,11 +15,12 @@ use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::Boundaries;
 use drumlin_host::names::Names;
 use drumlin_host::walk::{self, Walk};
+use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Back up.
@@ -30,23 +31,36 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     repository.may_write()?;
     let start = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let index = Arc::new(Index::open_with(repository, cache.clone(), options.index)?);
     let paths = match &options.source {
         Source::Paths { paths, .. } => paths.clone(),
         Source::Stream { name, .. } => vec![name.clone()],
     };
-    let parents = match &options.source {
-        Source::Paths { .. } => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths)?,
-        // A stream has no entries to compare; its chunks are found by the index.
-        Source::Stream { .. } => ParentSnapshots::default(),
+    // Before anything is looked at that may be referred to: `docs/collection.md`.
+    let registration = Registration::begin(repository, &options.host, "backup", now.as_secs() as i64)?;
+    let known = registration.known().clone();
+    let looked = Index::open_for(&registration, cache.clone(), options.index).map_err(Error::from).and_then(|index| {
+        let parents = match &options.source {
+            Source::Paths { .. } => {
+                ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known)?
+            }
+            // A stream has no entries to compare; its chunks are found by the index.
+            Source::Stream { .. } => ParentSnapshots::default(),
+        };
+        Ok((Arc::new(index), parents))
+    });
+    let (index, parents) = match looked {
+        Ok(looked) => looked,
+        Err(e) => {
+            let _ = registration.abandon();
+            return Err(e);
+        }
     };
     // A run that was stopped knows less than the one before it.
     if let Some(sums) = parents.0.iter().filter_map(|p| Some(p.root?.sums)).max_by_key(|sums| sums.entries) {
         monitor.counters().expected_entries.store(sums.entries, Ordering::Relaxed);
         monitor.counters().expected_bytes.store(sums.bytes, Ordering::Relaxed);
     }
-    let session =
-        WriteSession::begin(repository, index.clone(), cache.clone(), &options.host, "backup", now.as_secs() as i64)?;
+    let session = WriteSession::begin(registration, index.clone(), cache.clone());
     let run = Run {
         repository,
         session: Arc::new(session),
@@ -60,13 +74,19 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         user: options.user.clone(),
         tags: options.tags.clone(),
         program: options.program.clone(),
+        known,
+        checkpoint: Mutex::default(),
     };
     match run.pipeline(options) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
-            // What was written is referred to by nobody, or by a checkpoint that is durable: the session has no more to say.
+            let checkpoint = run.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Ok(session) = run.end_session() {
-                let _ = session.abandon();
+                // A checkpoint is as whole as any partial snapshot. Where none was put, nobody refers to what was written.
+                let _ = match checkpoint {
+                    Some(snapshot) => session.commit(snapshot),
+                    None => session.abandon(),
+                };
             }
             Err(e)
         }
@@ -86,6 +106,9 @@ struct Run<'a> {
     user: String,
     tags: Vec<String>,
     program: String,
+    known: Known,
+    /// The partial snapshot of this session that stands, replaced by the one to come.
+    checkpoint: Mutex<Option<SnapshotId>>,
 }
 
 /// What the pipeline leaves to be committed.
@@ -95,8 +118,6 @@ struct Outcome {
     stopped: bool,
     /// Whether any of the sources was there.
     found: bool,
-    /// A partial snapshot of this session, replaced by the one to come.
-    checkpoint: Option<SnapshotId>,
 }
 
 impl Run<'_> {
@@ -169,7 +190,6 @@ impl Run<'_> {
         checkpoint_bytes: u64,
         workers: usize,
     ) -> Result<Outcome> {
-        let mut checkpoint = None;
         let mut stopped = false;
         match source {
             Source::Paths { paths, filter, one_file_system } => {
@@ -193,7 +213,7 @@ impl Run<'_> {
                     let stored = self.session.written().data_bytes;
                     if checkpoint_bytes > 0 && stored - checkpointed >= checkpoint_bytes {
                         checkpointed = stored;
-                        checkpoint = Some(self.checkpoint(&mut merge, workers, checkpoint)?);
+                        self.checkpoint(&mut merge, workers)?;
                     }
                 }
                 if stopped { merge.stop()? } else { merge.finish()? }
@@ -210,22 +230,25 @@ impl Run<'_> {
         let stopped = stopped || merge.assembler.is_cut_short();
         let found = merge.found_a_source();
         let (root, reached) = merge.assembler.finish()?;
-        Ok(Outcome { root, reached, stopped, found, checkpoint })
+        Ok(Outcome { root, reached, stopped, found })
     }
 
     /// Make what there is so far durable, as a partial snapshot in place of the one before.
-    fn checkpoint(&self, merge: &mut Merge, workers: usize, before: Option<SnapshotId>) -> Result<SnapshotId> {
+    fn checkpoint(&self, merge: &mut Merge, workers: usize) -> Result<()> {
         merge.settle()?;
         flush_workers(merge, workers)?;
         merge.settle()?;
         let (root, reached) = merge.assembler.checkpoint()?;
         self.session.flush()?;
         let snapshot = self.snapshot(root, reached)?;
-        self.session.put_snapshot(&snapshot)?;
-        if let Some(before) = before {
-            self.repository.remove_snapshot(before)?;
-        }
-        Ok(snapshot.id)
+        self.put(&snapshot)
+    }
+
+    /// Put a snapshot, and remove the checkpoint before.
+    fn put(&self, snapshot: &Snapshot) -> Result<()> {
+        self.session.put_snapshot(snapshot)?;
+        let before = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).replace(snapshot.id);
+        Ok(before.map_or(Ok(()), |before| self.repository.remove_snapshot(before))?)
     }
 
     fn snapshot(&self, root: Option<Root>, partial: Option<Reached>) -> Result<Snapshot> {
@@ -255,7 +278,7 @@ impl Run<'_> {
             parent: self.parents.first().map(|p| p.id),
             program: self.program.clone(),
             summary,
-            plans: Vec::new(),
+            plans: self.known.ids(),
         })
     }
 
@@ -274,10 +297,7 @@ impl Run<'_> {
         self.session.flush()?;
         let partial = if outcome.stopped { outcome.reached } else { None };
         let snapshot = self.snapshot(outcome.root, partial)?;
-        self.session.put_snapshot(&snapshot)?;
-        if let Some(before) = outcome.checkpoint {
-            self.repository.remove_snapshot(before)?;
-        }
+        self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         self.end_session()?.commit(snapshot.id)?;
         parent::remember(cache, &snapshot, &parents);

@@ -6,6 +6,7 @@ use drumlin_format::snapshot::{Root, Snapshot, Summary};
 use drumlin_format::tree::{Boundaries, Content, Kind, Meta, Time, marks};
 use drumlin_format::{SessionId, SnapshotId};
 use drumlin_host::filter::Filter;
+use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, CreateOptions, Index, NewLock, Repository, WriteSession, random_secret};
@@ -76,8 +77,9 @@ impl Fixture {
 
     /// Write a tree of entries that have metadata alone, in any order; the directories above them are made up.
     pub fn write(&mut self, entries: &[(&str, u64)]) -> &Snapshot {
+        let registration = Registration::begin(&self.repository, "host", "test", 0).unwrap();
         let index = Arc::new(Index::open(&self.repository, self.cache.clone()).unwrap());
-        let session = WriteSession::begin(&self.repository, index, self.cache.clone(), "host", "test", 0).unwrap();
+        let session = WriteSession::begin(registration, index, self.cache.clone());
         let id = session.id();
         let session = Arc::new(session);
         let mut nodes = Nodes::new(session.clone(), self.repository.tree_ids().unwrap().clone()).unwrap();

@@ -7,9 +7,11 @@
 mod board;
 mod collector;
 mod decide;
+mod desk;
 mod register;
 
 pub use board::{Board, Flag};
 pub use collector::{Collected, Draft, Patience, Subject, collect};
 pub use decide::{Fate, commit, end, evict};
+pub use desk::{Desk, Registration};
 pub use register::{Known, register};

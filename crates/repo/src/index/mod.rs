@@ -18,15 +18,16 @@ mod sync;
 
 pub use run::PackInfo;
 
+use crate::collection::{Desk, Registration};
 use crate::{Cache, Error, Repository, Result};
-use drumlin_format::ChunkId;
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
+use drumlin_format::{ChunkId, IndexId, PackId};
 use fresh::Fresh;
 use manifest::{Covered, Manifest};
 use run::{Run, RunEntry, RunWriter, cache_error, key};
 use sparse::Champions;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -70,6 +71,17 @@ pub struct Index {
     champions: Option<Champions>,
     fresh: Fresh,
     layers: RwLock<Layers>,
+    /// What a writer must not refer to.
+    shunned: Shunned,
+}
+
+/// What a writer takes for gone: `docs/collection.md`.
+#[derive(Default)]
+struct Shunned {
+    /// Packs that a plan condemns.
+    packs: BTreeSet<PackId>,
+    /// Index objects of evicted sessions.
+    objects: HashSet<IndexId>,
 }
 
 #[derive(Default)]
@@ -103,9 +115,36 @@ impl Index {
         Index::open_with(repository, cache, IndexMode::Exact)
     }
 
-    /// The index in a mode.
+    /// The index in a mode, for whoever reads: all that is there counts.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        let objects = sync::objects(repository)?;
+        Index::open_shunning(repository, cache, mode, sync::objects(repository)?, Shunned::default())
+    }
+
+    /// The index of what a writer that is registered may refer to.
+    pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
+        let repository = &registration.repository;
+        let mut objects = sync::objects(repository)?;
+        let ids: Vec<_> = objects.keys().copied().collect();
+        // In this order: an object of somebody who was evicted before he wrote it is told as that.
+        let evicted = Desk::new(repository).evicted(&ids)?;
+        let (packs, mut shunned) = (registration.known().condemned(), HashSet::new());
+        objects.retain(|id, _| {
+            let usable = !evicted.iter().any(|session| id.is_of(session));
+            if !usable {
+                shunned.insert(*id);
+            }
+            usable
+        });
+        Index::open_shunning(repository, cache, mode, objects, Shunned { packs, objects: shunned })
+    }
+
+    fn open_shunning(
+        repository: &Repository,
+        cache: Arc<Cache>,
+        mode: IndexMode,
+        objects: sync::Objects,
+        shunned: Shunned,
+    ) -> Result<Self> {
         let sparse = match mode {
             IndexMode::Exact => false,
             IndexMode::Sparse => true,
@@ -119,6 +158,7 @@ impl Index {
             champions: sparse.then(Champions::default),
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
+            shunned,
         };
         index.load(&objects);
         index.catch_up(&objects)?;
@@ -161,7 +201,9 @@ impl Index {
                     .unwrap_or_else(PoisonError::into_inner)
                     .runs
                     .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
-                self.catch_up(&sync::objects(&self.repository)?)?;
+                let mut objects = sync::objects(&self.repository)?;
+                objects.retain(|id, _| !self.shunned.objects.contains(id));
+                self.catch_up(&objects)?;
                 self.try_runs(wanted).map_err(|_| {
                     self.damaged(std::io::Error::other(
                         "a run of the index was damaged twice; 'drumlin cache clear' removes it",
@@ -177,12 +219,18 @@ impl Index {
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
             match layer.run.lookup(wanted) {
+                // It may be elsewhere too; and if it isn't, it is stored once more.
+                Ok(Some((pack, _))) if self.shuns(&layers.packs[(layer.base + pack) as usize].id) => {}
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
                 Ok(None) => {}
                 Err(_) => return Err(layer.run.clone()),
             }
         }
         Ok(None)
+    }
+
+    fn shuns(&self, pack: &PackId) -> bool {
+        self.shunned.packs.contains(pack)
     }
 
     /// Whether the caller has to store this chunk: nobody has, and nobody else in this run is about to.

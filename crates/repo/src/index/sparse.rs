@@ -68,6 +68,7 @@ impl Champions {
     fn fetch(&self, index: &Index, pack: u32) -> Result<()> {
         let info = index.pack(pack);
         let table = match read_table(&index.repository, &info) {
+            _ if index.shuns(&info.id) => Default::default(),
             // A pack that is gone or damaged can't be referred to; its chunks are stored again.
             Err(e) if e.is_damage() => Default::default(),
             other => other?.0,

@@ -1,0 +1,219 @@
+//! The protocol's objects in a repository.
+
+use super::{Board, Flag};
+use crate::keys::TrustedKey;
+use crate::{Error, Repository, Result, names, random_id};
+use drumlin_format::decision::{self, Verdict};
+use drumlin_format::key::Role;
+use drumlin_format::pack::PackKind;
+use drumlin_format::plan::Plan;
+use drumlin_format::session::Session;
+use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId};
+use drumlin_store::{Kind, Put};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+/// A repository as the protocol sees it.
+pub struct Desk<'a> {
+    repository: &'a Repository,
+    /// What a session of ours says of itself.
+    session: Session,
+    trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
+}
+
+impl<'a> Desk<'a> {
+    /// For who registers no session.
+    pub fn new(repository: &'a Repository) -> Self {
+        Desk::of(repository, "", "", 0)
+    }
+
+    /// For a session of this host and purpose that begins now, in seconds since 1970.
+    pub fn of(repository: &'a Repository, host: &str, purpose: &str, now: i64) -> Self {
+        let session = Session { host: host.into(), started: now, plan_seen: 0, purpose: purpose.into() };
+        Desk { repository, session, trusted: OnceCell::new() }
+    }
+
+    fn trusted(&self) -> Result<&HashMap<KeyId, TrustedKey>> {
+        if self.trusted.get().is_none() {
+            let _ = self.trusted.set(self.repository.trusted_keys()?);
+        }
+        Ok(self.trusted.get().expect("set above"))
+    }
+
+    fn list<T>(&self, folder: &str, mut parse: impl FnMut(&str) -> Option<T>) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.repository.store().list(folder, &mut |listed| found.extend(parse(names::last(&listed.name))))?;
+        Ok(found)
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.repository.store().get(name) {
+            Err(e) if e.kind == Kind::Missing => Ok(None),
+            other => Ok(Some(other?)),
+        }
+    }
+
+    fn seal(&self, flag: Flag, verdict: &Verdict) -> Result<Vec<u8>> {
+        let with = self.repository.sealing()?;
+        Ok(decision::seal(session(flag), verdict, self.repository.config().suite, with))
+    }
+
+    /// Of the sessions that wrote these index objects, those that were evicted.
+    pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
+        let decided = self.list(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))?;
+        let mut evicted = Vec::new();
+        for session in decided {
+            if objects.iter().any(|object| object.is_of(&session)) && self.is_evicted(session)? {
+                evicted.push(session);
+            }
+        }
+        Ok(evicted)
+    }
+
+    fn is_evicted(&self, session: SessionId) -> Result<bool> {
+        let flag = if self.creates_atomically() { Flag::Decision(session) } else { Flag::Evicted(session) };
+        Ok(matches!(self.verdict(flag)?, Some(Verdict::Evicted { .. })))
+    }
+}
+
+fn session(flag: Flag) -> SessionId {
+    match flag {
+        Flag::Decision(id) | Flag::Commit(id) | Flag::Claim(id, _) | Flag::Evicted(id) => id,
+    }
+}
+
+fn name(flag: Flag) -> String {
+    let name = names::decision(session(flag));
+    match flag {
+        Flag::Decision(_) => name,
+        Flag::Commit(_) => name + ".commit",
+        Flag::Evicted(_) => name + ".evicted",
+        Flag::Claim(_, by) => format!("{name}.claim.{by}"),
+    }
+}
+
+fn flag(name: &str) -> Option<Flag> {
+    let (id, rest) = name.split_at_checked(32)?;
+    let id = SessionId::parse(id)?;
+    match rest {
+        "" => Some(Flag::Decision(id)),
+        ".commit" => Some(Flag::Commit(id)),
+        ".evicted" => Some(Flag::Evicted(id)),
+        _ => Some(Flag::Claim(id, SessionId::parse(rest.strip_prefix(".claim.")?)?)),
+    }
+}
+
+impl Board for Desk<'_> {
+    type Error = Error;
+
+    /// Every store that there is does.
+    fn creates_atomically(&self) -> bool {
+        true
+    }
+
+    fn plans(&self) -> Result<Vec<PlanId>> {
+        self.list(names::PLANS, PlanId::parse)
+    }
+
+    fn plan(&self, id: PlanId) -> Result<Option<Plan>> {
+        let name = names::plan(id);
+        let Some(bytes) = self.get(&name)? else { return Ok(None) };
+        // One that can't be read might condemn anything: that is an error, and ends a backup.
+        let (plan, signer) = Plan::open(id, &self.repository.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+        let key = self.trusted()?.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
+        Ok(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| plan))
+    }
+
+    fn put_plan(&self, plan: &Plan) -> Result<()> {
+        let bytes = plan.seal(self.repository.config().suite, self.repository.sealing()?);
+        Ok(self.repository.store().put(&names::plan(plan.id), &bytes, Put::Create)?)
+    }
+
+    fn remove_plan(&self, id: PlanId) -> Result<()> {
+        Ok(self.repository.store().delete(&names::plan(id))?)
+    }
+
+    fn sessions(&self) -> Result<Vec<SessionId>> {
+        self.list(names::SESSIONS, SessionId::parse)
+    }
+
+    fn has_session(&self, id: SessionId) -> Result<bool> {
+        Ok(self.repository.store().len(&names::session(id))?.is_some())
+    }
+
+    fn put_session(&self, id: SessionId) -> Result<()> {
+        let bytes = self.session.seal(id, self.repository.config().suite, self.repository.sealing()?);
+        Ok(self.repository.store().put(&names::session(id), &bytes, Put::Create)?)
+    }
+
+    fn remove_session(&self, id: SessionId) -> Result<()> {
+        Ok(self.repository.store().delete(&names::session(id))?)
+    }
+
+    fn flags(&self, session: SessionId) -> Result<Vec<Flag>> {
+        self.list(names::DECISIONS, |name| flag(name).filter(|flag| self::session(*flag) == session))
+    }
+
+    fn verdict(&self, flag: Flag) -> Result<Option<Verdict>> {
+        let name = name(flag);
+        let Some(bytes) = self.get(&name)? else { return Ok(None) };
+        self.repository.decided(&name, session(flag), &bytes, self.trusted()?).map(Some)
+    }
+
+    fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool> {
+        match self.repository.store().put(&name(flag), &self.seal(flag, verdict)?, Put::Create) {
+            Err(e) if e.kind == Kind::Exists => Ok(false),
+            other => Ok(other.map(|()| true)?),
+        }
+    }
+
+    fn replace(&self, flag: Flag, verdict: &Verdict) -> Result<()> {
+        Ok(self.repository.store().put(&name(flag), &self.seal(flag, verdict)?, Put::Replace)?)
+    }
+
+    fn remove(&self, flag: Flag) -> Result<()> {
+        Ok(self.repository.store().delete(&name(flag))?)
+    }
+
+    fn remove_indexes(&self, ids: &[IndexId]) -> Result<()> {
+        let store = self.repository.store();
+        ids.iter().try_for_each(|id| store.delete(&names::index(*id)))?;
+        Ok(store.sync()?)
+    }
+
+    fn remove_packs(&self, ids: &[PackId]) -> Result<()> {
+        let store = self.repository.store();
+        for id in ids {
+            // A plan doesn't say of which kind a pack is, and removing what isn't there is no error.
+            [PackKind::Data, PackKind::Tree].iter().try_for_each(|kind| store.delete(&names::pack(*kind, *id)))?;
+        }
+        Ok(store.sync()?)
+    }
+}
+
+/// A session that is registered, and what it knows: whatever a writer looks at comes after this.
+pub struct Registration {
+    pub(crate) repository: Repository,
+    pub(crate) id: SessionId,
+    known: super::Known,
+}
+
+impl Registration {
+    /// Register a session, durably. `now` is in seconds since 1970.
+    pub fn begin(repository: &Repository, host: &str, purpose: &str, now: i64) -> Result<Self> {
+        repository.may_write()?;
+        let id = SessionId(random_id()?);
+        let known = super::register(&Desk::of(repository, host, purpose, now), id)?;
+        Ok(Registration { repository: repository.clone(), id, known })
+    }
+
+    /// The plans that stood.
+    pub fn known(&self) -> &super::Known {
+        &self.known
+    }
+
+    /// End a session that has written nothing.
+    pub fn abandon(self) -> Result<()> {
+        Desk::new(&self.repository).remove_session(self.id)
+    }
+}
