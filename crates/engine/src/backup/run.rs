@@ -5,7 +5,7 @@ use super::job::Job;
 use super::level::Level;
 use super::merge::Merge;
 use super::worker::{Shared, Worker};
-use super::{Options, ParentSnapshots, Report, Source, old, parent};
+use super::{Compression, Options, ParentSnapshots, Report, Source, old, parent};
 use crate::monitor::Monitor;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
@@ -19,6 +19,7 @@ use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
+use std::io::Read;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -35,16 +36,16 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         Source::Paths { paths, .. } => paths.clone(),
         Source::Stream { name, .. } => vec![name.clone()],
     };
+    // The walk runs while the session is registered and the index is opened.
+    let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
     let registration = Registration::begin(repository, &options.host, "backup", now.as_secs() as i64)?;
     let known = registration.known().clone();
     let looked = Index::open_for(&registration, cache.clone(), options.index).map_err(Error::from).and_then(|index| {
-        let parents = match &options.source {
-            Source::Paths { .. } => {
-                ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known)?
-            }
+        let parents = match &feed {
+            Feed::Walk(_) => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known)?,
             // A stream has no entries to compare; its chunks are found by the index.
-            Source::Stream { .. } => ParentSnapshots::default(),
+            Feed::Stream { .. } => ParentSnapshots::default(),
         };
         Ok((Arc::new(index), parents))
     });
@@ -77,7 +78,8 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         known,
         checkpoint: Mutex::default(),
     };
-    match run.pipeline(options) {
+    let Options { compression, force, checkpoint_bytes, .. } = options;
+    match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
             let checkpoint = run.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -111,6 +113,35 @@ struct Run<'a> {
     checkpoint: Mutex<Option<SnapshotId>>,
 }
 
+/// How the pipeline works.
+struct Pace {
+    workers: usize,
+    compression: Compression,
+    force: bool,
+    checkpoint_bytes: u64,
+}
+
+/// Where entries come from.
+enum Feed {
+    Walk(Walk),
+    Stream { name: Vec<u8>, reader: Box<dyn Read + Send>, outcome: Box<dyn FnOnce() -> Whole + Send> },
+}
+
+/// Whether a stream was whole.
+type Whole = std::result::Result<(), String>;
+
+impl Feed {
+    fn start(source: Source, threads: usize, budget_bytes: usize) -> Result<Self> {
+        match source {
+            Source::Paths { paths: sources, filter, one_file_system } => {
+                let options = walk::Options { sources, threads, one_file_system, budget_bytes, ..Default::default() };
+                Ok(Feed::Walk(Walk::start(options, filter).map_err(Error::system("start the walk"))?))
+            }
+            Source::Stream { name, reader, outcome } => Ok(Feed::Stream { name, reader, outcome }),
+        }
+    }
+}
+
 /// What the pipeline leaves to be committed.
 struct Outcome {
     root: Option<Root>,
@@ -121,7 +152,7 @@ struct Outcome {
 }
 
 impl Run<'_> {
-    fn pipeline(&self, options: Options) -> Result<Outcome> {
+    fn pipeline(&self, pace: Pace, feed: Feed) -> Result<Outcome> {
         let repository = self.repository;
         let sizes = repository.config().chunks;
         let params = Params::new(sizes.min, sizes.normal, sizes.max)
@@ -129,13 +160,13 @@ impl Run<'_> {
         let tree_ids = repository.tree_ids().cloned().ok_or(Error::Worker)?;
         let secrets = repository.secrets();
         let cutting = secrets.cutting.as_ref().ok_or(Error::Worker)?;
-        let workers = options.workers.max(1);
+        let workers = pace.workers;
         let shared = Shared {
             session: self.session.clone(),
             data_ids: repository.data_ids()?.clone(),
             tree_ids: tree_ids.clone(),
             chunker: Chunker::new(repository.cut_secret()?.expose(), params),
-            level: Level::new(options.compression),
+            level: Level::new(pace.compression),
             monitor: self.monitor,
             reader: self.reader.clone(),
             block_bytes: repository.config().block_bytes as usize,
@@ -174,33 +205,17 @@ impl Run<'_> {
                 jobs,
                 done,
                 workers,
-                options.force,
+                pace.force,
                 &self.paths,
             );
-            self.feed(merge, options.source, options.walkers, options.memory, options.checkpoint_bytes, workers)
+            self.feed(merge, feed, pace.checkpoint_bytes, workers)
         })
     }
 
-    fn feed(
-        &self,
-        mut merge: Merge,
-        source: Source,
-        walkers: usize,
-        memory: usize,
-        checkpoint_bytes: u64,
-        workers: usize,
-    ) -> Result<Outcome> {
+    fn feed(&self, mut merge: Merge, feed: Feed, checkpoint_bytes: u64, workers: usize) -> Result<Outcome> {
         let mut stopped = false;
-        match source {
-            Source::Paths { paths, filter, one_file_system } => {
-                let options = walk::Options {
-                    sources: paths,
-                    threads: walkers,
-                    one_file_system,
-                    budget_bytes: memory / 16,
-                    ..walk::Options::default()
-                };
-                let mut walk = Walk::start(options, filter).map_err(Error::system("start the walk"))?;
+        match feed {
+            Feed::Walk(mut walk) => {
                 let mut checkpointed = 0;
                 while let Some(mut listing) = walk.next() {
                     merge.listing(&mut listing)?;
@@ -218,7 +233,7 @@ impl Run<'_> {
                 }
                 if stopped { merge.stop()? } else { merge.finish()? }
             }
-            Source::Stream { name, reader, outcome } => {
+            Feed::Stream { name, reader, outcome } => {
                 merge.stream(&name, reader)?;
                 merge.settle()?;
                 outcome().map_err(Error::Stream)?;
