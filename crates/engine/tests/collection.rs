@@ -11,8 +11,8 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect};
-use drumlin_repo::{Index, WriteSession, names, random_id};
-use drumlin_store::Store;
+use drumlin_repo::{Index, Repository, Unlock, WriteSession, names, random_id};
+use drumlin_store::{Fault, FaultStore, Kind, Op, Store, When};
 use drumlin_testkit::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -167,4 +167,29 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     let back = again(&bench, &one, Parent::Latest);
     assert!(back.counts.bytes_new > 900_000);
     restores(&bench, &back, &one);
+}
+
+/// A checkpoint whose answer was lost may be there: its session goes on protecting what it refers to. One that was put
+/// is committed when the run fails later.
+#[test]
+fn a_run_that_fails_ends_its_session_only_if_no_snapshot_is_in_doubt() {
+    for in_doubt in [true, false] {
+        let bench = bench();
+        let source = source(&bench, "source", 5);
+        // So many directories that several checkpoints fall between them.
+        for n in 0..60 {
+            fs::create_dir(source.join(format!("dir-{n}"))).unwrap();
+            fs::write(source.join(format!("dir-{n}/file")), Rng::new(900 + n).bytes(900_000)).unwrap();
+        }
+        settle();
+        let when =
+            if in_doubt { When::op(Op::Put).named("snapshots/*") } else { When::op(Op::Put).named("index/*").skip(1) };
+        let faults = FaultStore::new(bench.memory.clone());
+        faults.faults().add(when, Fault::FailAfter(Kind::Io));
+        let repository = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
+        let options = backup::Options { checkpoint_bytes: 1, ..options(&[&source]) };
+        assert!(backup::backup(&repository, &bench.cache, options, &Quiet::default()).is_err());
+        assert_eq!(objects(&bench, names::SNAPSHOTS, SnapshotId::parse).len(), 1);
+        assert_eq!(objects(&bench, names::SESSIONS, SessionId::parse).len(), usize::from(in_doubt));
+    }
 }

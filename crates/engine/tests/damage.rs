@@ -3,13 +3,12 @@
 
 mod common;
 
-use common::{Bench, bench, settle};
+use common::{bench, settle};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::{Cache, Repository, Unlock};
-use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Put, Store};
 use drumlin_testkit::{compare, tree};
 use std::collections::BTreeMap;
@@ -70,11 +69,6 @@ fn try_restore(store: MemoryStore, key_file: &str, source: &Path, folder: &Path)
     Outcome::Reported
 }
 
-fn key_file(bench: &Bench) -> String {
-    let secrets = bench.repository.secrets();
-    bench.repository.key_file(secrets.key, &Secret::new([1; 32])).to_string()
-}
-
 fn kind(name: &str) -> &str {
     name.split('/').next().unwrap()
 }
@@ -88,7 +82,7 @@ fn damage_to_any_object_is_told() {
     settle();
     bench.backup(&source);
     let whole = objects(&bench.memory);
-    let key = key_file(&bench);
+    let key = bench.key_file();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(try_restore(copy(&whole), &key, &source, folder.path()), Outcome::Whole);
 
@@ -137,7 +131,7 @@ fn objects_swapped_for_others_of_their_kind_are_told() {
     settle();
     bench.backup(&source);
     let whole = objects(&bench.memory);
-    let key = key_file(&bench);
+    let key = bench.key_file();
     let folder = tempfile::tempdir().unwrap();
     for folder_name in ["data", "tree", "index", "snapshots"] {
         let names: Vec<_> = whole.keys().filter(|n| kind(n) == folder_name).cloned().collect();
@@ -166,7 +160,7 @@ fn a_lost_pack_costs_what_is_in_it_and_not_the_rest() {
     let whole = objects(&bench.memory);
     let packs: Vec<_> = whole.keys().filter(|n| kind(n) == "data").collect();
     assert!(packs.len() >= 5, "{packs:?}");
-    let key = key_file(&bench);
+    let key = bench.key_file();
     let folder = tempfile::tempdir().unwrap();
     let (mut lost, mut small_lost) = (0, 0);
     for pack in packs {

@@ -21,7 +21,7 @@ use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
 use std::io::Read;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Back up.
@@ -76,18 +76,21 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         tags: options.tags.clone(),
         program: options.program.clone(),
         known,
-        checkpoint: Mutex::default(),
+        placed: Mutex::new(Placed::Nothing),
     };
     let Options { compression, force, checkpoint_bytes, .. } = options;
     match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
-            let checkpoint = run.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let placed = *run.placed();
             if let Ok(session) = run.end_session() {
-                // A checkpoint is as whole as any partial snapshot. Where none was put, nobody refers to what was written.
-                let _ = match checkpoint {
-                    Some(snapshot) => session.commit(snapshot),
-                    None => session.abandon(),
+                let _ = match placed {
+                    // Nobody refers to what was written.
+                    Placed::Nothing => session.abandon(),
+                    // As whole as any partial snapshot.
+                    Placed::Snapshot(checkpoint) => session.commit(checkpoint),
+                    // It may yet appear, and must not count then without a session that protects what it refers to.
+                    Placed::Unknown => Ok(()),
                 };
             }
             Err(e)
@@ -109,8 +112,16 @@ struct Run<'a> {
     tags: Vec<String>,
     program: String,
     known: Known,
-    /// The partial snapshot of this session that stands, replaced by the one to come.
-    checkpoint: Mutex<Option<SnapshotId>>,
+    placed: Mutex<Placed>,
+}
+
+/// Which snapshot of this session stands; each is replaced by the next.
+#[derive(Clone, Copy)]
+enum Placed {
+    Nothing,
+    Snapshot(SnapshotId),
+    /// Putting one failed, and may have taken effect or take it later.
+    Unknown,
 }
 
 /// How the pipeline works.
@@ -261,9 +272,17 @@ impl Run<'_> {
 
     /// Put a snapshot, and remove the checkpoint before.
     fn put(&self, snapshot: &Snapshot) -> Result<()> {
+        let before = std::mem::replace(&mut *self.placed(), Placed::Unknown);
         self.session.put_snapshot(snapshot)?;
-        let before = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).replace(snapshot.id);
-        Ok(before.map_or(Ok(()), |before| self.repository.remove_snapshot(before))?)
+        *self.placed() = Placed::Snapshot(snapshot.id);
+        if let Placed::Snapshot(before) = before {
+            self.repository.remove_snapshot(before)?;
+        }
+        Ok(())
+    }
+
+    fn placed(&self) -> MutexGuard<'_, Placed> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn snapshot(&self, root: Option<Root>, partial: Option<Reached>) -> Result<Snapshot> {

@@ -74,6 +74,12 @@ pub fn options(paths: &[&Path]) -> Options {
 }
 
 impl Bench {
+    /// What opens the repository once more.
+    pub fn key_file(&self) -> String {
+        let secrets = self.repository.secrets();
+        self.repository.key_file(secrets.key, &Secret::new([1; 32])).to_string()
+    }
+
     pub fn backup(&self, path: &Path) -> Report {
         let monitor = Quiet::default();
         let report = backup::backup(&self.repository, &self.cache, options(&[path]), &monitor).unwrap();
