@@ -60,6 +60,15 @@ impl SealKey {
             .expect("sealing fails only beyond 64 GiB a message");
     }
 
+    /// Like [`SealKey::seal`], but `message` is left as it is, and `sealed` becomes what it is sealed: one pass less over it.
+    pub fn seal_into(&self, part: u64, context: &[u8], message: &[u8], sealed: &mut Vec<u8>) {
+        sealed.resize(message.len() + TAG_BYTES, 0);
+        // All of the message is its "extra" part, which is the one that may come from elsewhere.
+        self.key
+            .seal_in_place_scatter(nonce(part), Aad::from(context), &mut [], message, sealed)
+            .expect("sealing fails only beyond 64 GiB a message");
+    }
+
     /// Encrypt `message` in place and return its tag.
     pub fn seal_detached(&self, part: u64, context: &[u8], message: &mut [u8]) -> [u8; TAG_BYTES] {
         let tag = self
@@ -122,6 +131,10 @@ mod tests {
                 let mut plain = Vec::new();
                 assert_eq!(key.open_into(3, b"header", &bent, &mut plain), Err(Error::NotAuthentic), "byte {i}");
                 assert_eq!(key.open(3, b"header", &mut bent), Err(Error::NotAuthentic), "byte {i}");
+            }
+            for mut into in [vec![], vec![7; 5], vec![7; 99]] {
+                key.seal_into(3, b"header", b"some contents", &mut into);
+                assert_eq!(into, sealed);
             }
             let other = SealKey::new(suite, &Secret::new([2; 32]));
             assert_eq!(other.open(3, b"header", &mut sealed), Err(Error::NotAuthentic));

@@ -191,7 +191,10 @@ impl Packer {
     /// The sealed block is left in `coder.coded`.
     fn seal(&self, pack: &OpenPack, number: u64, raw: &[u8], coder: &mut Coder, coding: Coding) -> Result<Codec> {
         let codec = coder.encode(raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
-        pack.key.seal(number, &pack.header_bytes, &mut coder.coded);
+        match codec {
+            Codec::Raw => pack.key.seal_into(number, &pack.header_bytes, raw, &mut coder.coded),
+            _ => pack.key.seal(number, &pack.header_bytes, &mut coder.coded),
+        }
         let opened = pack.key.open_into(number, &pack.header_bytes, &coder.coded, &mut coder.opened);
         if opened.is_err() || !coder.decodes_to(codec, raw) {
             return Err(Error::DamagedBlock {

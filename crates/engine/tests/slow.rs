@@ -1,0 +1,110 @@
+//! A slow storage: the processors have time to spare, and `auto` spends it on size.
+
+mod common;
+
+use common::{options, small};
+use drumlin_engine::backup::{self, Compression};
+use drumlin_engine::monitor::Quiet;
+use drumlin_repo::{Cache, NewLock, Repository};
+use drumlin_seal::Secret;
+use drumlin_store::{Listed, MemoryStore, Put, Result, Store, Upload};
+use drumlin_testkit::Rng;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Takes so many bytes of an upload a second.
+struct Slow {
+    inner: MemoryStore,
+    rate: u64,
+}
+
+struct SlowUpload {
+    inner: Box<dyn Upload>,
+    rate: u64,
+}
+
+impl Upload for SlowUpload {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        std::thread::sleep(Duration::from_nanos(bytes.len() as u64 * 1_000_000_000 / self.rate));
+        self.inner.write(bytes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.inner.finish()
+    }
+}
+
+impl Store for Slow {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        Ok(Box::new(SlowUpload { inner: self.inner.upload(name, len_hint)?, rate: self.rate }))
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+/// Sentences of a few thousand words: what higher levels find more in.
+fn text(rng: &mut Rng, words: &[String], bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 100);
+    while text.len() < bytes {
+        let sentence = rng.below(words.len() / 8) * 8;
+        for word in &words[sentence..sentence + 4 + rng.below(4)] {
+            text.push_str(word);
+            text.push(' ');
+        }
+    }
+    text
+}
+
+/// Bytes that blocks took when `source` was saved to a storage of this rate.
+fn stored(source: &Path, rate: u64, compression: Compression) -> u64 {
+    let store: Arc<dyn Store> = Arc::new(Slow { inner: MemoryStore::new(), rate });
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let (repository, _) = Repository::create(store, small(), lock, "test", 0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, Some(folder.path()), folder.path()).unwrap());
+    let monitor = Quiet::default();
+    let options = backup::Options { compression, ..options(&[source]) };
+    backup::backup(&repository, &cache, options, &monitor).unwrap().counts.bytes_stored
+}
+
+#[test]
+fn a_slow_storage_gets_fewer_bytes() {
+    let source = common::quick_folder();
+    let mut rng = Rng::new(7);
+    let words: Vec<String> =
+        (0..6000).map(|_| (0..3 + rng.below(8)).map(|_| (b'a' + rng.below(26) as u8) as char).collect()).collect();
+    for file in 0..60 {
+        fs::write(source.path().join(format!("{file}.txt")), text(&mut rng, &words, 600_000)).unwrap();
+    }
+    let (fast, slow) = (1 << 40, 2 << 20);
+    let at_once = stored(source.path(), fast, Compression::Auto);
+    let patiently = stored(source.path(), slow, Compression::Auto);
+    let fixed = stored(source.path(), slow, Compression::Level(3));
+    // The level has to be learned, so that not all of it gains.
+    assert!(patiently * 100 < at_once * 95, "{patiently} bytes at a slow storage, {at_once} at a fast one");
+    assert!(fixed * 100 > at_once * 98 && fixed * 98 < at_once * 100, "{fixed} bytes at a level, {at_once} by itself");
+}
