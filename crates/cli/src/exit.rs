@@ -159,6 +159,10 @@ impl From<drumlin_engine::Error> for Failure {
             Error::NoPath(_) => {
                 Failure::failed(error.to_string()).hint("paths in a snapshot are absolute, as 'drumlin ls' shows them")
             }
+            Error::Busy(_) => Failure::new(Exit::Busy, error.to_string())
+                .hint("it is waited for with --wait; if it is known to be dead, say so with --evict and its session"),
+            Error::Unsure { snapshot, .. } => Failure::failed(error.to_string())
+                .hint(format!("if it can't be helped, 'drumlin forget {snapshot}' gives up the snapshot")),
             Error::System { action, source } => Failure::failed(format!("cannot {action}: {}", plain(&source))),
             other => Failure::failed(without_number(&other.to_string())),
         }

@@ -7,6 +7,7 @@ use drumlin_engine::list::Depth;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::select::{TreePath, open_reader};
 use drumlin_engine::{diff, du, dump, find, list, stats};
+use drumlin_format::session::Session;
 use drumlin_format::snapshot::{Snapshot, Summary};
 use drumlin_format::tree::{Boundaries, Content, Data, Kind, Meta, Time};
 use drumlin_format::{ChunkId, SnapshotId};
@@ -159,7 +160,7 @@ fn build(
     number: u8,
     changed: impl Fn(u32) -> bool,
 ) -> Result<(), Box<dyn Error>> {
-    let registration = Registration::begin(repository, "host", "measure", 0)?;
+    let registration = Registration::begin(repository, Session::new("host", "measure", 0))?;
     let index = Arc::new(Index::open(repository, cache.clone())?);
     let session = Arc::new(WriteSession::begin(registration, index, cache.clone()));
     let mut nodes = Nodes::new(session.clone(), repository.tree_ids().cloned().ok_or("a key that may write")?)?;

@@ -1,7 +1,27 @@
 //! Between the host's view of an entry and the format's.
 
+use drumlin_format::session::{self, Session};
 use drumlin_format::tree::{self, Meta};
 use drumlin_host::meta::{self, Stat};
+use drumlin_host::process::Process;
+use std::time::Duration;
+
+/// What a session of this process says of itself; `now` is since 1970.
+pub fn session(host: &str, purpose: &str, now: Duration) -> Session {
+    let process = Process::this().map(|p| session::Process {
+        machine: p.machine,
+        boot: p.boot,
+        namespace: p.namespace,
+        id: p.id,
+        began: p.began,
+    });
+    Session { process, ..Session::new(host, purpose, now.as_secs() as i64) }
+}
+
+/// The process of a session.
+pub fn process(of: &session::Process) -> Process {
+    Process { machine: of.machine.clone(), boot: of.boot.clone(), namespace: of.namespace, id: of.id, began: of.began }
+}
 
 /// A type.
 pub fn kind(kind: meta::Kind) -> tree::Kind {

@@ -1,5 +1,6 @@
 //! Why an operation failed as a whole. What concerns single entries goes to the `Monitor` instead.
 
+use drumlin_format::SnapshotId;
 use std::io;
 
 /// A result of an operation.
@@ -35,6 +36,21 @@ pub enum Error {
     /// A stream's program or reader failed.
     #[error("{0}; no snapshot was made")]
     Stream(String),
+    /// A snapshot's tree can't be read whole, so that nobody knows what it needs.
+    #[error("snapshot {snapshot} can't be read whole: {source}; nothing was removed")]
+    Unsure {
+        /// The snapshot.
+        snapshot: SnapshotId,
+        /// What is damaged.
+        #[source]
+        source: drumlin_repo::Error,
+    },
+    /// Something about the storage looks wrong enough to touch nothing.
+    #[error("{0}; nothing was removed")]
+    Doubt(String),
+    /// A session that may refer to what would be removed has not ended.
+    #[error("{0}; nothing was removed")]
+    Busy(String),
     /// The user asked to end before there was anything worth keeping.
     #[error("interrupted")]
     Interrupted,

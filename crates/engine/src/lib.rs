@@ -13,6 +13,8 @@ pub mod estimate;
 pub mod find;
 pub mod list;
 pub mod monitor;
+pub mod prune;
+mod reach;
 pub mod restore;
 pub mod select;
 pub mod stats;

@@ -4,13 +4,14 @@
 //! met is kept as one bit for each chunk of the packs concerned. For the whole repository its index objects are read, one
 //! after the other, and no tree at all.
 
-use crate::list::{body, report_damage};
+use crate::list::report_damage;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::reach::{self, Visit};
 use crate::select::push_path;
 use crate::{Error, Result};
 use drumlin_format::pack::{Codec, PackKind, Table};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::tree::{Child, Data, Inner, Leaf, ListNode, Ref, Sums};
+use drumlin_format::tree::{Child, Sums};
 use drumlin_format::{ChunkId, IndexId, index};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Location, names};
@@ -170,8 +171,7 @@ fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usiz
 pub fn of_snapshots(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<SnapshotStats> {
     let mut walk = Walk { reader, monitor, used: Used::default(), missing: 0 };
     for root in snapshots.iter().filter_map(|s| s.root) {
-        let child = Child { dir: Vec::new(), name: Vec::new(), node: root.node, body: None, sums: root.sums };
-        walk.tree(child, root.level)?;
+        reach::walk(&mut walk, &root)?;
     }
     let mut stats = SnapshotStats {
         snapshots: snapshots.len() as u64,
@@ -219,9 +219,9 @@ struct Walk<'a> {
     missing: u64,
 }
 
-impl Walk<'_> {
-    /// Whether a chunk is met for the first time. One that is in no pack is told, and never new.
-    fn mark(&mut self, id: &ChunkId, at: &Child) -> Result<bool> {
+impl Visit for Walk<'_> {
+    /// One that is in no pack is told, and never new.
+    fn meet(&mut self, _kind: PackKind, id: &ChunkId, at: &Child) -> Result<bool> {
         match self.reader.index().lookup(id)? {
             Some(location) => Ok(self.used.mark(location)),
             None => {
@@ -236,70 +236,17 @@ impl Walk<'_> {
         }
     }
 
-    fn tree(&mut self, root: Child, level: u8) -> Result<()> {
-        let mut to_come = vec![(root, level)];
-        while let Some((child, level)) = to_come.pop() {
-            if self.monitor.stop() {
-                return Err(Error::Interrupted);
-            }
-            let mut new = self.mark(&child.node, &child)?;
-            if let Some(body) = &child.body {
-                new |= self.mark(body, &child)?;
-            }
-            if !new {
-                continue;
-            }
-            let read = if level == 0 {
-                self.leaf(&child)
-            } else {
-                self.inner(&child, level)
-                    .map(|inner| to_come.extend(inner.children.into_iter().map(|c| (c, level - 1))))
-            };
-            match read {
-                Err(Error::Repo(e)) => report_damage(self.monitor, &child, e)?,
-                other => other?,
-            }
-        }
-        Ok(())
+    fn read(&mut self, id: &ChunkId) -> Result<Vec<u8>> {
+        Ok(self.reader.chunk(PackKind::Tree, id)?)
     }
 
-    fn inner(&self, child: &Child, level: u8) -> Result<Inner> {
-        let bytes = self.reader.chunk(PackKind::Tree, &child.node)?;
-        Ok(Inner::decode(&bytes, level).map_err(|source| damaged(&child.node, source))?)
+    fn failed(&mut self, at: &Child, error: drumlin_repo::Error) -> Result<()> {
+        report_damage(self.monitor, at, error)
     }
 
-    fn leaf(&mut self, child: &Child) -> Result<()> {
-        let bytes = self.reader.chunk(PackKind::Tree, &child.node)?;
-        let leaf = Leaf::decode(&bytes).map_err(|source| damaged(&child.node, source))?;
-        let body = body(self.reader, child, &leaf)?;
-        for content in &body.contents {
-            match &content.data {
-                Data::None => {}
-                Data::Chunk(id) => {
-                    self.mark(id, child)?;
-                }
-                Data::List(list) => self.refs(list.level, &list.refs, child)?,
-            }
-        }
-        Ok(())
+    fn pause(&mut self) -> Result<()> {
+        if self.monitor.stop() { Err(Error::Interrupted) } else { Ok(()) }
     }
-
-    /// The chunks of a list, or the nodes that lead to them. As deep as the list, which the format bounds.
-    fn refs(&mut self, level: u8, refs: &[Ref], child: &Child) -> Result<()> {
-        for r in refs {
-            let Ref::Chunk { id, len } = r else { continue };
-            if self.mark(id, child)? && level > 0 {
-                let bytes = self.reader.chunk(PackKind::Tree, id)?;
-                let node = ListNode::decode(&bytes, level - 1, *len).map_err(|source| damaged(id, source))?;
-                self.refs(level - 1, &node.refs, child)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn damaged(id: &ChunkId, source: drumlin_format::Error) -> drumlin_repo::Error {
-    drumlin_repo::Error::Damaged { object: format!("tree node {id}"), source }
 }
 
 #[cfg(test)]

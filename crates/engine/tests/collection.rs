@@ -9,6 +9,7 @@ use drumlin_engine::monitor::Quiet;
 use drumlin_format::decision::Verdict;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
+use drumlin_format::session::Session;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect};
 use drumlin_repo::{Index, Repository, Unlock, WriteSession, names, random_id};
@@ -138,7 +139,7 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     let kept = bench.backup(&two);
     bench.repository.remove_snapshot(first.snapshot.unwrap().id).unwrap();
     // A backup that began before.
-    let registration = Registration::begin(&bench.repository, "host", "backup", 0).unwrap();
+    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
     let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
     let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
     let desk = Desk::of(&bench.repository, "host", "prune", 0);

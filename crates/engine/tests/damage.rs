@@ -279,7 +279,7 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
     // The one small, the other of nearly a whole chunk.
     let right = [b"what the owner has".to_vec(), vec![7; 60_000]];
     // A writer claims to have them, and seals something else under their names.
-    let registration = Registration::begin(&bench.repository, "liar", "backup", 0).unwrap();
+    let registration = Registration::begin(&bench.repository, Session::new("liar", "backup", 0)).unwrap();
     let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
     let session = WriteSession::begin(registration, index, bench.cache.clone());
     let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
@@ -310,6 +310,7 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
 #[test]
 fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
     use drumlin_format::SnapshotId;
+    use drumlin_format::session::Session;
     use drumlin_format::snapshot::{Snapshot, Summary};
     use drumlin_format::tree::{Boundaries, Content, Data, Kind, Meta, Ref, Time};
     use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
@@ -328,7 +329,7 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
 
     let bench = bench();
     let repository = &bench.repository;
-    let registration = Registration::begin(repository, "liar", "backup", 0).unwrap();
+    let registration = Registration::begin(repository, Session::new("liar", "backup", 0)).unwrap();
     let index = Arc::new(Index::open(repository, bench.cache.clone()).unwrap());
     let session = WriteSession::begin(registration, index, bench.cache.clone());
     let session = Arc::new(session);

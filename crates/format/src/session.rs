@@ -26,9 +26,38 @@ pub struct Session {
     /// What it is for: `backup`, `copy`, `prune`.
     #[n(3)]
     pub purpose: String,
+    /// The process that writes, if its system tells processes apart.
+    #[n(4)]
+    pub process: Option<Process>,
+}
+
+/// A process, told apart from all that there were and will be, so that whoever shares its system can tell that it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Process {
+    /// The machine: Linux's machine id; empty if it has none.
+    #[n(0)]
+    pub machine: String,
+    /// The run of the system, from its start to its end: Linux's boot id.
+    #[n(1)]
+    pub boot: String,
+    /// The process-id namespace, by its inode number.
+    #[n(2)]
+    pub namespace: u64,
+    /// The process id in there.
+    #[n(3)]
+    pub id: u32,
+    /// When it began, in the system's ticks since the boot: ids are used again.
+    #[n(4)]
+    pub began: u64,
 }
 
 impl Session {
+    /// A session that begins now, in seconds since 1970, of a process that isn't told.
+    pub fn new(host: impl Into<String>, purpose: impl Into<String>, started: i64) -> Self {
+        Session { host: host.into(), started, plan_seen: 0, purpose: purpose.into(), process: None }
+    }
+
     /// Encode, sign and seal.
     pub fn seal(&self, id: SessionId, suite: Suite, with: Sealing) -> Vec<u8> {
         seal_shared(&Header::new(ObjectType::Session, suite, id.0), encode(self), with)
@@ -52,7 +81,8 @@ mod tests {
     fn round_trip_and_signature() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
         let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
-        let session = Session { host: "h".into(), started: -5, plan_seen: 7, purpose: "backup".into() };
+        let process = Process { machine: "m".into(), boot: "a boot".into(), namespace: 4026531836, id: 17, began: 99 };
+        let session = Session { plan_seen: 7, process: Some(process), ..Session::new("h", "backup", -5) };
         let bytes = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([9; 16]));
         let (back, signer) = Session::open(SessionId([3; 16]), &index_key, &bytes).unwrap();
         assert_eq!((back, signer.key), (session.clone(), KeyId([2; 16])));
@@ -67,7 +97,7 @@ mod tests {
         }
         let again = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([8; 16]));
         assert_ne!(again[48..80], bytes[48..80], "the fresh bytes are in the key");
-        let longer = Session { host: "a longer name".into(), ..session };
+        let longer = Session { host: "a longer name".into(), process: None, ..session.clone() };
         assert_eq!(longer.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([7; 16])).len(), bytes.len());
     }
 }

@@ -60,7 +60,7 @@ fn small_bodies() {
 
 #[test]
 fn session() {
-    let session = Session { host: "h".into(), started: -5, plan_seen: 7, purpose: "backup".into() };
+    let session = Session { plan_seen: 7, ..Session::new("h", "backup", -5) };
     assert_bytes(&minicbor::to_vec(&session).unwrap(), "a4 00 61 68 01 24 02 07 03 66 6261636b7570");
     let (index_key, signing) = (secret(1), signing(2));
     let with = Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };

@@ -7,6 +7,7 @@ pub mod filter;
 pub mod meta;
 pub mod names;
 pub mod place;
+pub mod process;
 pub mod read;
 mod sys;
 pub mod walk;

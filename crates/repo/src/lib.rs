@@ -10,6 +10,7 @@ mod cache;
 mod entropy;
 mod error;
 mod keys;
+mod leftovers;
 mod repository;
 mod snapshots;
 mod writer;

@@ -15,6 +15,8 @@ pub const TREE: &str = "tree";
 pub const INDEX: &str = "index";
 /// The folder of snapshots.
 pub const SNAPSHOTS: &str = "snapshots";
+/// The folder of snapshots that were forgotten.
+pub const FORGOTTEN: &str = "forgotten";
 /// The folder of sessions.
 pub const SESSIONS: &str = "sessions";
 /// The folder of decisions.
@@ -48,6 +50,11 @@ pub fn index(id: IndexId) -> String {
 /// A snapshot.
 pub fn snapshot(id: SnapshotId) -> String {
     format!("{SNAPSHOTS}/{id}")
+}
+
+/// A snapshot that was forgotten: the same object under another name.
+pub fn forgotten(id: SnapshotId) -> String {
+    format!("{FORGOTTEN}/{id}")
 }
 
 /// A session.

@@ -159,6 +159,14 @@ impl Repository {
         }
     }
 
+    /// Fails unless the key may remove what no snapshot needs.
+    pub fn may_collect(&self) -> Result<()> {
+        match (self.role(), &self.secrets.signing) {
+            (Role::Owner | Role::Keeper, Some(_)) => Ok(()),
+            _ => Err(self.not_allowed("prune")),
+        }
+    }
+
     /// Fails unless the key may read contents.
     pub fn may_read(&self) -> Result<()> {
         if self.secrets.data.is_some() { Ok(()) } else { Err(self.not_allowed("read what is in the repository")) }

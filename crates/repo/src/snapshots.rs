@@ -1,5 +1,6 @@
 //! The snapshots of a repository: which there are, which count, and who signed them.
 
+use crate::collection::Desk;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::decision::{self, Verdict};
@@ -101,6 +102,35 @@ impl Repository {
         Ok((infos, errors))
     }
 
+    /// All snapshots whose chunks must stay, newest first: those that count, and those of open sessions, which may count yet.
+    ///
+    /// # Errors
+    /// One of them can't be read: then nobody knows what it needs.
+    pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
+        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        let mut snapshots = Vec::new();
+        for id in self.ids(names::SNAPSHOTS, SnapshotId::parse)? {
+            let name = names::snapshot(id);
+            match self.store().get(&name) {
+                // Forgotten since it was listed.
+                Err(e) if e.kind == Kind::Missing => {}
+                read => snapshots.push(snapshot::open(id, meta, &read?).map_err(Error::damaged(&name))?.0),
+            }
+        }
+        // Asked after they were read: whoever is evicted by now never counts.
+        let desk = Desk::new(self);
+        let decided: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
+        let mut evicted = HashSet::new();
+        for session in snapshots.iter().map(|s| s.session).filter(|s| decided.contains(s)).collect::<HashSet<_>>() {
+            if desk.is_evicted(session)? {
+                evicted.insert(session);
+            }
+        }
+        snapshots.retain(|s| !evicted.contains(&s.session));
+        snapshots.sort_by_key(|s| std::cmp::Reverse((s.time, s.id)));
+        Ok(snapshots)
+    }
+
     /// What was decided on a session, by somebody who may.
     fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<Verdict>> {
         let name = names::decision(session);
@@ -139,7 +169,7 @@ impl Repository {
         Ok(self.store().delete(&names::snapshot(id))?)
     }
 
-    fn ids<T>(&self, folder: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>> {
+    pub(crate) fn ids<T>(&self, folder: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>> {
         let mut ids = Vec::new();
         self.store().list(folder, &mut |listed| ids.extend(parse(names::last(&listed.name))))?;
         Ok(ids)

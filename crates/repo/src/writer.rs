@@ -106,6 +106,18 @@ impl WriteSession {
         self.index.settle(id, &pending.entries)
     }
 
+    /// Have a pack that others wrote named by the index objects of this session as well: for a collector that removes the
+    /// object which names it.
+    pub fn name_again(&self, entry: Entry) -> Result<()> {
+        let full = {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.chunks += entry.table.chunks.len();
+            pending.entries.push(entry);
+            pending.chunks >= PENDING_CHUNKS_MAX
+        };
+        if full { self.write_index() } else { Ok(()) }
+    }
+
     /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
     /// be written. No block may be under way.
     pub fn flush(&self) -> Result<()> {

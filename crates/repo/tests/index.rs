@@ -1,6 +1,7 @@
 //! The index, exact and sparse, against what was stored.
 
 use drumlin_format::ChunkId;
+use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
 use drumlin_repo::{Cache, CreateOptions, Index, IndexMode, NewLock, Repository, WriteSession};
@@ -35,7 +36,7 @@ fn chunk(n: u64) -> Vec<u8> {
 
 /// Store these chunks as a session would; gives how many of them were new.
 fn store(repository: &Repository, cache: &Arc<Cache>, mode: IndexMode, numbers: impl Iterator<Item = u64>) -> u64 {
-    let registration = Registration::begin(repository, "h", "backup", 0).unwrap();
+    let registration = Registration::begin(repository, Session::new("h", "backup", 0)).unwrap();
     let index = Arc::new(Index::open_for(&registration, cache.clone(), mode).unwrap());
     let session = WriteSession::begin(registration, index.clone(), cache.clone());
     let (mut block, mut coder, mut new) = (BlockBuilder::default(), Coder::new().unwrap(), 0);

@@ -7,6 +7,7 @@ pub mod excludes;
 pub mod init;
 pub mod key;
 pub mod look;
+pub mod prune;
 pub mod restore;
 pub mod select;
 pub mod snapshots;
@@ -86,6 +87,7 @@ pub enum Command {
     Init(init::Init),
     Backup(Box<backup::Backup>),
     Restore(Box<restore::Restore>),
+    Prune(prune::Prune),
     Snapshots(snapshots::Snapshots),
     Ls(look::Ls),
     Find(Box<look::Find>),

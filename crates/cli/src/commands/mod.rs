@@ -8,6 +8,7 @@ mod gather;
 mod init;
 mod key;
 mod look;
+mod prune;
 mod restore;
 mod snapshots;
 mod why;
@@ -34,6 +35,7 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Init(args) => init::run(&context, &args),
         Command::Backup(args) => backup::run(&context, *args),
         Command::Restore(args) => restore::run(&context, *args),
+        Command::Prune(args) => prune::run(&context, &args),
         Command::Snapshots(args) => snapshots::run(&context, &args),
         Command::Ls(args) => look::ls::run(&context, &args),
         Command::Find(args) => look::find::run(&context, &args),

@@ -23,6 +23,8 @@ fn every_command_speaks_it() {
         ("cache", "cache"),
         ("version", "version"),
         ("restore latest -t out", "summary"),
+        ("prune --dry-run", "prune_plan"),
+        ("prune", "prune"),
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
         let ran = home.run(&args).ok();
@@ -88,6 +90,8 @@ fn documented_types_are_those_that_there_are() {
         "du",
         "stats",
         "estimate",
+        "prune_plan",
+        "prune",
         "key",
         "key_added",
         "why",
@@ -122,6 +126,8 @@ fn documented_fields_are_those_that_there_are() {
         "cache",
         "version",
         "restore latest -t out",
+        "prune --dry-run",
+        "prune",
         "key add --role writer --new-key-file w.key",
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();

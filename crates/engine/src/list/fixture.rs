@@ -2,6 +2,7 @@
 
 use crate::backup::{self, Compression, Parent, Source, backup};
 use crate::monitor::Quiet;
+use drumlin_format::session::Session;
 use drumlin_format::snapshot::{Root, Snapshot, Summary};
 use drumlin_format::tree::{Boundaries, Content, Kind, Meta, Time, marks};
 use drumlin_format::{SessionId, SnapshotId};
@@ -77,7 +78,7 @@ impl Fixture {
 
     /// Write a tree of entries that have metadata alone, in any order; the directories above them are made up.
     pub fn write(&mut self, entries: &[(&str, u64)]) -> &Snapshot {
-        let registration = Registration::begin(&self.repository, "host", "test", 0).unwrap();
+        let registration = Registration::begin(&self.repository, Session::new("host", "test", 0)).unwrap();
         let index = Arc::new(Index::open(&self.repository, self.cache.clone()).unwrap());
         let session = WriteSession::begin(registration, index, self.cache.clone());
         let id = session.id();

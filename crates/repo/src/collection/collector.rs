@@ -16,20 +16,36 @@ pub struct Draft {
     pub snapshots: Vec<SnapshotId>,
 }
 
+/// Take back a collection that failed: its plans and its session, unless it was decided on. For whoever made it.
+pub fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
+    if decided(board, me)?.is_some() {
+        return Ok(());
+    }
+    for id in board.plans()? {
+        if board.plan(id)?.is_some_and(|plan| plan.session == me) {
+            board.remove_plan(id)?;
+        }
+    }
+    board.remove_session(me)
+}
+
 /// What is collected: who knows snapshots, trees and packs.
 pub trait Subject<B: Board> {
+    /// What it fails with.
+    type Error: From<B::Error>;
+
     /// The first look. May write packs and index objects that take the place of others; nothing that it condemns may be
     /// needed by any snapshot at hand, that of an open session included, if the packs that are condemned
     /// already are taken for gone. `None`: there is nothing to condemn.
-    fn look(&mut self, board: &B, known: &Known) -> Result<Option<Draft>, B::Error>;
+    fn look(&mut self, board: &B, known: &Known) -> Result<Option<Draft>, Self::Error>;
 
     /// The second look, now that nobody is left who might not know the plan: takes from the draft what a snapshot that
     /// has come since needs after all, and adds index objects that have come since and name condemned packs. It reads
     /// the index afresh: what the first look saw, another collector may have removed.
-    fn look_again(&mut self, board: &B, draft: &mut Draft) -> Result<(), B::Error>;
+    fn look_again(&mut self, board: &B, draft: &mut Draft) -> Result<(), Self::Error>;
 
     /// An id that was never used before.
-    fn plan_id(&mut self) -> Result<PlanId, B::Error>;
+    fn plan_id(&mut self) -> Result<PlanId, Self::Error>;
 }
 
 /// What to do about a session in the way.
@@ -59,12 +75,12 @@ pub enum Collected {
 /// Collect, as the session `me`, which is new. `patience` is asked about each session in the way, again and again.
 ///
 /// May be stopped at any point: what stands then is finished, or undone, by the next collection.
-pub fn collect<B: Board>(
+pub fn collect<B: Board, S: Subject<B>>(
     board: &B,
     me: SessionId,
-    subject: &mut impl Subject<B>,
+    subject: &mut S,
     patience: &mut dyn FnMut(SessionId) -> Patience,
-) -> Result<Collected, B::Error> {
+) -> Result<Collected, S::Error> {
     let known = register(board, me)?;
     settle(board, &known)?;
     let Some(mut draft) = subject.look(board, &known)? else {

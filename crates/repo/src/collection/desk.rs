@@ -24,12 +24,11 @@ pub struct Desk<'a> {
 impl<'a> Desk<'a> {
     /// For who registers no session.
     pub fn new(repository: &'a Repository) -> Self {
-        Desk::of(repository, "", "", 0)
+        Desk::of(repository, Session::new("", "", 0))
     }
 
-    /// For a session of this host and purpose that begins now, in seconds since 1970.
-    pub fn of(repository: &'a Repository, host: &str, purpose: &str, now: i64) -> Self {
-        let session = Session { host: host.into(), started: now, plan_seen: 0, purpose: purpose.into() };
+    /// For who registers sessions, and says this of each.
+    pub fn of(repository: &'a Repository, session: Session) -> Self {
         Desk { repository, session, trusted: OnceCell::new() }
     }
 
@@ -70,7 +69,18 @@ impl<'a> Desk<'a> {
         Ok(evicted)
     }
 
-    fn is_evicted(&self, session: SessionId) -> Result<bool> {
+    /// What a session says of itself; `None` if it has ended, or says nothing that can be believed.
+    pub fn session(&self, id: SessionId) -> Result<Option<Session>> {
+        let Some(bytes) = self.get(&names::session(id))? else { return Ok(None) };
+        let Ok((session, signer)) = Session::open(id, &self.repository.secrets().index, &bytes) else {
+            return Ok(None);
+        };
+        let key = self.trusted()?.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
+        Ok(key.map(|_| session))
+    }
+
+    /// Whether a session was evicted, for good.
+    pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
         let flag = if self.creates_atomically() { Flag::Decision(session) } else { Flag::Evicted(session) };
         Ok(matches!(self.verdict(flag)?, Some(Verdict::Evicted { .. })))
     }
@@ -199,12 +209,17 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Register a session, durably. `now` is in seconds since 1970.
-    pub fn begin(repository: &Repository, host: &str, purpose: &str, now: i64) -> Result<Self> {
+    /// Register a session, durably.
+    pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
         repository.may_write()?;
         let id = SessionId(random_id()?);
-        let known = super::register(&Desk::of(repository, host, purpose, now), id)?;
+        let known = super::register(&Desk::of(repository, session), id)?;
         Ok(Registration { repository: repository.clone(), id, known })
+    }
+
+    /// A collector's, which [`super::collect`] registers itself.
+    pub fn of_collector(repository: &Repository, id: SessionId, known: super::Known) -> Self {
+        Registration { repository: repository.clone(), id, known }
     }
 
     /// The plans that stood.

@@ -12,17 +12,18 @@
 
 mod fresh;
 mod manifest;
+mod objects;
 mod run;
 mod sparse;
 mod sync;
 
 pub use run::PackInfo;
 
-use crate::collection::{Desk, Registration};
+use crate::collection::Registration;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_format::{ChunkId, PackId};
 use fresh::Fresh;
 use manifest::{Covered, Manifest};
 use run::{Run, RunEntry, RunWriter, cache_error, key};
@@ -71,17 +72,17 @@ pub struct Index {
     champions: Option<Champions>,
     fresh: Fresh,
     layers: RwLock<Layers>,
-    /// What a writer must not refer to.
-    shunned: Shunned,
+    view: View,
 }
 
-/// What a writer takes for gone: `docs/collection.md`.
-#[derive(Default)]
-struct Shunned {
-    /// Packs that a plan condemns.
-    packs: BTreeSet<PackId>,
-    /// Index objects of evicted sessions.
-    objects: HashSet<IndexId>,
+/// For whom the index is: `docs/collection.md`.
+enum View {
+    /// Whoever reads: all that is there counts.
+    All,
+    /// A writer: packs that a plan condemns are taken for gone, index objects of evicted sessions don't count.
+    Writer { condemned: BTreeSet<PackId> },
+    /// A collector: all index objects, but of the packs that they name only these.
+    Among(HashSet<PackId>),
 }
 
 #[derive(Default)]
@@ -117,40 +118,35 @@ impl Index {
 
     /// The index in a mode, for whoever reads: all that is there counts.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        Index::open_shunning(repository, cache, mode, sync::objects(repository)?, Shunned::default())
+        Index::open_view(repository, cache, mode, View::All)
     }
 
     /// The index of what a writer that is registered may refer to.
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        let repository = &registration.repository;
-        let mut objects = sync::objects(repository)?;
-        let ids: Vec<_> = objects.keys().copied().collect();
-        // In this order: an object of somebody who was evicted before he wrote it is told as that.
-        let evicted = Desk::new(repository).evicted(&ids)?;
-        let (packs, mut shunned) = (registration.known().condemned(), HashSet::new());
-        objects.retain(|id, _| {
-            let usable = !evicted.iter().any(|session| id.is_of(session));
-            if !usable {
-                shunned.insert(*id);
-            }
-            usable
-        });
-        Index::open_shunning(repository, cache, mode, objects, Shunned { packs, objects: shunned })
+        let condemned = registration.known().condemned();
+        Index::open_view(&registration.repository, cache, mode, View::Writer { condemned })
     }
 
-    fn open_shunning(
-        repository: &Repository,
-        cache: Arc<Cache>,
-        mode: IndexMode,
-        objects: sync::Objects,
-        shunned: Shunned,
-    ) -> Result<Self> {
+    /// The exact index of these packs alone, for a collector: a chunk that one of them holds is found there, even if others
+    /// hold it as well.
+    pub fn open_among(repository: &Repository, cache: Arc<Cache>, packs: HashSet<PackId>) -> Result<Self> {
+        let all = Index::open(repository, cache.clone())?;
+        if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) {
+            return Ok(all);
+        }
+        Index::open_view(repository, cache, IndexMode::Exact, View::Among(packs))
+    }
+
+    fn open_view(repository: &Repository, cache: Arc<Cache>, mode: IndexMode, view: View) -> Result<Self> {
+        let objects = sync::objects(repository, &view)?;
         let sparse = match mode {
             IndexMode::Exact => false,
             IndexMode::Sparse => true,
             IndexMode::Auto(bytes) => sync::filter_bytes(&objects) > bytes as u64,
         };
-        let folder = cache.runs_folder(if sparse { "hooks" } else { "runs" });
+        // Runs are shared with others only if they hold all that the objects name.
+        let shared = !matches!(view, View::Among(_));
+        let folder = if shared { cache.runs_folder(if sparse { "hooks" } else { "runs" }) } else { None };
         let index = Index {
             repository: repository.clone(),
             cache,
@@ -158,10 +154,10 @@ impl Index {
             champions: sparse.then(Champions::default),
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
-            shunned,
+            view,
         };
         index.load(&objects);
-        index.catch_up(&objects)?;
+        index.catch_up(objects)?;
         Ok(index)
     }
 
@@ -201,9 +197,7 @@ impl Index {
                     .unwrap_or_else(PoisonError::into_inner)
                     .runs
                     .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
-                let mut objects = sync::objects(&self.repository)?;
-                objects.retain(|id, _| !self.shunned.objects.contains(id));
-                self.catch_up(&objects)?;
+                self.catch_up(sync::objects(&self.repository, &self.view)?)?;
                 self.try_runs(wanted).map_err(|_| {
                     self.damaged(std::io::Error::other(
                         "a run of the index was damaged twice; 'drumlin cache clear' removes it",
@@ -230,7 +224,7 @@ impl Index {
     }
 
     fn shuns(&self, pack: &PackId) -> bool {
-        self.shunned.packs.contains(pack)
+        matches!(&self.view, View::Writer { condemned } if condemned.contains(pack))
     }
 
     /// Whether the caller has to store this chunk: nobody has, and nobody else in this run is about to.

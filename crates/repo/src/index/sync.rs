@@ -1,12 +1,14 @@
 //! Bringing the cached index up to date: index objects that no run covers are read, runs that cover objects which are gone
 //! are dropped.
 
-use super::Index;
 use super::manifest::{Covered, Manifest};
 use super::run::Run;
+use super::{Index, View};
+use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
+use drumlin_store::Kind;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
@@ -20,11 +22,18 @@ const FILTER_BYTES_A_HUNDRED_CHUNKS: u64 = 125;
 /// The index objects of a repository and their lengths in bytes.
 pub(super) type Objects = HashMap<IndexId, u64>;
 
-pub(super) fn objects(repository: &Repository) -> Result<Objects> {
+/// The index objects that count in a view.
+pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
     let mut objects = HashMap::new();
     repository.store().list(names::INDEX, &mut |listed| {
         objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     })?;
+    if let View::Writer { .. } = view {
+        let ids: Vec<_> = objects.keys().copied().collect();
+        // In this order: an object of somebody who was evicted before he wrote it is told as that.
+        let evicted = Desk::new(repository).evicted(&ids)?;
+        objects.retain(|id, _| !evicted.iter().any(|session| id.is_of(session)));
+    }
     Ok(objects)
 }
 
@@ -46,29 +55,46 @@ impl Index {
         }
     }
 
-    /// Read the objects that no run covers.
-    pub(super) fn catch_up(&self, objects: &Objects) -> Result<()> {
-        let covered: HashSet<_> = self.read().runs.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
-        let mut missing: Vec<_> = objects.keys().filter(|id| !covered.contains(id)).copied().collect();
-        if missing.is_empty() {
-            return Ok(());
+    /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector was
+    /// at work.
+    pub(super) fn catch_up(&self, mut objects: Objects) -> Result<()> {
+        loop {
+            let covered: HashSet<_> = self.read().runs.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
+            let mut missing: Vec<_> = objects.keys().filter(|id| !covered.contains(id)).copied().collect();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            missing.sort_unstable();
+            let whole = self.read_objects(&missing)?;
+            self.compact()?;
+            self.save()?;
+            if whole {
+                return Ok(());
+            }
+            objects = self::objects(&self.repository, &self.view)?;
         }
-        missing.sort_unstable();
-        self.read_objects(&missing)?;
-        self.compact()?;
-        self.save()
     }
 
-    fn read_objects(&self, ids: &[IndexId]) -> Result<()> {
+    /// `false` if some of them are gone.
+    fn read_objects(&self, ids: &[IndexId]) -> Result<bool> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
-        let mut chunks = 0;
+        let (mut chunks, mut whole) = (0, true);
         for id in ids {
             let name = names::index(*id);
-            let bytes = self.repository.store().get(&name)?;
+            let bytes = match self.repository.store().get(&name) {
+                Err(e) if e.kind == Kind::Missing => {
+                    whole = false;
+                    continue;
+                }
+                other => other?,
+            };
             let index_key = &self.repository.secrets().index;
             // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
-            let (of_object, _) = index::open(*id, index_key, &bytes).map_err(Error::damaged(&name))?;
+            let (mut of_object, _) = index::open(*id, index_key, &bytes).map_err(Error::damaged(&name))?;
+            if let View::Among(packs) = &self.view {
+                of_object.retain(|entry| packs.contains(&entry.pack));
+            }
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
             entries.extend(of_object);
             covered.objects.push(*id);
@@ -78,6 +104,9 @@ impl Index {
                 chunks = 0;
             }
         }
-        if entries.is_empty() && covered.objects.is_empty() { Ok(()) } else { self.add_run(&entries, covered) }
+        if !entries.is_empty() || !covered.objects.is_empty() {
+            self.add_run(&entries, covered)?;
+        }
+        Ok(whole)
     }
 }

@@ -7,11 +7,11 @@
 use super::{BlockBuilder, Coder, Coding};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
-use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table, size_class};
+use drumlin_format::pack::{self, Block, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table, size_class};
 use drumlin_format::{ChunkId, Header, PackId};
 use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -68,6 +68,8 @@ struct Stream {
     upload: Option<Box<dyn Upload>>,
     table: Table,
     next_number: u64,
+    /// Blocks that were taken over: the packs that they were sealed for, and their numbers.
+    adopted: HashSet<(PackId, u64)>,
     /// Tickets given out and not yet brought back.
     outstanding: u32,
     /// Gives no more tickets.
@@ -121,6 +123,32 @@ impl Packer {
         closed?;
         self.stored.fetch_add(bytes, Ordering::Relaxed);
         Ok(Appended { bytes, waited: start.elapsed() })
+    }
+
+    /// Take over a block as it stands in another pack, sealed: `slot` is where its key is there. A pack takes each block of
+    /// an origin once only: of a second one it is the next pack's first.
+    pub fn adopt(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
+        loop {
+            let (pack, _) = self.ticket()?;
+            let adopted = {
+                let mut stream = lock(&pack.stream);
+                let new = stream.adopted.insert((slot.origin, block.number));
+                stream.full |= !new;
+                if new { stream.adopt(slot, block, sealed, chunks).map(|()| true) } else { Ok(false) }
+            };
+            if let Ok(true) = adopted {
+                let mut stream = lock(&pack.stream);
+                stream.full |= self.is_full(&stream.table);
+            }
+            let closed = self.bring_back(&pack);
+            let adopted = adopted?;
+            closed?;
+            if adopted {
+                let bytes = sealed.len() as u64;
+                self.stored.fetch_add(bytes, Ordering::Relaxed);
+                return Ok(bytes);
+            }
+        }
     }
 
     /// Close the pack at hand, so that all that was appended is in finished packs. No block may be under way.
@@ -183,7 +211,8 @@ impl Packer {
         let mut upload = self.repository.store().upload(&names::pack(self.kind, id), u64::from(config.pack_bytes))?;
         upload.write(&header_bytes)?;
         let table = Table { slots: vec![Slot { origin: id, wrapped }], ..Table::default() };
-        let stream = Stream { upload: Some(upload), table, next_number: 1, outstanding: 1, full: false };
+        let adopted = HashSet::new();
+        let stream = Stream { upload: Some(upload), table, next_number: 1, adopted, outstanding: 1, full: false };
         let key = SealKey::new(config.suite, &secret);
         Ok(OpenPack { id, header, header_bytes, secret, key, stream: Mutex::new(stream) })
     }
@@ -233,6 +262,21 @@ impl Packer {
         let thread = thread.map_err(|e| Error::Misuse(format!("cannot start a thread: {e}")))?;
         lock(&self.closing).push_back(thread);
         Ok(())
+    }
+}
+
+impl Stream {
+    fn adopt(&mut self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<()> {
+        let place = match self.table.slots.iter().position(|s| s.origin == slot.origin) {
+            Some(place) => place,
+            None => {
+                self.table.slots.push(slot.clone());
+                self.table.slots.len() - 1
+            }
+        };
+        self.upload.as_mut().expect("a pack with tickets out is open").write(sealed)?;
+        let len = sealed.len() as u32;
+        self.table.push(place as u32, block.number, block.codec, len, block.raw_len, chunks).map_err(refused)
     }
 }
 

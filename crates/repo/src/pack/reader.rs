@@ -131,7 +131,8 @@ impl Reader {
         self.chunk_at(kind, id, location)
     }
 
-    fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
+    /// The same of a chunk that the index has been asked for already.
+    pub fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
         let info = self.index.pack(location.pack);
         let table = self.table(&info)?;
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };

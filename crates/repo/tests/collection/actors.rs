@@ -263,6 +263,8 @@ impl Things {
 }
 
 impl Subject<Play<'_, '_>> for Things {
+    type Error = Pause;
+
     fn look(&mut self, play: &Play, known: &Known) -> Result<Option<Draft>, Pause> {
         let snapshots = play.snapshots()?;
         self.indexes = play.found()?;

@@ -74,7 +74,7 @@ pub fn session(bytes: &[u8]) -> bool {
 }
 
 pub fn session_samples() -> Vec<Vec<u8>> {
-    let session = Session { host: "host".into(), started: -5, plan_seen: 7, purpose: "backup".into() };
+    let session = Session { plan_seen: 7, ..Session::new("host", "backup", -5) };
     let object = session.seal(SessionId([3; 16]), SUITE, sealing());
     shared_samples(&object, &minicbor::to_vec(&session).unwrap())
 }

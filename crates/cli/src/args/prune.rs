@@ -1,0 +1,93 @@
+//! `prune`.
+
+use crate::render::size;
+use clap::Args;
+use drumlin_engine::prune::Unused;
+use drumlin_format::SessionId;
+use std::time::Duration;
+
+/// Remove what no snapshot needs
+///
+/// May run beside backups, restores and other prunes. Backups that had begun before it are waited for; those that begin
+/// later are not in its way. Packs of which nothing is needed are removed, others are written anew as far as the limits
+/// below allow. Forgotten snapshots can't be had back after it.
+#[derive(Args, Debug)]
+pub struct Prune {
+    /// Only tell what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// How much that nobody needs may stay: a share of what is needed ("5%"), a size ("2 GiB"), or "unlimited"
+    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
+    pub max_unused: Unused,
+
+    /// Write no more than SIZE anew in this run
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub max_repack: Option<u64>,
+
+    /// How long to wait for backups that are under way ("30m", "2h"; "0" for not at all)
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    pub wait: Duration,
+
+    /// Take this session for dead; nothing of its backup counts then
+    #[arg(long, value_name = "SESSION", value_parser = session)]
+    pub evict: Vec<SessionId>,
+
+    /// Take sessions for dead that have written nothing for so long, as seen from one prune to another
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
+    pub evict_after: Duration,
+
+    /// Threads [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+}
+
+fn unused(text: &str) -> Result<Unused, String> {
+    if text == "unlimited" {
+        return Ok(Unused::Unlimited);
+    }
+    match text.strip_suffix('%') {
+        Some(share) => match share.trim().parse::<f64>() {
+            Ok(share) if share.is_finite() && share >= 0.0 => Ok(Unused::Percent(share)),
+            _ => Err("a share is a number of percent, such as 5%".into()),
+        },
+        None => size::parse(text).map(Unused::Bytes),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let wrong = |_| "a time is a number and a unit, such as 90s, 30m, 2h or 7d".to_owned();
+    let span: jiff::Span = text.parse().map_err(wrong)?;
+    let days = jiff::SpanRelativeTo::days_are_24_hours();
+    let duration = span.to_duration(days).map_err(wrong)?;
+    Duration::try_from(duration).map_err(|_| "a time can't be negative".into())
+}
+
+fn session(text: &str) -> Result<SessionId, String> {
+    SessionId::parse(text).ok_or_else(|| "a session is named by its 32 hexadecimal digits".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_times_are_read() {
+        assert_eq!(unused("unlimited"), Ok(Unused::Unlimited));
+        assert_eq!(unused("2.5%"), Ok(Unused::Percent(2.5)));
+        assert_eq!(unused("0"), Ok(Unused::Bytes(0)));
+        assert_eq!(unused("3 MiB"), Ok(Unused::Bytes(3 << 20)));
+        for wrong in ["-1%", "x%", "nan%", "%", "much"] {
+            assert!(unused(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1d 2h"), Ok(Duration::from_secs(26 * 3600)));
+        for wrong in ["7", "-1h", "1 month", "soon", ""] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `prune`: remove what no snapshot needs.
+
+use super::{Context, gather, processors};
+use crate::args::prune::Prune;
+use crate::exit::{Exit, Result};
+use crate::render::progress::Watch;
+use crate::render::size::{bytes, count, counted};
+use drumlin_engine::prune::{self, Options, Report, Survey, Tally};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct JsonTally {
+    packs: u64,
+    bytes: u64,
+}
+
+impl From<Tally> for JsonTally {
+    fn from(of: Tally) -> Self {
+        JsonTally { packs: of.packs, bytes: of.bytes }
+    }
+}
+
+#[derive(Serialize)]
+struct JsonPlan {
+    message_type: &'static str,
+    snapshots: usize,
+    all: JsonTally,
+    needed_bytes: u64,
+    unneeded: JsonTally,
+    left_over: JsonTally,
+    repacked: JsonTally,
+    repacked_to_bytes: u64,
+    unused_bytes_after: u64,
+    index_objects_merged: usize,
+}
+
+#[derive(Serialize)]
+struct JsonPrune {
+    message_type: &'static str,
+    removed: JsonTally,
+    bytes_written: u64,
+    bytes_before: u64,
+    bytes_after: u64,
+}
+
+/// Run it.
+///
+/// # Errors
+/// Nothing was removed, or not all that should have been.
+pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
+    let repository = if args.dry_run { context.open_to_read()? } else { context.open()? };
+    let cache = context.cache(&repository)?;
+    let options = Options {
+        host: gather::host(context, None),
+        max_unused: args.max_unused,
+        max_repack: args.max_repack,
+        wait: args.wait,
+        evict: args.evict.clone(),
+        evict_after: args.evict_after,
+        workers: args.workers.map_or_else(processors, usize::from),
+    };
+    let watch = Watch::new(context.out, "prune");
+    let out = context.out;
+    if args.dry_run {
+        let survey = watch.run(|monitor| prune::plan(&repository, &cache, &options, monitor))?;
+        match out.json() {
+            true => out.object(&plan(&survey))?,
+            false => lines(&survey).into_iter().try_for_each(|line| out.line(line))?,
+        }
+        return Ok(Exit::Done);
+    }
+    let report = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor))?;
+    if out.json() {
+        report.survey.iter().for_each(|survey| out.tell(&plan(survey)));
+        out.tell(&JsonPrune {
+            message_type: "prune",
+            removed: report.gone.into(),
+            bytes_written: report.written,
+            bytes_before: report.before,
+            bytes_after: report.after,
+        });
+    } else {
+        told(&report).into_iter().for_each(|line| out.note(line));
+    }
+    if report.survey.is_some_and(|survey| survey.lost > 0) {
+        out.warn("the index names packs that are not there, though no snapshot needs them; 'drumlin check' says more");
+    }
+    // Damage that was met was told, and what is damaged stays.
+    Ok(if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done })
+}
+
+fn plan(survey: &Survey) -> JsonPlan {
+    JsonPlan {
+        message_type: "prune_plan",
+        snapshots: survey.snapshots,
+        all: survey.all.into(),
+        needed_bytes: survey.needed,
+        unneeded: survey.removed.into(),
+        left_over: survey.orphans.into(),
+        repacked: survey.repacked.into(),
+        repacked_to_bytes: survey.moves,
+        unused_bytes_after: survey.unused,
+        index_objects_merged: survey.indexes,
+    }
+}
+
+fn tally(of: &Tally) -> String {
+    format!("{} in {}", bytes(of.bytes), counted(of.packs, "pack", "packs"))
+}
+
+fn lines(survey: &Survey) -> Vec<String> {
+    let mut lines = vec![
+        format!("in all:       {}", tally(&survey.all)),
+        format!(
+            "needed:       {}, by {}",
+            bytes(survey.needed),
+            counted(survey.snapshots as u64, "snapshot", "snapshots")
+        ),
+        format!("not needed:   {}, to be removed", tally(&survey.removed)),
+    ];
+    if survey.orphans.packs > 0 {
+        lines.push(format!("left over:    {}, from what was cut short, to be removed", tally(&survey.orphans)));
+    }
+    if survey.repacked.packs > 0 {
+        lines.push(format!("written anew: {}, to {}", tally(&survey.repacked), bytes(survey.moves)));
+    }
+    if survey.indexes > 0 {
+        lines.push(format!("index:        {} small objects become few", count(survey.indexes as u64)));
+    }
+    let freed = (survey.removed.bytes + survey.orphans.bytes + survey.repacked.bytes).saturating_sub(survey.moves);
+    lines.push(format!("frees:        {}", bytes(freed)));
+    lines.push(format!("stays unused: {}", bytes(survey.unused)));
+    lines
+}
+
+fn told(report: &Report) -> Vec<String> {
+    if report.gone.packs == 0 {
+        return vec!["there is nothing to prune".into()];
+    }
+    let mut lines = vec![format!(
+        "removed {}, freed {}: packs took {}, and take {}",
+        counted(report.gone.packs, "pack", "packs"),
+        bytes(report.before.saturating_sub(report.after)),
+        bytes(report.before),
+        bytes(report.after)
+    )];
+    if report.written > 0 {
+        lines.push(format!("written anew: {}", bytes(report.written)));
+    }
+    lines
+}

@@ -1,0 +1,150 @@
+//! Which packs go, and which are written anew without what nobody needs: a pure choice by sizes and limits.
+
+use drumlin_format::PackId;
+use drumlin_format::pack::PackKind;
+
+/// How much that nobody needs may stay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unused {
+    /// This share of what is needed, in percent.
+    Percent(f64),
+    /// So many bytes.
+    Bytes(u64),
+    /// All of it: only packs of which nothing is needed go.
+    Unlimited,
+}
+
+/// What a pack would gain by being written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub pack: PackId,
+    pub kind: PackKind,
+    /// Bytes of the whole pack.
+    pub len: u64,
+    /// Bytes in it that nobody needs.
+    pub unused: u64,
+    /// Bytes that would be written in its place.
+    pub moves: u64,
+}
+
+impl Candidate {
+    fn frees(&self) -> u64 {
+        self.len.saturating_sub(self.moves)
+    }
+}
+
+/// The limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub unused: Unused,
+    /// The most that may be written.
+    pub repack: u64,
+    /// Bytes of an ordinary pack.
+    pub pack_bytes: u64,
+}
+
+/// A pack below this part of an ordinary one is small; more of them than this of a kind are made into few.
+pub(super) const SMALL_PART: u64 = 8;
+const SMALL_MAX: usize = 16;
+/// Writing a pack anew has to give back this share of it: padding and a table are always there.
+const WORTHWHILE: u64 = 50;
+
+/// The packs to be written anew. `needed` are the bytes that snapshots need, in all packs together.
+pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> Vec<PackId> {
+    let mut chosen = Vec::new();
+    let mut written = 0u64;
+    let mut unused: u64 = candidates.iter().map(|c| c.unused).sum();
+    let most = match limits.unused {
+        Unused::Percent(share) => (needed as f64 * share.max(0.0) / 100.0) as u64,
+        Unused::Bytes(bytes) => bytes,
+        Unused::Unlimited => u64::MAX,
+    };
+    // What frees most for each byte written comes first.
+    let mut by_gain: Vec<&Candidate> = candidates.iter().filter(|c| c.frees() * WORTHWHILE >= c.len).collect();
+    by_gain.sort_by_key(|c| (u128::from(c.moves) * 1_000_000 / u128::from(c.frees().max(1)), c.pack));
+    for candidate in by_gain {
+        if unused <= most {
+            break;
+        }
+        if written + candidate.moves <= limits.repack {
+            written += candidate.moves;
+            unused = unused.saturating_sub(candidate.frees());
+            chosen.push(candidate.pack);
+        }
+    }
+    for kind in [PackKind::Data, PackKind::Tree] {
+        let small: Vec<&Candidate> = candidates
+            .iter()
+            .filter(|c| c.kind == kind && c.len < limits.pack_bytes / SMALL_PART && !chosen.contains(&c.pack))
+            .collect();
+        if small.len() <= SMALL_MAX {
+            continue;
+        }
+        for candidate in small {
+            if written + candidate.moves <= limits.repack {
+                written += candidate.moves;
+                chosen.push(candidate.pack);
+            }
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn candidate(n: u8, len: u64, unused: u64) -> Candidate {
+        Candidate { pack: PackId([n; 16]), kind: PackKind::Data, len, unused, moves: len - unused }
+    }
+
+    const LIMITS: Limits = Limits { unused: Unused::Percent(5.0), repack: u64::MAX, pack_bytes: 1000 };
+
+    #[test]
+    fn the_emptiest_go_first_and_no_more_than_needed() {
+        let packs = [candidate(1, 1000, 100), candidate(2, 1000, 900), candidate(3, 1000, 500)];
+        // 1500 unused of 3000: down to 5 % of 1500 takes all three, down to 150 the two emptier ones.
+        assert_eq!(choose(&packs, 1500, LIMITS), [PackId([2; 16]), PackId([3; 16]), PackId([1; 16])]);
+        let some = Limits { unused: Unused::Bytes(150), ..LIMITS };
+        assert_eq!(choose(&packs, 1500, some), [PackId([2; 16]), PackId([3; 16])]);
+        assert!(choose(&packs, 1500, Limits { unused: Unused::Unlimited, ..LIMITS }).is_empty());
+        assert_eq!(choose(&packs, 1500, Limits { repack: 150, ..LIMITS }), [PackId([2; 16])]);
+        assert!(choose(&[candidate(1, 1000, 10)], 990, Limits { unused: Unused::Bytes(0), ..LIMITS }).is_empty());
+    }
+
+    #[test]
+    fn many_small_ones_become_few() {
+        let small = |n: u8| (0..n).map(|n| candidate(n, 100, 0)).collect::<Vec<_>>();
+        assert!(choose(&small(16), 1600, LIMITS).is_empty());
+        assert_eq!(choose(&small(17), 1700, LIMITS).len(), 17);
+        assert_eq!(choose(&small(17), 1700, Limits { repack: 1000, ..LIMITS }).len(), 10);
+        let large: Vec<_> = (0..17).map(|n| candidate(n, 200, 0)).collect();
+        assert!(choose(&large, 3400, LIMITS).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn limits_hold(packs in prop::collection::vec((1u64..2000, 0u64..100), 0..30), repack in 0u64..20_000, percent in 0.0..30.0f64) {
+            let packs: Vec<_> = packs
+                .iter()
+                .enumerate()
+                .map(|(n, (len, share))| candidate(n as u8, *len, len * share / 100))
+                .collect();
+            let needed = packs.iter().map(|c| c.len - c.unused).sum();
+            let limits = Limits { unused: Unused::Percent(percent), repack, pack_bytes: 1000 };
+            let chosen = choose(&packs, needed, limits);
+            let is_chosen = |c: &&Candidate| chosen.contains(&c.pack);
+            prop_assert!(packs.iter().filter(is_chosen).map(|c| c.moves).sum::<u64>() <= repack);
+            let mut once = chosen.clone();
+            once.sort_unstable();
+            once.dedup();
+            prop_assert_eq!(once.len(), chosen.len());
+            // Without a limit on writing, what stays is within its limit, but for packs that are hardly worth it.
+            let all = choose(&packs, needed, Limits { repack: u64::MAX, ..limits });
+            let left: u64 = packs.iter().filter(|c| !all.contains(&c.pack)).map(|c| c.unused).sum();
+            let hardly: u64 = packs.iter().map(|c| c.len / WORTHWHILE + 1).sum();
+            prop_assert!(left <= (needed as f64 * percent / 100.0) as u64 + hardly);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What lies in the storage: packs, index objects, and which object names which pack.
+
+use crate::{Error, Result};
+use drumlin_format::pack::PackKind;
+use drumlin_format::{IndexId, PackId};
+use drumlin_repo::{PackInfo, Repository, names};
+use std::collections::{HashMap, HashSet};
+
+/// The packs and index objects of a repository at one moment.
+#[derive(Default)]
+pub(super) struct Ground {
+    /// The packs that are there: their kinds and lengths.
+    pub packs: HashMap<PackId, (PackKind, u64)>,
+    /// What index objects say of packs, of those that are gone too: place of the table, number of chunks.
+    pub named: HashMap<PackId, (PackInfo, u32)>,
+    /// The index objects, their lengths, and the packs that each names.
+    pub objects: HashMap<IndexId, (u64, Vec<PackId>)>,
+}
+
+impl Ground {
+    /// Look. Index objects first: a pack that one of them names and that isn't there then is gone.
+    pub fn look(repository: &Repository) -> Result<Self> {
+        let mut ground = Ground::default();
+        let mut again = true;
+        while again {
+            again = false;
+            for (id, len) in repository.index_objects()? {
+                if ground.objects.contains_key(&id) {
+                    continue;
+                }
+                // One that is gone has been replaced by others.
+                let Some(hooks) = repository.index_hooks(id)? else {
+                    again = true;
+                    continue;
+                };
+                ground.objects.insert(id, (len, hooks.iter().map(|h| h.pack).collect()));
+                ground.named.extend(hooks.iter().map(|h| (h.pack, (PackInfo::from(h), h.chunks))));
+            }
+        }
+        for kind in [PackKind::Data, PackKind::Tree] {
+            let list = repository.store().list(names::folder(kind), &mut |listed| {
+                if let Some(id) = PackId::parse(names::last(&listed.name)) {
+                    ground.packs.insert(id, (kind, listed.len));
+                }
+            });
+            list.map_err(drumlin_repo::Error::from)?;
+        }
+        let holds = |(_, named): &(u64, Vec<PackId>)| named.iter().any(|pack| ground.packs.contains_key(pack));
+        if !ground.objects.is_empty() && !ground.objects.values().any(holds) {
+            let cause = "the storage lists none of the packs that the index names";
+            return Err(Error::Doubt(format!("{cause}: is all of it mounted, and may this account list it?")));
+        }
+        Ok(ground)
+    }
+
+    /// The packs that are there and named by an index object.
+    pub fn known(&self) -> impl Iterator<Item = PackId> {
+        self.packs.keys().filter(|pack| self.named.contains_key(pack)).copied()
+    }
+
+    /// Packs that no index object names.
+    pub fn orphans(&self) -> impl Iterator<Item = PackId> {
+        self.packs.keys().filter(|pack| !self.named.contains_key(pack)).copied()
+    }
+
+    /// Packs that are named and gone.
+    pub fn lost(&self) -> impl Iterator<Item = PackId> {
+        self.named.keys().filter(|pack| !self.packs.contains_key(pack)).copied()
+    }
+
+    /// Bytes of some packs.
+    pub fn bytes<'a>(&self, packs: impl IntoIterator<Item = &'a PackId>) -> u64 {
+        packs.into_iter().filter_map(|pack| self.packs.get(pack)).map(|(_, len)| len).sum()
+    }
+
+    /// The index objects that name one of these packs.
+    pub fn naming(&self, packs: &HashSet<PackId>) -> Vec<IndexId> {
+        let names = |named: &[PackId]| named.iter().any(|pack| packs.contains(pack));
+        let mut ids: Vec<_> = self.objects.iter().filter(|(_, (_, named))| names(named)).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+}

@@ -1,0 +1,203 @@
+//! Removing what no snapshot needs, while others write.
+//!
+//! A collection in the sense of `docs/collection.md`: what is needed is marked, a bit for each chunk; packs of which nothing
+//! is needed go, others are written anew as far as the limits allow. Works on metadata alone where the key can't read
+//! contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
+
+mod choose;
+mod ground;
+mod marks;
+mod need;
+mod rank;
+mod repack;
+mod silence;
+mod subject;
+
+pub use choose::Unused;
+
+use crate::monitor::Monitor;
+use crate::{Error, Result, convert};
+use drumlin_format::SessionId;
+use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
+use drumlin_repo::{Cache, Repository, names, random_id};
+use drumlin_seal::checksum;
+use silence::Waiting;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use subject::{Collection, Look};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This machine's name.
+    pub host: String,
+    /// How much that nobody needs may stay.
+    pub max_unused: Unused,
+    /// The most bytes to write anew; `None`: as many as it takes.
+    pub max_repack: Option<u64>,
+    /// How long to wait for sessions that are at work.
+    pub wait: Duration,
+    /// Sessions that are known to be dead.
+    pub evict: Vec<SessionId>,
+    /// Sessions are taken for dead that have given no sign of life for so long, as this client has seen it from prune to
+    /// prune.
+    pub evict_after: Duration,
+    /// Threads.
+    pub workers: usize,
+}
+
+/// Packs, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub packs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What was found and chosen. Bytes within packs are shares of sealed blocks, and so are estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Snapshots that were looked at.
+    pub snapshots: usize,
+    /// All packs.
+    pub all: Tally,
+    /// Bytes that snapshots need.
+    pub needed: u64,
+    /// Packs of which nothing is needed.
+    pub removed: Tally,
+    /// Packs that no index names: what was cut short left them.
+    pub orphans: Tally,
+    /// Packs that are written anew.
+    pub repacked: Tally,
+    /// Bytes that are written in their place.
+    pub moves: u64,
+    /// Bytes that nobody needs and that stay, in packs that are needed otherwise.
+    pub unused: u64,
+    /// Small index objects that become few.
+    pub indexes: usize,
+    /// Packs that the index names and that are gone.
+    pub lost: usize,
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was found and chosen; `None` if nothing had changed since there was nothing to do.
+    pub survey: Option<Survey>,
+    /// What is gone.
+    pub gone: Tally,
+    /// Bytes that were written anew.
+    pub written: u64,
+    /// Bytes of all packs before and after.
+    pub before: u64,
+    /// See there.
+    pub after: u64,
+}
+
+/// Under this name the cache remembers the state in which there was nothing to do.
+const REMEMBERED: &str = "nothing to prune";
+
+/// What a prune would do.
+///
+/// # Errors
+/// As [`prune`].
+pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Survey> {
+    repository.may_collect()?;
+    let condemned = Default::default();
+    Ok(Look::at(repository, cache, options, &condemned, monitor)?.survey)
+}
+
+/// Prune.
+///
+/// # Errors
+/// [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
+/// who may refer to what would be removed: then nothing is gone.
+pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
+    repository.may_collect()?;
+    let state = State::of(repository, options)?;
+    let before = state.pack_bytes;
+    if state.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == state.digest) {
+        return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before });
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let desk = Desk::of(repository, convert::session(&options.host, "prune", now));
+    let mut forgotten = repository.forgotten_ids()?;
+    let me = SessionId(random_id()?);
+    let mut collection = Collection {
+        repository,
+        cache,
+        options,
+        monitor,
+        me,
+        session: None,
+        seen: HashSet::new(),
+        survey: Survey::default(),
+        condemned: 0,
+    };
+    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now);
+    let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
+    let survey = collection.survey;
+    let mut report = Report {
+        survey: Some(survey),
+        gone: Tally::default(),
+        written: monitor.counters().get().bytes_written,
+        before,
+        after: before,
+    };
+    match collected {
+        Ok(Collected::Nothing) => {
+            let _ = cache.remember(REMEMBERED, &State::of(repository, options)?.digest);
+            Ok(report)
+        }
+        Ok(Collected::Done(draft)) => {
+            // One that was being forgotten just then is as whole as it was.
+            forgotten.retain(|id| !collection.seen.contains(id));
+            repository.clear_forgotten(&forgotten)?;
+            repository.clear_evicted()?;
+            report.after = State::of(repository, options)?.pack_bytes;
+            report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
+            Ok(report)
+        }
+        Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
+        Ok(Collected::Blocked(session)) => Err(Error::Busy(silence::describe(&desk, session))),
+        Ok(Collected::Evicted) => {
+            let _ = withdraw(&desk, me);
+            Err(Error::Busy("another prune has overtaken this one".into()))
+        }
+        Err(e) => {
+            // If that fails as well, the next collection does it.
+            let _ = withdraw(&desk, me);
+            Err(e)
+        }
+    }
+}
+
+/// The names of all objects that a collection depends on.
+struct State {
+    digest: Vec<u8>,
+    /// Nobody is at work, and nothing is left from anybody's work.
+    quiet: bool,
+    pack_bytes: u64,
+}
+
+impl State {
+    fn of(repository: &Repository, options: &Options) -> Result<Self> {
+        let (mut objects, mut quiet, mut pack_bytes) = (Vec::new(), true, 0);
+        for folder in [names::SNAPSHOTS, names::INDEX, names::DATA, names::TREE, names::SESSIONS, names::PLANS] {
+            let list = repository.store().list(folder, &mut |listed| {
+                quiet &= folder != names::SESSIONS && folder != names::PLANS;
+                if folder == names::DATA || folder == names::TREE {
+                    pack_bytes += listed.len;
+                }
+                objects.push(listed.name);
+            });
+            list.map_err(drumlin_repo::Error::from)?;
+        }
+        objects.sort_unstable();
+        let Options { max_unused, max_repack, .. } = options;
+        let text = format!("{max_unused:?} {max_repack:?} {}", objects.join(" "));
+        Ok(State { digest: checksum(text.as_bytes()).to_vec(), quiet, pack_bytes })
+    }
+}

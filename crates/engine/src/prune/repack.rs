@@ -1,0 +1,286 @@
+//! Writing packs anew without what nobody needs, in the order in which the newest snapshots need it.
+//!
+//! A block of which nearly all is needed moves as it is sealed, its key in a slot of its own; of the others the chunks that
+//! are needed are packed into new blocks. A key that can't read contents moves all blocks of contents as they are. Whatever can be
+//! opened is checked before it counts as moved.
+
+use super::marks::Marks;
+use super::rank::{Ranks, UNRANKED};
+use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::{Error, Result};
+use drumlin_format::PackId;
+use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
+use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
+use drumlin_repo::{PackInfo, Repository, WriteSession, names};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A block of which less than this share of a hundred is unused moves as it is.
+const SPARE_PERCENT: u64 = 5;
+/// A block below this part of an ordinary one is packed into a new one with others.
+const SMALL_PART: u32 = 4;
+/// The level that pays best where nothing waits for the storage.
+const CODING: Coding = Coding::Zstd(3);
+/// Decoded blocks that a thread keeps for the chunks beside those at hand.
+const KEPT_BLOCKS: usize = 16;
+/// So many pieces are put in order at once.
+const PIECES_MAX: usize = 1 << 20;
+
+/// A pack to be written anew.
+pub(super) struct Source {
+    info: PackInfo,
+    table: Arc<Table>,
+}
+
+/// What moves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    rank: u32,
+    source: u32,
+    block: u32,
+    /// A place in the table; [`WHOLE`] for the block as it is.
+    chunk: u32,
+}
+
+const WHOLE: u32 = u32::MAX;
+
+/// How a pack's blocks will move, and what that costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Bytes that nobody needs.
+    pub unused: u64,
+    /// Bytes that will be written.
+    pub moves: u64,
+}
+
+/// What moving a pack's blocks would cost, and how much of it nobody needs.
+pub(super) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks) -> Cost {
+    let mut cost = Cost::default();
+    for (block, needed) in blocks(table, info, marks) {
+        let (stored, raw) = (u64::from(block.stored_len), u64::from(block.raw_len).max(1));
+        let share = stored * needed / raw;
+        cost.unused += stored - share;
+        cost.moves += match needed {
+            0 => 0,
+            _ if moves_whole(repository, info.kind, block, needed) => stored,
+            _ => share,
+        };
+    }
+    cost
+}
+
+/// The blocks of a pack that hold chunks, and how many bytes of each are needed.
+fn blocks<'t>(table: &'t Table, info: &'t PackInfo, marks: &'t Marks) -> impl Iterator<Item = (&'t Block, u64)> {
+    let marked = marks.of(&info.id);
+    table.blocks.iter().filter(|b| b.codec != Codec::Padding).map(move |block| {
+        let chunks = block.first_chunk as usize..(block.first_chunk + block.chunks) as usize;
+        let needed =
+            chunks.filter(|at| marked.is_some_and(|m| m.is(*at))).map(|at| u64::from(table.chunks[at].len)).sum();
+        (block, needed)
+    })
+}
+
+fn can_open(repository: &Repository, kind: PackKind) -> bool {
+    match kind {
+        PackKind::Data => repository.secrets().data.is_some(),
+        PackKind::Tree => repository.secrets().meta.is_some(),
+    }
+}
+
+fn moves_whole(repository: &Repository, kind: PackKind, block: &Block, needed: u64) -> bool {
+    let raw = u64::from(block.raw_len);
+    let small = block.raw_len < repository.config().block_bytes / SMALL_PART;
+    // Clients that may only write keep the keys of their own tree packs: a block that is sealed anew they couldn't read.
+    kind == PackKind::Tree || !can_open(repository, kind) || !small && (raw - needed) * 100 <= raw * SPARE_PERCENT
+}
+
+/// Everything that moving takes.
+pub(super) struct Repack<'a> {
+    pub repository: &'a Repository,
+    pub reader: &'a Reader,
+    pub session: &'a WriteSession,
+    pub marks: &'a Marks,
+    pub ranks: &'a Ranks,
+    pub monitor: &'a dyn Monitor,
+    pub workers: usize,
+}
+
+impl Repack<'_> {
+    /// Move what is needed of these packs. Gives those of which something could not be moved: they have to stay.
+    pub fn run(&self, packs: &[PackInfo]) -> Result<HashSet<PackId>> {
+        let stay = Mutex::new(HashSet::new());
+        let (mut sources, mut pieces) = (Vec::new(), Vec::new());
+        for (at, info) in packs.iter().enumerate() {
+            match self.reader.table(info) {
+                Ok(table) => {
+                    let source = Source { info: info.clone(), table };
+                    self.pieces(sources.len() as u32, &source, &mut pieces);
+                    sources.push(source);
+                }
+                Err(e) if e.is_damage() => self.stays(&stay, info, &e),
+                Err(e) => return Err(e.into()),
+            }
+            if pieces.len() >= PIECES_MAX || at + 1 == packs.len() {
+                pieces.sort_unstable();
+                self.share_out(&sources, &pieces, &stay)?;
+                sources.clear();
+                pieces.clear();
+            }
+        }
+        Ok(stay.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn pieces(&self, number: u32, source: &Source, pieces: &mut Vec<Piece>) {
+        let Source { info, table } = source;
+        let Some(marked) = self.marks.of(&info.id) else { return };
+        for (block, needed) in blocks(table, info, self.marks) {
+            if needed == 0 {
+                continue;
+            }
+            let at = table.chunks[block.first_chunk as usize].block;
+            let live = (block.first_chunk..block.first_chunk + block.chunks).filter(|at| marked.is(*at as usize));
+            let rank = |chunk: u32| self.ranks.of(&info.id, chunk as usize);
+            if moves_whole(self.repository, info.kind, block, needed) {
+                let rank = live.map(rank).min().unwrap_or(UNRANKED);
+                pieces.push(Piece { rank, source: number, block: at, chunk: WHOLE });
+            } else {
+                pieces.extend(live.map(|chunk| Piece { rank: rank(chunk), source: number, block: at, chunk }));
+            }
+        }
+    }
+
+    fn share_out(&self, sources: &[Source], pieces: &[Piece], stay: &Mutex<HashSet<PackId>>) -> Result<()> {
+        let each = pieces.len().div_ceil(self.workers.max(1)).max(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = pieces
+                .chunks(each)
+                .map(|part| scope.spawn(move || Mover::new(self, sources, stay)?.run(part)))
+                .collect();
+            let mut outcomes = threads.into_iter().map(|t| t.join().unwrap_or(Err(Error::Worker)));
+            outcomes.try_for_each(|outcome| outcome)
+        })
+    }
+
+    fn stays(&self, stay: &Mutex<HashSet<PackId>>, info: &PackInfo, cause: &drumlin_repo::Error) {
+        if stay.lock().unwrap_or_else(PoisonError::into_inner).insert(info.id) {
+            let path = names::pack(info.kind, info.id).into_bytes();
+            let cause = format!("it stays as it is: {cause}");
+            self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+        }
+    }
+}
+
+/// One thread's part.
+struct Mover<'a> {
+    repack: &'a Repack<'a>,
+    sources: &'a [Source],
+    stay: &'a Mutex<HashSet<PackId>>,
+    coder: Coder,
+    data: BlockBuilder,
+    sealed: Vec<u8>,
+    /// Decoded blocks, and when each was of use last.
+    kept: HashMap<(u32, u32), (Vec<u8>, u64)>,
+    turn: u64,
+}
+
+impl<'a> Mover<'a> {
+    fn new(repack: &'a Repack<'a>, sources: &'a [Source], stay: &'a Mutex<HashSet<PackId>>) -> Result<Self> {
+        let coder = Coder::new().map_err(Error::system("set up zstd"))?;
+        let (data, sealed, kept) = (BlockBuilder::default(), Vec::new(), HashMap::new());
+        Ok(Mover { repack, sources, stay, coder, data, sealed, kept, turn: 0 })
+    }
+
+    fn run(mut self, pieces: &[Piece]) -> Result<()> {
+        for piece in pieces {
+            if self.repack.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            let source = &self.sources[piece.source as usize];
+            let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
+            match moved {
+                Err(Error::Repo(e)) if e.is_damage() => self.repack.stays(self.stay, &source.info, &e),
+                other => other?,
+            }
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.data.is_empty() {
+            let appended = self.repack.session.data.append(&mut self.data, &mut self.coder, CODING)?;
+            add(&self.repack.monitor.counters().bytes_written, appended.bytes);
+        }
+        Ok(())
+    }
+
+    /// A block as it is sealed.
+    fn whole(&mut self, source: &Source, piece: &Piece) -> Result<()> {
+        let Source { info, table } = source;
+        let (repack, block) = (self.repack, &table.blocks[piece.block as usize]);
+        self.sealed.clear();
+        self.sealed.resize(block.stored_len as usize, 0);
+        let name = names::pack(info.kind, info.id);
+        repack.repository.store().read_at(&name, block.offset, &mut self.sealed).map_err(drumlin_repo::Error::from)?;
+        if can_open(repack.repository, info.kind) {
+            let mut out = Vec::new();
+            repack.reader.decode(info, table, block, piece.block, &mut self.sealed.clone(), &mut out)?;
+            for chunk in chunks(table, block) {
+                check(repack.reader, info, chunk, &out)?;
+            }
+        }
+        let slot = table.slots.get(block.slot as usize).ok_or(drumlin_repo::Error::DamagedBlock {
+            pack: info.id,
+            block: piece.block,
+            detail: "its key is not in the table",
+        })?;
+        let packer = match info.kind {
+            PackKind::Data => &repack.session.data,
+            PackKind::Tree => &repack.session.tree,
+        };
+        let ids: Vec<_> = chunks(table, block).iter().map(|c| (c.id, c.len)).collect();
+        let bytes = packer.adopt(slot, block, &self.sealed, &ids)?;
+        add(&repack.monitor.counters().bytes_written, bytes);
+        Ok(())
+    }
+
+    /// A chunk of contents, into a new block.
+    fn chunk(&mut self, source: &Source, piece: &Piece) -> Result<()> {
+        let chunk = source.table.chunks[piece.chunk as usize];
+        let at = (piece.source, piece.block);
+        self.turn += 1;
+        if !self.kept.contains_key(&at) {
+            let oldest = self.kept.iter().min_by_key(|(_, (_, turn))| *turn).map(|(at, _)| *at);
+            let mut out = match oldest.filter(|_| self.kept.len() >= KEPT_BLOCKS) {
+                Some(oldest) => self.kept.remove(&oldest).map(|(out, _)| out).unwrap_or_default(),
+                None => Vec::new(),
+            };
+            self.repack.reader.block(&source.info, &source.table, piece.block, &mut self.sealed, &mut out)?;
+            self.kept.insert(at, (out, self.turn));
+        }
+        let Some((block, turn)) = self.kept.get_mut(&at) else { return Ok(()) };
+        *turn = self.turn;
+        let bytes = check(self.repack.reader, &source.info, &chunk, block)?;
+        if self.data.raw.len() + bytes.len() > self.repack.repository.config().block_bytes as usize
+            && !self.data.is_empty()
+        {
+            let appended = self.repack.session.data.append(&mut self.data, &mut self.coder, CODING)?;
+            add(&self.repack.monitor.counters().bytes_written, appended.bytes);
+        }
+        self.data.push(chunk.id, bytes);
+        Ok(())
+    }
+}
+
+fn chunks<'t>(table: &'t Table, block: &Block) -> &'t [Chunk] {
+    &table.chunks[block.first_chunk as usize..(block.first_chunk + block.chunks) as usize]
+}
+
+/// The bytes of a chunk in its decoded block, if they are what its name says.
+fn check<'b>(reader: &Reader, info: &PackInfo, chunk: &Chunk, block: &'b [u8]) -> Result<&'b [u8]> {
+    let bytes = &block[chunk.offset as usize..][..chunk.len as usize];
+    if reader.check(info.kind, &chunk.id, bytes)? {
+        return Ok(bytes);
+    }
+    let detail = "a chunk is not what its name says";
+    Err(drumlin_repo::Error::DamagedBlock { pack: info.id, block: chunk.block, detail }.into())
+}

@@ -1,0 +1,141 @@
+//! What to do about a session in the way: wait for it, or find that it is dead.
+//!
+//! It is dead for sure if its process was one of this machine and is gone. Of others nobody can know: what is left is
+//! whether they write. A session that has written nothing between one prune and another much later one is given up; if it
+//! lives after all, its user has to run his backup again, and nothing else is lost.
+
+use super::Options;
+use crate::convert;
+use crate::monitor::Monitor;
+use drumlin_format::SessionId;
+use drumlin_host::process::Alive;
+use drumlin_repo::collection::{Desk, Patience};
+use drumlin_repo::{Cache, Repository, names};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often a session in the way is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Under this name the cache remembers who was silent.
+const REMEMBERED: &str = "sessions seen by prune";
+
+/// Waits for sessions.
+pub(super) struct Waiting<'a> {
+    repository: &'a Repository,
+    cache: &'a Cache,
+    desk: &'a Desk<'a>,
+    options: &'a Options,
+    monitor: &'a dyn Monitor,
+    since: Instant,
+    /// Since 1970.
+    now: Duration,
+}
+
+/// What a session had written when it was seen first like that, and when that was, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    written: u64,
+    at: u64,
+}
+
+impl<'a> Waiting<'a> {
+    pub fn new(
+        repository: &'a Repository,
+        cache: &'a Cache,
+        desk: &'a Desk<'a>,
+        options: &'a Options,
+        monitor: &'a dyn Monitor,
+        now: Duration,
+    ) -> Self {
+        Waiting { repository, cache, desk, options, monitor, since: Instant::now(), now }
+    }
+
+    pub fn patience(&mut self, session: SessionId) -> Patience {
+        if self.monitor.stop() {
+            return Patience::GiveUp;
+        }
+        if self.options.evict.contains(&session) || self.is_dead(session) || self.is_silent(session) {
+            return Patience::Evict;
+        }
+        let left = self.options.wait.saturating_sub(self.since.elapsed());
+        if left.is_zero() {
+            return Patience::GiveUp;
+        }
+        std::thread::sleep(LOOK_AGAIN.min(left));
+        Patience::Wait
+    }
+
+    /// Whether its process was one of this system and is gone.
+    fn is_dead(&self, session: SessionId) -> bool {
+        match self.desk.session(session) {
+            Ok(Some(of)) => of.process.is_some_and(|p| convert::process(&p).alive() == Alive::No),
+            _ => false,
+        }
+    }
+
+    /// Whether it has written nothing for too long.
+    fn is_silent(&self, session: SessionId) -> bool {
+        let mut written = 0;
+        let list = self.repository.store().list(names::INDEX, &mut |listed| {
+            let id = drumlin_format::IndexId::parse(names::last(&listed.name));
+            written += u64::from(id.is_some_and(|id| id.is_of(&session)));
+        });
+        let mut known = self.cache.recall(REMEMBERED).map(|bytes| decode(&bytes)).unwrap_or_default();
+        let now = self.now.as_secs();
+        let new = Seen { written, at: now };
+        let seen = *known
+            .entry(session)
+            .and_modify(|seen| {
+                if seen.written != written {
+                    *seen = new
+                }
+            })
+            .or_insert(new);
+        // A session that has ended is forgotten when there are many.
+        while known.len() > 1000 {
+            known.pop_first();
+        }
+        let _ = self.cache.remember(REMEMBERED, &encode(&known));
+        // A clock that was set back makes it wait longer.
+        list.is_ok() && now.saturating_sub(seen.at) > self.options.evict_after.as_secs()
+    }
+}
+
+fn encode(known: &BTreeMap<SessionId, Seen>) -> Vec<u8> {
+    let record =
+        |(id, seen): (&SessionId, &Seen)| [&id.0[..], &seen.written.to_le_bytes(), &seen.at.to_le_bytes()].concat();
+    known.iter().flat_map(record).collect()
+}
+
+fn decode(bytes: &[u8]) -> BTreeMap<SessionId, Seen> {
+    let (records, _) = bytes.as_chunks::<32>();
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
+    records
+        .iter()
+        .filter_map(|r| {
+            let id = SessionId(r[..16].try_into().ok()?);
+            Some((id, Seen { written: number(&r[16..24]), at: number(&r[24..]) }))
+        })
+        .collect()
+}
+
+/// Who is in the way, in words.
+pub(super) fn describe(desk: &Desk, session: SessionId) -> String {
+    match desk.session(session) {
+        Ok(Some(of)) => format!("a {} of host '{}' is at work (session {session})", of.purpose, of.host),
+        _ => format!("session {session} is at work"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_comes_back() {
+        let known: BTreeMap<_, _> =
+            (0..3).map(|n| (SessionId([n; 16]), Seen { written: u64::from(n), at: 7 })).collect();
+        assert_eq!(decode(&encode(&known)), known);
+        assert_eq!(decode(&encode(&known)[..33]).len(), 1);
+    }
+}

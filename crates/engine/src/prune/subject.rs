@@ -1,0 +1,248 @@
+//! The two looks of a collection: `docs/collection.md`, steps 3 and 6.
+
+use super::choose::{self, Candidate, Limits};
+use super::ground::Ground;
+use super::marks::Marks;
+use super::need::{Need, Places};
+use super::rank::Ranks;
+use super::repack::{self, Repack};
+use super::{Options, Survey, Tally};
+use crate::monitor::Monitor;
+use crate::{Error, Result};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, random_id};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
+const SMALL_OBJECT_BYTES: u64 = 256 << 10;
+const SMALL_OBJECTS_MAX: usize = 32;
+
+/// A collection of a repository.
+pub(super) struct Collection<'a> {
+    pub repository: &'a Repository,
+    pub cache: &'a Arc<Cache>,
+    pub options: &'a Options,
+    pub monitor: &'a dyn Monitor,
+    pub me: SessionId,
+    /// Packs and index objects that are written in the place of others.
+    pub session: Option<WriteSession>,
+    /// The snapshots of the first look.
+    pub seen: HashSet<SnapshotId>,
+    /// What was found.
+    pub survey: Survey,
+    /// Bytes of the packs that are condemned.
+    pub condemned: u64,
+}
+
+/// What a first look found and chose.
+pub(super) struct Look {
+    ground: Ground,
+    snapshots: Vec<Snapshot>,
+    places: Places,
+    marks: Marks,
+    /// Packs of which nothing is needed.
+    unused: Vec<PackId>,
+    /// Packs to be written anew.
+    repack: Vec<PackInfo>,
+    /// Small index objects to be made into few.
+    objects: Vec<IndexId>,
+    /// What it comes to.
+    pub survey: Survey,
+}
+
+impl Look {
+    /// Look at everything and change nothing.
+    pub fn at(
+        repository: &Repository,
+        cache: &Arc<Cache>,
+        options: &Options,
+        condemned: &BTreeSet<PackId>,
+        monitor: &dyn Monitor,
+    ) -> Result<Self> {
+        let snapshots = repository.standing_snapshots()?;
+        let ground = Ground::look(repository)?;
+        let known: HashSet<PackId> = ground.known().collect();
+        let first = known.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
+        let reserve = if condemned.is_empty() { HashSet::new() } else { known.clone() };
+        let places = Places::new(repository, cache, first, reserve)?;
+        let mut need = Need::new(&places, monitor);
+        snapshots.iter().try_for_each(|snapshot| need.add(snapshot))?;
+        let (marks, missing) = (need.marks, need.missing);
+        if missing > 0 {
+            return Err(Error::Doubt(format!(
+                "{missing} chunks that snapshots need are in none of the packs that the storage lists; \
+                 'drumlin check' tells which snapshots that are, and once these are forgotten the rest can be pruned"
+            )));
+        }
+        let (mut unused, mut candidates) = (Vec::new(), Vec::new());
+        let mut survey = Survey { snapshots: snapshots.len(), lost: ground.lost().count(), ..Survey::default() };
+        for (id, (kind, len)) in &ground.packs {
+            survey.all.add(*len);
+            let Some((info, chunks)) = ground.named.get(id) else { continue };
+            if condemned.contains(id) {
+                continue;
+            }
+            let live = marks.of(id).map_or(0, |m| m.live);
+            if live == 0 {
+                unused.push(*id);
+                continue;
+            }
+            let small = *len < u64::from(repository.config().pack_bytes) / choose::SMALL_PART;
+            let cost = if live < *chunks || small {
+                match places.reader().table(info) {
+                    Ok(table) => repack::cost(repository, info, &table, &marks),
+                    // It stays, and a check tells of it.
+                    Err(e) if e.is_damage() => continue,
+                    Err(e) => return Err(e.into()),
+                }
+            } else {
+                repack::Cost { unused: 0, moves: *len }
+            };
+            survey.needed += len - cost.unused;
+            survey.unused += cost.unused;
+            candidates.push(Candidate { pack: *id, kind: *kind, len: *len, unused: cost.unused, moves: cost.moves });
+        }
+        let limits = Limits {
+            unused: options.max_unused,
+            repack: options.max_repack.unwrap_or(u64::MAX),
+            pack_bytes: u64::from(repository.config().pack_bytes),
+        };
+        let mut chosen = choose::choose(&candidates, survey.needed, limits);
+        chosen.sort_unstable();
+        for candidate in candidates.iter().filter(|c| chosen.binary_search(&c.pack).is_ok()) {
+            survey.repacked.add(candidate.len);
+            survey.moves += candidate.moves;
+            survey.unused -= candidate.len.saturating_sub(candidate.moves).min(candidate.unused);
+        }
+        unused.sort_unstable();
+        unused.iter().for_each(|pack| survey.removed.add(ground.packs[pack].1));
+        ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
+        let repack = chosen.iter().map(|pack| ground.named[pack].0.clone()).collect();
+        let mut objects: Vec<_> =
+            ground.objects.iter().filter(|(_, (len, _))| *len < SMALL_OBJECT_BYTES).map(|(id, _)| *id).collect();
+        if objects.len() <= SMALL_OBJECTS_MAX {
+            objects.clear();
+        }
+        survey.indexes = objects.len();
+        Ok(Look { ground, snapshots, places, marks, unused, repack, objects, survey })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.unused.is_empty()
+            && self.repack.is_empty()
+            && self.objects.is_empty()
+            && self.ground.orphans().next().is_none()
+    }
+}
+
+impl Collection<'_> {
+    /// Have other index objects name what these ones name, but for condemned packs and such that are gone.
+    fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let mut named = HashSet::new();
+        for id in objects {
+            // Another collector may have removed it, and named what it named.
+            let Some(entries) = self.repository.index_entries(*id)? else { continue };
+            for entry in entries {
+                let stays = ground.packs.contains_key(&entry.pack) && !condemned.contains(&entry.pack);
+                if stays && named.insert(entry.pack) {
+                    session.name_again(entry)?;
+                }
+            }
+        }
+        Ok(session.flush()?)
+    }
+}
+
+impl Subject<Desk<'_>> for Collection<'_> {
+    type Error = Error;
+
+    fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+        let look = Look::at(self.repository, self.cache, self.options, &known.condemned(), self.monitor)?;
+        self.survey = look.survey;
+        self.seen = look.snapshots.iter().map(|s| s.id).collect();
+        if look.is_idle() {
+            return Ok(None);
+        }
+        let registration = Registration::of_collector(self.repository, self.me, known.clone());
+        let reader = look.places.reader();
+        let session =
+            self.session.insert(WriteSession::begin(registration, reader.index().clone(), self.cache.clone()));
+        let mut stay = HashSet::new();
+        if !look.repack.is_empty() {
+            let packs: Vec<PackId> = look.repack.iter().map(|info| info.id).collect();
+            let ranks = Ranks::find(reader, &packs, &look.snapshots, self.monitor)?;
+            let repack = Repack {
+                repository: self.repository,
+                reader,
+                session,
+                marks: &look.marks,
+                ranks: &ranks,
+                monitor: self.monitor,
+                workers: self.options.workers,
+            };
+            stay = repack.run(&look.repack)?;
+            session.flush()?;
+        }
+        let mut condemned: HashSet<PackId> = look.unused.iter().copied().collect();
+        condemned.extend(look.repack.iter().map(|info| info.id).filter(|pack| !stay.contains(pack)));
+        condemned.extend(look.ground.orphans());
+        let mut indexes: Vec<IndexId> = look.ground.naming(&condemned);
+        indexes.extend(&look.objects);
+        indexes.sort_unstable();
+        indexes.dedup();
+        self.name_again(&look.ground, &indexes, &condemned)?;
+        let mut packs: Vec<PackId> = condemned.into_iter().collect();
+        packs.sort_unstable();
+        let mut snapshots: Vec<SnapshotId> = self.seen.iter().copied().collect();
+        snapshots.sort_unstable();
+        Ok(Some(Draft { packs, indexes, snapshots }))
+    }
+
+    fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
+        let mut new = self.repository.standing_snapshots()?;
+        new.retain(|snapshot| !self.seen.contains(&snapshot.id));
+        let ground = Ground::look(self.repository)?;
+        let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
+        if !new.is_empty() {
+            let known: HashSet<PackId> = ground.known().collect();
+            let first = known.difference(&condemned).copied().collect();
+            let places = Places::new(self.repository, self.cache, first, known)?;
+            let mut need = Need::new(&places, self.monitor);
+            new.iter().try_for_each(|snapshot| need.add(snapshot))?;
+            if need.missing > 0 {
+                let missing = need.missing;
+                return Err(Error::Doubt(format!(
+                    "a snapshot that came meanwhile needs {missing} chunks that no pack has"
+                )));
+            }
+            // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
+            condemned.retain(|pack| need.marks.of(pack).is_none());
+            let acquitted: HashSet<PackId> =
+                draft.packs.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
+            let naming = ground.naming(&acquitted);
+            draft.packs.retain(|pack| condemned.contains(pack));
+            draft.indexes.retain(|id| naming.binary_search(id).is_err());
+        }
+        let mut more = ground.naming(&condemned);
+        more.retain(|id| !id.is_of(&self.me) && !draft.indexes.contains(id));
+        self.name_again(&ground, &more, &condemned)?;
+        draft.indexes.extend(more);
+        self.condemned = ground.bytes(&draft.packs);
+        Ok(())
+    }
+
+    fn plan_id(&mut self) -> Result<PlanId> {
+        Ok(PlanId(random_id()?))
+    }
+}
+
+impl Tally {
+    fn add(&mut self, bytes: u64) {
+        self.packs += 1;
+        self.bytes += bytes;
+    }
+}
