@@ -117,6 +117,8 @@ fn what_only_an_evicted_session_names_is_read_and_not_referred_to() {
 struct Told(Vec<PackId>, Vec<IndexId>);
 
 impl Subject<Desk<'_>> for Told {
+    type Error = drumlin_repo::Error;
+
     fn look(&mut self, _: &Desk, _: &Known) -> drumlin_repo::Result<Option<Draft>> {
         Ok(Some(Draft { packs: self.0.clone(), indexes: self.1.clone(), snapshots: Vec::new() }))
     }
@@ -142,7 +144,7 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
     let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
     let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
-    let desk = Desk::of(&bench.repository, "host", "prune", 0);
+    let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
     let run = |patience: Patience| {
         let mut told = Told(gone.clone(), named.clone());
         collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| patience).unwrap()

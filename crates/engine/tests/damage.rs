@@ -7,6 +7,7 @@ use common::{bench, settle};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore;
+use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::{Cache, Repository, Unlock};
 use drumlin_store::{MemoryStore, Put, Store};
@@ -310,7 +311,6 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
 #[test]
 fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
     use drumlin_format::SnapshotId;
-    use drumlin_format::session::Session;
     use drumlin_format::snapshot::{Snapshot, Summary};
     use drumlin_format::tree::{Boundaries, Content, Data, Kind, Meta, Ref, Time};
     use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
