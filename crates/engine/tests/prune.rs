@@ -368,6 +368,46 @@ impl<F: FnOnce() + Send> Store for Meanwhile<F> {
     }
 }
 
+/// A store in which something happens before the first range of an object is read.
+struct WhileReading {
+    inner: MemoryStore,
+    prefix: &'static str,
+    then: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Store for WhileReading {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        if name.starts_with(self.prefix) {
+            (self.then)();
+        }
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
+        self.inner.upload(name, len_hint)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.inner.delete(name)
+    }
+}
+
 /// A backup that has read the index before the plan was there, and ends after the first look, refers to what the plan
 /// condemned: that has to stay. And one that comes after the plan stores anew what the plan condemns.
 #[test]
@@ -400,6 +440,56 @@ fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
         history.whole();
         prune_all(&history.bench).unwrap();
         history.whole();
+    }
+}
+
+/// Restores that have read the index, and perhaps begun, before a prune moves what they want.
+#[test]
+fn a_restore_goes_on_while_packs_are_moved() {
+    for prefix in ["data/", "tree/"] {
+        let mut history = History::new(5);
+        history.forget(|at| at % 2 == 0);
+        let (snapshot, copy) = history.states.last().unwrap().clone();
+        let (source, key) = (history.source.clone(), history.bench.key_file());
+        let bench = &history.bench;
+        let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        let run = || {
+            let before = objects(&bench.memory);
+            let report = prune(&bench.repository, &bench.cache, &strict, &Quiet::default()).unwrap();
+            assert!(report.gone.packs > 3, "{report:?}");
+            let data = |name: &&String| name.starts_with("data/") || name.starts_with("tree/");
+            let now = objects(&bench.memory);
+            assert!(before.keys().filter(data).any(|name| !now.contains_key(name)));
+        };
+        let target = bench.folder.path().join("out");
+        std::thread::scope(|scope| {
+            let (go, going) = std::sync::mpsc::channel::<()>();
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                going.recv().unwrap();
+                run();
+                done.send(()).unwrap();
+            });
+            let wait = std::sync::Mutex::new(wait);
+            let once = std::sync::Once::new();
+            let go = std::sync::Mutex::new(go);
+            let then = move || {
+                once.call_once(|| {
+                    go.lock().unwrap().send(()).unwrap();
+                    wait.lock().unwrap().recv().unwrap();
+                });
+            };
+            let store = WhileReading { inner: bench.memory.clone(), prefix, then: Box::new(then) };
+            let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+            let scratch = tempfile::tempdir().unwrap();
+            let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+            let monitor = Quiet::default();
+            let mut options = restore_options(&snapshot, &target);
+            options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+            restore::restore(&repository, &cache, options, &monitor).unwrap();
+            assert!(monitor.problems().is_empty(), "{prefix}: {:?}", monitor.problems());
+        });
+        compare::assert_same(&copy, &target, &compare::Options { roots: false, ..compare::Options::default() });
     }
 }
 

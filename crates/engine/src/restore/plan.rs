@@ -447,11 +447,11 @@ impl<'a> Planner<'a> {
                 let info = self.context.reader.index().pack(first.pack);
                 let table = match self.context.reader.table(&info) {
                     Err(e) if e.is_damage() => {
-                        // A pack that is gone costs what is in it, not the rest.
+                        // A pack that is gone costs what is in it and nowhere else, not the rest.
                         let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
                         let uses = at..at + len;
                         at += len;
-                        self.send(Task::Lost { window: window.clone(), uses, cause: e.to_string() })?;
+                        self.send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: e.to_string() })?;
                         continue;
                     }
                     other => other?,

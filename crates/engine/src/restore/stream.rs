@@ -70,7 +70,26 @@ impl Fetch {
             }
             Ok(())
         });
-        let _ = self.reply.send(Fetched { number: self.number, outcome: checked.map(|()| bytes) });
+        let outcome = match checked {
+            Err(e) if e.is_damage() => self.elsewhere(context, e),
+            other => other.map(|()| bytes),
+        };
+        let _ = self.reply.send(Fetched { number: self.number, outcome });
+    }
+
+    /// The chunks that are wanted, each from wherever it is to be had, at their places in the block.
+    fn elsewhere(&self, context: &Context, why: drumlin_repo::Error) -> drumlin_repo::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for ordinal in &self.ordinals {
+            let chunk = &self.table.chunks[*ordinal as usize];
+            let Some(content) = context.reader.elsewhere(PackKind::Data, &chunk.id, &self.info.id)? else {
+                return Err(why);
+            };
+            let end = chunk.offset as usize + content.len();
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[chunk.offset as usize..end].copy_from_slice(&content);
+        }
+        Ok(bytes)
     }
 }
 
@@ -302,10 +321,19 @@ impl<'a> Plan<'a> {
     fn next(&mut self, reply: &Sender<Fetched>) -> std::result::Result<Option<Step>, Stop> {
         let Some(first) = self.step()? else { return Ok(None) };
         let Ref::Chunk { id, len } = first else { return Ok(Some(Step::Hole(first.len()))) };
-        let location = self.context.reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id))?;
+        let find = || self.context.reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id));
+        let mut location = find()?;
         if self.pack.as_ref().is_none_or(|(number, ..)| *number != location.pack) {
-            let info = self.context.reader.index().pack(location.pack);
-            let table = self.context.reader.table(&info)?;
+            let mut info = self.context.reader.index().pack(location.pack);
+            let table = match self.context.reader.table(&info) {
+                // A prune may have moved it.
+                Err(e) if e.is_damage() && self.context.reader.catch_up(&info.id)? => {
+                    location = find()?;
+                    info = self.context.reader.index().pack(location.pack);
+                    self.context.reader.table(&info)?
+                }
+                other => other?,
+            };
             self.pack = Some((location.pack, info, table));
         }
         let (_, info, table) = self.pack.clone().expect("set above");

@@ -49,8 +49,8 @@ const DIRS_OPEN: usize = 32;
 pub(super) enum Task {
     /// A block, and which of its chunks go where: a stretch of the window's uses.
     Block { window: Arc<Window>, info: Arc<PackInfo>, table: Arc<Table>, block: u32, uses: std::ops::Range<usize> },
-    /// Chunks that can't be had.
-    Lost { window: Arc<Window>, uses: std::ops::Range<usize>, cause: String },
+    /// Chunks of a pack that is gone: they may be elsewhere by now.
+    Lost { window: Arc<Window>, pack: u32, uses: std::ops::Range<usize>, cause: String },
     /// A file that is written from its start to its end.
     Stream(Box<Stream>),
 }
@@ -182,8 +182,10 @@ impl<'a> Worker<'a> {
                     self.context.fail(e);
                 }
             }
-            Task::Lost { window, uses, cause } => {
-                uses.for_each(|at| self.damaged(&window, &window.uses[at], &cause));
+            Task::Lost { window, pack, uses, cause } => {
+                if let Err(e) = self.lost(&window, pack, uses, &cause) {
+                    self.context.fail(e);
+                }
             }
             Task::Stream(stream) => {
                 if let Err(e) = stream.run(self.context, &mut self.scratch) {
@@ -232,11 +234,29 @@ impl<'a> Worker<'a> {
                 }
             };
             match fault {
-                Some(cause) => self.damaged(window, used, &cause),
+                // A prune may have moved it, or another pack may have it too.
+                Some(cause) => match self.context.reader.elsewhere(PackKind::Data, &chunk.id, &info.id)? {
+                    Some(content) => self.write(window, used, &content),
+                    None => self.damaged(window, used, &cause),
+                },
                 None => self.write(window, used, content.unwrap_or_default()),
             }
         }
         self.block = bytes;
+        Ok(())
+    }
+
+    fn lost(&mut self, window: &Arc<Window>, pack: u32, uses: std::ops::Range<usize>, cause: &str) -> Result<()> {
+        for at in uses {
+            if self.context.ended() {
+                break;
+            }
+            let used = &window.uses[at];
+            match self.context.reader.elsewhere_of(PackKind::Data, pack, used.ordinal)? {
+                Some(content) => self.write(window, used, &content),
+                None => self.damaged(window, used, cause),
+            }
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! that might still be writing it (its name tells which process that is).
 
 use super::run::cache_error;
+use super::sync::Objects;
 use crate::cache::replace_file;
 use crate::{Cache, Result, random_id};
 use drumlin_format::IndexId;
@@ -29,6 +30,11 @@ pub(super) struct Covered {
 impl Covered {
     pub fn one(object: IndexId) -> Self {
         Covered { name: String::new(), objects: vec![object] }
+    }
+
+    /// Whether all that it covers is among these.
+    pub fn is_among(&self, objects: &Objects) -> bool {
+        self.objects.iter().all(|object| objects.contains_key(object))
     }
 }
 

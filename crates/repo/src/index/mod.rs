@@ -17,6 +17,7 @@ mod run;
 mod sparse;
 mod sync;
 
+pub(crate) use run::Key;
 pub use run::PackInfo;
 
 use crate::collection::Registration;
@@ -30,7 +31,7 @@ use run::{Run, RunEntry, RunWriter, cache_error, key};
 use sparse::Champions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Where a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +74,7 @@ pub struct Index {
     fresh: Fresh,
     layers: RwLock<Layers>,
     view: View,
+    refreshing: Mutex<()>,
 }
 
 /// For whom the index is: `docs/collection.md`.
@@ -88,6 +90,8 @@ enum View {
 #[derive(Default)]
 struct Layers {
     runs: Vec<Layer>,
+    /// Runs of which something was replaced by others since: only asked what stood in a pack that is gone.
+    retired: Vec<Layer>,
     packs: Vec<Arc<PackInfo>>,
 }
 
@@ -155,6 +159,7 @@ impl Index {
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
             view,
+            refreshing: Mutex::new(()),
         };
         index.load(&objects);
         index.catch_up(objects)?;
@@ -187,8 +192,48 @@ impl Index {
         }
     }
 
+    /// Where a chunk is besides this pack.
+    pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &PackId) -> Result<Option<Location>> {
+        self.lookup_key_beside(&key(id), not)
+    }
+
+    /// The same by what runs keep of an identity.
+    pub(crate) fn lookup_key_beside(&self, wanted: &Key, not: &PackId) -> Result<Option<Location>> {
+        self.try_runs(wanted, Some(not)).map_err(|_| {
+            self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
+        })
+    }
+
+    /// What the index keeps of the chunks of a pack, by their places in its table.
+    pub(crate) fn keys_in(&self, pack: u32) -> Result<HashMap<u32, Key>> {
+        let id = self.pack(pack).id;
+        let layers: Vec<Layer> = {
+            let layers = self.read();
+            layers.runs.iter().chain(&layers.retired).cloned().collect()
+        };
+        let mut keys = HashMap::new();
+        for layer in layers {
+            let Some(number) = layer.run.packs.iter().position(|p| p.id == id) else { continue };
+            for entry in layer.run.iter() {
+                let entry = entry.map_err(|e| self.damaged(e))?;
+                if entry.pack as usize == number {
+                    keys.insert(entry.ordinal, entry.key);
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there may
+    /// be gone.
+    pub fn refresh(&self) -> Result<()> {
+        let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects = sync::objects(&self.repository, &self.view)?;
+        self.catch_up(objects)
+    }
+
     fn lookup_runs(&self, wanted: &run::Key) -> Result<Option<Location>> {
-        match self.try_runs(wanted) {
+        match self.try_runs(wanted, None) {
             Ok(found) => Ok(found),
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
@@ -198,7 +243,7 @@ impl Index {
                     .runs
                     .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
                 self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted).map_err(|_| {
+                self.try_runs(wanted, None).map_err(|_| {
                     self.damaged(std::io::Error::other(
                         "a run of the index was damaged twice; 'drumlin cache clear' removes it",
                     ))
@@ -207,20 +252,28 @@ impl Index {
         }
     }
 
-    /// Fails with the run that can't be read.
-    fn try_runs(&self, wanted: &run::Key) -> std::result::Result<Option<Location>, Arc<Run>> {
+    /// Where a chunk is, besides one pack. Fails with the run that can't be read.
+    fn try_runs(
+        &self,
+        wanted: &run::Key,
+        not: Option<&PackId>,
+    ) -> std::result::Result<Option<Location>, Arc<Run>> {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
             match layer.run.lookup(wanted) {
                 // It may be elsewhere too; and if it isn't, it is stored once more.
-                Ok(Some((pack, _))) if self.shuns(&layers.packs[(layer.base + pack) as usize].id) => {}
+                Ok(Some((pack, _))) if self.passes(&layers.packs[(layer.base + pack) as usize].id, not) => {}
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
                 Ok(None) => {}
                 Err(_) => return Err(layer.run.clone()),
             }
         }
         Ok(None)
+    }
+
+    fn passes(&self, pack: &PackId, not: Option<&PackId>) -> bool {
+        not == Some(pack) || self.shuns(pack)
     }
 
     fn shuns(&self, pack: &PackId) -> bool {
@@ -282,6 +335,16 @@ impl Index {
         let run = Arc::new(written.map_err(|e| self.damaged(e))?);
         self.push_layer(run, Covered { name, ..covered });
         Ok(())
+    }
+
+    /// Put runs aside that cover an object which is gone. After others have taken their place: whoever asks meanwhile finds
+    /// all that is there.
+    fn retire(&self, objects: &sync::Objects) {
+        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+        let (runs, retired): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut layers.runs).into_iter().partition(|layer| layer.covered.is_among(objects));
+        layers.runs = runs;
+        layers.retired.extend(retired);
     }
 
     fn push_layer(&self, run: Arc<Run>, covered: Covered) {

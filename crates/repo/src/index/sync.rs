@@ -47,7 +47,7 @@ impl Index {
     pub(super) fn load(&self, objects: &Objects) {
         let Some(folder) = &self.folder else { return };
         for covered in Manifest::load(Some(folder)).runs {
-            if covered.objects.iter().all(|o| objects.contains_key(o))
+            if covered.is_among(objects)
                 && let Ok(run) = File::open(folder.join(&covered.name)).and_then(Run::open)
             {
                 self.push_layer(Arc::new(run), covered);
@@ -59,13 +59,19 @@ impl Index {
     /// at work.
     pub(super) fn catch_up(&self, mut objects: Objects) -> Result<()> {
         loop {
-            let covered: HashSet<_> = self.read().runs.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
+            let covered: HashSet<_> = {
+                let layers = self.read();
+                let standing = layers.runs.iter().filter(|l| l.covered.is_among(&objects));
+                standing.flat_map(|l| l.covered.objects.iter().copied()).collect()
+            };
             let mut missing: Vec<_> = objects.keys().filter(|id| !covered.contains(id)).copied().collect();
             if missing.is_empty() {
+                self.retire(&objects);
                 return Ok(());
             }
             missing.sort_unstable();
             let whole = self.read_objects(&missing)?;
+            self.retire(&objects);
             self.compact()?;
             self.save()?;
             if whole {

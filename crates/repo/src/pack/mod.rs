@@ -4,6 +4,7 @@ mod coder;
 mod lru;
 mod packer;
 mod reader;
+mod rescue;
 
 pub use coder::{BlockBuilder, Coder, Coding};
 pub use packer::{Appended, Finished, Packer};

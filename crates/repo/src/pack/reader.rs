@@ -1,6 +1,7 @@
 //! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
 
 use super::Lru;
+use super::rescue::Lost;
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
@@ -19,6 +20,7 @@ pub struct Reader {
     keys: Mutex<HashMap<(PackId, PackId), Arc<SealKey>>>,
     tables: Mutex<Lru<PackId, Table>>,
     blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
+    pub(super) lost: Mutex<Lost>,
 }
 
 /// Enough for the packs of one restore window; a key takes some hundred bytes.
@@ -35,6 +37,7 @@ impl Reader {
             keys: Mutex::new(HashMap::new()),
             tables: Mutex::new(Lru::new(TABLES_BYTES)),
             blocks: Mutex::new(Lru::new(block_cache_bytes)),
+            lost: Mutex::new(Lost::default()),
         }
     }
 
@@ -125,13 +128,17 @@ impl Reader {
         })
     }
 
-    /// One chunk, checked. The block that holds it is kept for the chunks beside it.
+    /// One chunk, checked. The block that holds it is kept for the chunks beside it. Where a pack is gone or damaged, it is
+    /// taken from another one that has it.
     pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         let location = self.index.lookup(id)?.ok_or(Error::MissingChunk(*id))?;
-        self.chunk_at(kind, id, location)
+        match self.chunk_at(kind, id, location) {
+            Err(e) if e.is_damage() => self.elsewhere(kind, id, &self.index.pack(location.pack).id)?.ok_or(e),
+            other => other,
+        }
     }
 
-    /// The same of a chunk that the index has been asked for already.
+    /// One chunk, checked, from where the index has it.
     pub fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
         let info = self.index.pack(location.pack);
         let table = self.table(&info)?;
@@ -195,7 +202,7 @@ thread_local! {
         std::cell::RefCell::new(zstd::bulk::Decompressor::new().expect("zstd gives a context unless memory is exhausted"));
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
