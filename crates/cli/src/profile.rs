@@ -12,9 +12,11 @@
 //! ```
 
 use crate::args::backup::compression;
+use crate::args::forget::tag_sets;
 use crate::exit::{Failure, Result};
 use crate::place;
 use crate::render::size;
+use drumlin_engine::forget::{Count, PerUnit, Period, Rules};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,46 +109,71 @@ impl From<OneOrMany> for Commands {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Keep {
-    last: Option<u32>,
-    hourly: Option<u32>,
-    daily: Option<u32>,
-    weekly: Option<u32>,
-    monthly: Option<u32>,
-    yearly: Option<u32>,
+    last: Kept,
+    hourly: Kept,
+    daily: Kept,
+    weekly: Kept,
+    monthly: Kept,
+    yearly: Kept,
     within: Option<String>,
+    within_hourly: Option<String>,
+    within_daily: Option<String>,
+    within_weekly: Option<String>,
+    within_monthly: Option<String>,
+    within_yearly: Option<String>,
     tags: Vec<String>,
 }
 
-impl Keep {
-    /// Rules that would keep nothing at all are surely a slip.
-    fn check(&self) -> std::result::Result<(), String> {
-        let counts = [self.last, self.hourly, self.daily, self.weekly, self.monthly, self.yearly];
-        if let Some(within) = &self.within
-            && !is_period(within)
-        {
-            return Err(format!("'{within}' is not a period such as 30d or 1y6m"));
-        }
-        match counts.iter().any(|c| c.is_some_and(|n| n > 0)) || self.within.is_some() || !self.tags.is_empty() {
-            true => Ok(()),
-            false => Err("its rules would keep no snapshot at all".into()),
+/// A number, or `"unlimited"`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "NumberOrWord")]
+struct Kept(Count);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrWord {
+    Number(i64),
+    Word(String),
+}
+
+impl TryFrom<NumberOrWord> for Kept {
+    type Error = String;
+
+    fn try_from(given: NumberOrWord) -> std::result::Result<Self, String> {
+        match given {
+            NumberOrWord::Number(number) => number.to_string().parse().map(Kept),
+            NumberOrWord::Word(word) => word.parse().map(Kept),
         }
     }
 }
 
-/// Numbers with units, as restic writes periods: years, months, weeks, days, hours.
-fn is_period(text: &str) -> bool {
-    let mut number = false;
-    let mut units = 0;
-    for c in text.chars() {
-        match c {
-            '0'..='9' => number = true,
-            'y' | 'm' | 'w' | 'd' | 'h' if number => (number, units) = (false, units + 1),
-            _ => return false,
-        }
+impl Keep {
+    /// As the engine takes them. Rules that would keep nothing at all are surely a slip.
+    fn rules(&self) -> std::result::Result<Rules, String> {
+        let period = |text: &Option<String>| text.as_deref().map(str::parse::<Period>).transpose();
+        let rules = Rules {
+            last: self.last.0,
+            every: PerUnit {
+                hourly: self.hourly.0,
+                daily: self.daily.0,
+                weekly: self.weekly.0,
+                monthly: self.monthly.0,
+                yearly: self.yearly.0,
+            },
+            within: period(&self.within)?,
+            within_every: PerUnit {
+                hourly: period(&self.within_hourly)?,
+                daily: period(&self.within_daily)?,
+                weekly: period(&self.within_weekly)?,
+                monthly: period(&self.within_monthly)?,
+                yearly: period(&self.within_yearly)?,
+            },
+            tags: tag_sets(&self.tags),
+        };
+        if rules.is_empty() { Err("its rules would keep no snapshot at all".into()) } else { Ok(rules) }
     }
-    units > 0 && !number
 }
 
 /// A pattern and the line that it stands on, counted from 1.
@@ -200,7 +227,7 @@ impl Profile {
         if let Some(path) = { paths }.find(relative) {
             return Err(format!("'{path}' is relative; paths in a profile begin with '/' or '~/'"));
         }
-        self.keep.as_ref().map_or(Ok(()), Keep::check)?;
+        self.keep().map(drop)?;
         self.larger_than().map(drop)?;
         self.compression().map(drop)?;
         self.memory().map(drop)?;
@@ -247,6 +274,11 @@ impl Profile {
         self.compression.as_deref().map(compression).transpose()
     }
 
+    /// Which snapshots `forget` keeps, if it says so.
+    pub fn keep(&self) -> std::result::Result<Option<Rules>, String> {
+        self.keep.as_ref().map(Keep::rules).transpose()
+    }
+
     /// Memory to use.
     pub fn memory(&self) -> std::result::Result<Option<usize>, String> {
         self.memory.as_deref().map(size::parse_memory).transpose()
@@ -265,7 +297,8 @@ mod tests {
     fn a_whole_profile_is_read() {
         let profile = parse(
             "[profile.home]\nrepository = '/r'\nsources = ['~', '/etc']\nexclude = [\n  '*.o',\n  '/tmp']\niexclude = ['x']\n\
-             exclude-larger-than = '1G'\ncompression = 'max'\nkeep = { daily = 7, within = '1y6m' }\n\
+             exclude-larger-than = '1G'\ncompression = 'max'\nkeep = { last = 'unlimited', daily = 7, within = '1y6m', \
+             within-weekly = '2y', tags = ['a,b', 'c'] }\n\
              [profile.home.hooks]\nbefore = 'true'\nafter = ['a', 'b']\n[profile.other]\n",
         )
         .unwrap();
@@ -273,6 +306,10 @@ mod tests {
         let lines: Vec<_> = profile.patterns().map(|p| (p.text.to_owned(), p.ignore_case, p.line)).collect();
         assert_eq!(lines, [("*.o".into(), false, 5), ("/tmp".into(), false, 6), ("x".into(), true, 7)]);
         assert_eq!(profile.larger_than(), Ok(Some(1 << 30)));
+        let rules = profile.keep().unwrap().unwrap();
+        assert_eq!((rules.every.daily, rules.last), (Count::Of(7), Count::All));
+        assert_eq!((rules.within, rules.within_every.weekly), ("1y6m".parse().ok(), "2y".parse().ok()));
+        assert_eq!(rules.tags, [vec!["a".to_owned(), "b".to_owned()], vec!["c".to_owned()]]);
         assert_eq!(
             (profile.hooks.before.0.len(), profile.hooks.after.0.len(), profile.hooks.failure.0.len()),
             (1, 2, 0)
@@ -289,6 +326,9 @@ mod tests {
             ("[profile.home]\nkeep = {}", "no snapshot at all"),
             ("[profile.home]\nkeep = { daily = 0 }", "no snapshot at all"),
             ("[profile.home]\nkeep = { within = '3' }", "period"),
+            ("[profile.home]\nkeep = { within-daily = '0d' }", "period"),
+            ("[profile.home]\nkeep = { last = -2 }", "unlimited"),
+            ("[profile.home]\nkeep = { last = 'many' }", "unlimited"),
             ("[profile.home]\nkeep = { dayly = 3 }", "dayly"),
             ("[profile.home]\ncompression = 'much'", "auto"),
             ("[profile.home]\nworkers = 0", "worker"),

@@ -4,10 +4,9 @@ use drumlin_format::session::{self, Session};
 use drumlin_format::tree::{self, Meta};
 use drumlin_host::meta::{self, Stat};
 use drumlin_host::process::Process;
-use std::time::Duration;
 
-/// What a session of this process says of itself; `now` is since 1970.
-pub fn session(host: &str, purpose: &str, now: Duration) -> Session {
+/// What a session of this process says of itself; `now` is in seconds since 1970.
+pub fn session(host: &str, purpose: &str, now: i64) -> Session {
     let process = Process::this().map(|p| session::Process {
         machine: p.machine,
         boot: p.boot,
@@ -15,7 +14,7 @@ pub fn session(host: &str, purpose: &str, now: Duration) -> Session {
         id: p.id,
         began: p.began,
     });
-    Session { process, ..Session::new(host, purpose, now.as_secs() as i64) }
+    Session { process, ..Session::new(host, purpose, now) }
 }
 
 /// The process of a session.

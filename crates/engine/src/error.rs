@@ -51,6 +51,17 @@ pub enum Error {
     /// A session that may refer to what would be removed has not ended.
     #[error("{0}; nothing was removed")]
     Busy(String),
+    /// It could be done, and would do harm.
+    #[error("{0}")]
+    Refused(String),
+    /// What a forgotten snapshot refers to is not there any more.
+    #[error("snapshot {snapshot} can't be had back: {what} are gone, a prune has removed them or is about to")]
+    Pruned {
+        /// The snapshot.
+        snapshot: SnapshotId,
+        /// What is missing, in the plural.
+        what: String,
+    },
     /// The user asked to end before there was anything worth keeping.
     #[error("interrupted")]
     Interrupted,

@@ -11,6 +11,7 @@ pub mod dump;
 mod error;
 pub mod estimate;
 pub mod find;
+pub mod forget;
 pub mod list;
 pub mod monitor;
 pub mod prune;
@@ -18,6 +19,7 @@ mod reach;
 pub mod restore;
 pub mod select;
 pub mod stats;
+pub mod undelete;
 
 pub use error::{Error, Result};
 pub use monitor::{Counters, Monitor, Problem, ProblemKind};

@@ -23,7 +23,7 @@ pub struct Session {
     /// Zero. Readers pass over it.
     #[n(2)]
     pub plan_seen: u64,
-    /// What it is for: `backup`, `copy`, `prune`.
+    /// What it is for: `backup`, `copy`, `undelete`, `prune`.
     #[n(3)]
     pub purpose: String,
     /// The process that writes, if its system tells processes apart.

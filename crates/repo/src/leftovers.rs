@@ -15,7 +15,7 @@ impl Repository {
 
     /// Remove forgotten snapshots for good: what they need may be gone.
     pub fn clear_forgotten(&self, ids: &[SnapshotId]) -> Result<()> {
-        Ok(ids.iter().try_for_each(|id| self.store().delete(&names::forgotten(*id)))?)
+        ids.iter().try_for_each(|id| self.remove_forgotten(*id))
     }
 
     /// Remove the snapshots of evicted sessions, which never count.

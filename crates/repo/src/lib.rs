@@ -9,6 +9,7 @@ mod access;
 mod cache;
 mod entropy;
 mod error;
+mod forgotten;
 mod keys;
 mod leftovers;
 mod repository;

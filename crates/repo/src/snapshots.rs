@@ -7,6 +7,7 @@ use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
+use drumlin_seal::PrivateKey;
 use drumlin_store::Kind;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -46,26 +47,15 @@ impl Repository {
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in ids {
-            let name = names::snapshot(id);
-            let read = self.store().get(&name).map_err(Error::from);
-            let opened = read.and_then(|bytes| snapshot::open(id, meta, &bytes).map_err(Error::damaged(&name)));
-            let (snapshot, signer) = match opened {
-                Ok(opened) => opened,
+            let (snapshot, trust) = match self.read_snapshot(&names::snapshot(id), id, meta, &trusted) {
+                Ok(Some(read)) => read,
                 // Forgotten since it was listed.
-                Err(Error::Store(e)) if e.kind == Kind::Missing => continue,
+                Ok(None) => continue,
                 Err(e) if e.is_damage() => {
                     errors.push(e);
                     continue;
                 }
                 Err(e) => return Err(e),
-            };
-            let trust = match trusted.get(&signer.key) {
-                Some(key)
-                    if matches!(key.role, Role::Owner | Role::Writer) && signer.verify(&key.verifying).is_ok() =>
-                {
-                    Trust::Signed(signer.key)
-                }
-                _ => Trust::Unknown(signer.key),
             };
             let mut open_session = sessions.contains(&snapshot.session);
             if open_session || decisions.contains(&snapshot.session) {
@@ -129,6 +119,28 @@ impl Repository {
         snapshots.retain(|s| !evicted.contains(&s.session));
         snapshots.sort_by_key(|s| std::cmp::Reverse((s.time, s.id)));
         Ok(snapshots)
+    }
+
+    /// The snapshot in an object of this name, and whose word it is; `None` if there is no such object.
+    pub(crate) fn read_snapshot(
+        &self,
+        name: &str,
+        id: SnapshotId,
+        meta: &PrivateKey,
+        trusted: &HashMap<KeyId, TrustedKey>,
+    ) -> Result<Option<(Snapshot, Trust)>> {
+        let bytes = match self.store().get(name) {
+            Err(e) if e.kind == Kind::Missing => return Ok(None),
+            other => other?,
+        };
+        let (snapshot, signer) = snapshot::open(id, meta, &bytes).map_err(Error::damaged(name))?;
+        let trust = match trusted.get(&signer.key) {
+            Some(key) if matches!(key.role, Role::Owner | Role::Writer) && signer.verify(&key.verifying).is_ok() => {
+                Trust::Signed(signer.key)
+            }
+            _ => Trust::Unknown(signer.key),
+        };
+        Ok(Some((snapshot, trust)))
     }
 
     /// What was decided on a session, by somebody who may.

@@ -4,6 +4,7 @@ pub mod about;
 pub mod backup;
 pub mod count;
 pub mod excludes;
+pub mod forget;
 pub mod init;
 pub mod key;
 pub mod look;
@@ -89,6 +90,8 @@ pub enum Command {
     Restore(Box<restore::Restore>),
     Prune(prune::Prune),
     Snapshots(snapshots::Snapshots),
+    Forget(Box<forget::Forget>),
+    Undelete(forget::Undelete),
     Ls(look::Ls),
     Find(Box<look::Find>),
     Diff(look::Diff),

@@ -14,6 +14,10 @@ pub struct Snapshots {
     #[arg(long, value_name = "N")]
     pub latest: Option<usize>,
 
+    /// Those that were forgotten, and can be had back until a prune
+    #[arg(long)]
+    pub forgotten: bool,
+
     /// Only these: beginnings of their ids, or 'latest'
     #[arg(value_name = "SNAP")]
     pub snapshots: Vec<String>,

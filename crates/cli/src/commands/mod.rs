@@ -4,6 +4,7 @@ mod about;
 mod backup;
 mod cache;
 mod count;
+mod forget;
 mod gather;
 mod init;
 mod key;
@@ -11,6 +12,7 @@ mod look;
 mod prune;
 mod restore;
 mod snapshots;
+mod undelete;
 mod why;
 
 use crate::args::{Cli, Command, Global};
@@ -37,6 +39,8 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Restore(args) => restore::run(&context, *args),
         Command::Prune(args) => prune::run(&context, &args),
         Command::Snapshots(args) => snapshots::run(&context, &args),
+        Command::Forget(args) => forget::run(&context, &args),
+        Command::Undelete(args) => undelete::run(&context, &args),
         Command::Ls(args) => look::ls::run(&context, &args),
         Command::Find(args) => look::find::run(&context, &args),
         Command::Diff(args) => look::diff::run(&context, &args),

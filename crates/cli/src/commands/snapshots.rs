@@ -106,7 +106,7 @@ impl<'a> From<&'a SnapshotInfo> for JsonSnapshot<'a> {
 /// The repository can't be read, or one of the named snapshots isn't there.
 pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
     let repository = context.open_to_read()?;
-    let (all, damaged) = repository.snapshots()?;
+    let (all, damaged) = if args.forgotten { repository.forgotten()? } else { repository.snapshots()? };
     let filter = args.select.filter()?;
     let mut infos = match args.snapshots.is_empty() {
         true => filter.select(&all),
@@ -121,7 +121,7 @@ pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
     if let Some(n) = args.latest {
         infos = latest(infos, n);
     }
-    show(context, &infos)?;
+    show(context, &infos, if args.forgotten { "forgotten " } else { "" })?;
     // What can't be read is told last, and by the status too: a list that isn't whole must not look as if it were.
     for error in &damaged {
         context.out.trouble_with("snapshots", &error.to_string());
@@ -145,31 +145,38 @@ fn latest(infos: Vec<SnapshotInfo>, n: usize) -> Vec<SnapshotInfo> {
     kept
 }
 
-fn show(context: &Context, infos: &[SnapshotInfo]) -> Result<()> {
+fn show(context: &Context, infos: &[SnapshotInfo], which: &str) -> Result<()> {
     let out = context.out;
     if out.json() {
         return infos.iter().try_for_each(|info| out.object(&JsonSnapshot::from(info)));
     }
     if infos.is_empty() {
-        out.note("no snapshots");
+        out.note(format!("no {which}snapshots"));
         return Ok(());
     }
-    let mut table = Table::new(&["ID", "Time", "Host", "Tags", "Notes", ">Size", "Paths"]);
-    for info in infos {
-        let s = &info.snapshot;
-        table.row(vec![
-            s.id.to_string()[..SHORT].to_owned(),
-            local(s.time),
-            shown(s.host.as_bytes()).into_owned(),
-            s.tags.iter().map(|t| shown(t.as_bytes())).collect::<Vec<_>>().join(","),
-            notes(info).join(", "),
-            bytes(s.root.map_or(0, |r| r.sums.bytes)),
-            s.paths.iter().map(|p| shown(p)).collect::<Vec<_>>().join("\n"),
-        ]);
-    }
+    let mut table = Table::new(&HEADS);
+    infos.iter().for_each(|info| table.row(cells(info).to_vec()));
     table.lines().into_iter().try_for_each(|l| out.line(l))?;
-    out.note(counted(infos.len() as u64, "snapshot", "snapshots"));
+    let (one, many) = (format!("{which}snapshot"), format!("{which}snapshots"));
+    out.note(counted(infos.len() as u64, &one, &many));
     Ok(())
+}
+
+/// The heads of a table of snapshots.
+pub const HEADS: [&str; 7] = ["ID", "Time", "Host", "Tags", "Notes", ">Size", "Paths"];
+
+/// A snapshot's row in it.
+pub fn cells(info: &SnapshotInfo) -> [String; HEADS.len()] {
+    let s = &info.snapshot;
+    [
+        s.id.to_string()[..SHORT].to_owned(),
+        local(s.time),
+        shown(s.host.as_bytes()).into_owned(),
+        s.tags.iter().map(|t| shown(t.as_bytes())).collect::<Vec<_>>().join(","),
+        notes(info).join(", "),
+        bytes(s.root.map_or(0, |r| r.sums.bytes)),
+        s.paths.iter().map(|p| shown(p)).collect::<Vec<_>>().join("\n"),
+    ]
 }
 
 /// What is unusual about a snapshot.

@@ -95,6 +95,9 @@ fn documented_types_are_those_that_there_are() {
         "key",
         "key_added",
         "why",
+        "forget",
+        "forget_summary",
+        "undeleted",
         "cache",
         "version",
         "initialized",
@@ -129,6 +132,9 @@ fn documented_fields_are_those_that_there_are() {
         "prune --dry-run",
         "prune",
         "key add --role writer --new-key-file w.key",
+        "forget --keep-last 1",
+        "snapshots --forgotten",
+        "undelete latest",
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
         seen.push(home.run(&args).ok().objects());

@@ -3,6 +3,7 @@
 mod home;
 
 mod backup;
+mod forget;
 mod interrupt;
 mod json;
 mod keys;
@@ -12,6 +13,7 @@ mod owners;
 mod pages;
 mod places;
 mod profiles;
+mod prune;
 mod pty;
 mod report;
 mod restore;

@@ -31,6 +31,8 @@ fn every_command_is_in_the_pages() {
         "backup",
         "restore",
         "snapshots",
+        "forget",
+        "undelete",
         "ls",
         "find",
         "diff",

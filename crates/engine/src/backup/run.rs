@@ -39,7 +39,7 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     // The walk runs while the session is registered and the index is opened.
     let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
-    let session = convert::session(&options.host, "backup", now);
+    let session = convert::session(&options.host, "backup", now.as_secs() as i64);
     let registration = Registration::begin(repository, session)?;
     let known = registration.known().clone();
     let looked = Index::open_for(&registration, cache.clone(), options.index).map_err(Error::from).and_then(|index| {

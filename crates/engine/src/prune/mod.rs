@@ -122,7 +122,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before });
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let desk = Desk::of(repository, convert::session(&options.host, "prune", now));
+    let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
     let mut forgotten = repository.forgotten_ids()?;
     let me = SessionId(random_id()?);
     let mut collection = Collection {

@@ -253,11 +253,7 @@ impl Index {
     }
 
     /// Where a chunk is, besides one pack. Fails with the run that can't be read.
-    fn try_runs(
-        &self,
-        wanted: &run::Key,
-        not: Option<&PackId>,
-    ) -> std::result::Result<Option<Location>, Arc<Run>> {
+    fn try_runs(&self, wanted: &run::Key, not: Option<&PackId>) -> std::result::Result<Option<Location>, Arc<Run>> {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {

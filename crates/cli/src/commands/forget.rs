@@ -1,0 +1,290 @@
+//! `forget`: from rules or names to a plan, shown and carried out.
+
+use super::snapshots::{HEADS, SHORT, cells};
+use super::{Context, gather};
+use crate::args::forget::Forget;
+use crate::args::select::Select;
+use crate::exit::{Exit, Failure, Result};
+use crate::render::path::{JsonPaths, shown};
+use crate::render::size::{bytes, counted};
+use crate::render::table::Table;
+use crate::render::time::{now, rfc3339};
+use crate::sources;
+use drumlin_engine::Error;
+use drumlin_engine::forget::{Fate, Going, Group, GroupKey, Left, Options, Plan, Rules};
+use drumlin_engine::select::SnapshotFilter;
+use drumlin_format::SnapshotId;
+use drumlin_repo::{Repository, SnapshotInfo};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Run it.
+///
+/// # Errors
+/// Nothing was forgotten; or the storage failed in between, and the same command goes on.
+pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
+    let (rules, filter) = what(context, args)?;
+    let repository = match args.dry_run {
+        true => context.open_to_read()?,
+        false => context.open()?,
+    };
+    if !args.dry_run {
+        repository.may_forget()?;
+    }
+    let (all, damaged) = repository.snapshots()?;
+    let (plan, unread) = match rules {
+        None => (Plan::by_names(&all, &damaged, &args.snapshots, &filter)?, Vec::new()),
+        Some(rules) => {
+            let options = Options {
+                rules,
+                group_by: args.group_by,
+                now: now(),
+                zone: jiff::tz::TimeZone::system(),
+                allow_remove_all: args.unsafe_allow_remove_all,
+            };
+            (Plan::by_rules(&filter.select(&all), &options), damaged)
+        }
+    };
+    let shown = Shown { context, plan: &plan, infos: all.iter().map(|i| (i.snapshot.id, i)).collect() };
+    if args.dry_run {
+        shown.all(true)?;
+        plan.check().map_err(refused)?;
+    } else {
+        carry_out(&plan, &repository)?;
+        shown.all(false)?;
+    }
+    for error in &unread {
+        context.out.trouble_with("forget", &error.to_string());
+    }
+    Ok(if unread.is_empty() { Exit::Done } else { Exit::Incomplete })
+}
+
+fn carry_out(plan: &Plan, repository: &Repository) -> Result<()> {
+    if plan.going().is_empty() {
+        return plan.check().map_err(refused);
+    }
+    plan.carry_out(repository).map_err(refused)
+}
+
+fn refused(error: Error) -> Failure {
+    let is_refusal = matches!(error, Error::Refused(_));
+    let failure = Failure::from(error);
+    if is_refusal { failure.hint("if that is what you want, add --unsafe-allow-remove-all") } else { failure }
+}
+
+/// The rules, as the arguments or the profile have them, and the snapshots that they are for; no rules if snapshots are
+/// named. Told before anything is unlocked or read.
+fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilter)> {
+    if let Some(spec) = args.snapshots.iter().find(|spec| spec.contains(':')) {
+        return Err(Failure::usage(format!("'{spec}' names a folder; snapshots are forgotten as a whole")));
+    }
+    let filter = args.select.filter()?;
+    if !args.snapshots.is_empty() {
+        return Ok((None, filter));
+    }
+    let rules = args.keep.rules();
+    if !rules.is_empty() {
+        return Ok((Some(rules), filter));
+    }
+    if let Some(profile) = &context.profile
+        && let Some(rules) = profile.keep().map_err(Failure::failed)?
+    {
+        return Ok((Some(rules), of_profile(context, &args.select, filter)?));
+    }
+    if args.unsafe_allow_remove_all && filter != SnapshotFilter::default() {
+        return Ok((Some(rules), filter));
+    }
+    Err(Failure::usage("there is nothing that says which snapshots to keep or to forget")
+        .hint("give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run only shows it"))
+}
+
+/// A profile's rules are for its own snapshots: those of its host and of its sources, unless others are asked for.
+fn of_profile(context: &Context, select: &Select, mut filter: SnapshotFilter) -> Result<SnapshotFilter> {
+    if select.host.is_empty() {
+        filter.hosts = vec![gather::host(context, None)];
+    }
+    if let Some(profile) = context.profile.as_ref().filter(|_| select.path.is_empty()) {
+        let paths = sources::of_profile(&profile.sources)?;
+        filter.paths = paths.iter().map(|path| sources::absolute(path)).collect::<Result<_>>()?;
+    }
+    Ok(filter)
+}
+
+/// What becomes of a snapshot, in JSON.
+#[derive(Serialize)]
+struct JsonFate<'a> {
+    message_type: &'static str,
+    id: String,
+    short_id: String,
+    #[serde(flatten)]
+    snapshot: Option<JsonSnapshot<'a>>,
+    action: &'static str,
+    reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct JsonSnapshot<'a> {
+    time: String,
+    host: &'a str,
+    #[serde(flatten)]
+    paths: JsonPaths<'a>,
+    tags: &'a [String],
+}
+
+#[derive(Serialize)]
+struct JsonSummary {
+    message_type: &'static str,
+    dry_run: bool,
+    kept: usize,
+    forgotten: usize,
+    left_alone: usize,
+    data_added_packed: u64,
+}
+
+/// What became of how many.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    kept: usize,
+    gone: usize,
+    left: usize,
+    future: usize,
+}
+
+impl Tally {
+    fn of<'f>(fates: impl IntoIterator<Item = &'f (SnapshotId, Fate)>) -> Self {
+        let mut tally = Tally::default();
+        for (_, fate) in fates {
+            match fate {
+                Fate::Keep(_) => tally.kept += 1,
+                Fate::Go(_) => tally.gone += 1,
+                Fate::LeaveAlone(left) => {
+                    tally.left += 1;
+                    tally.future += usize::from(*left == Left::Future);
+                }
+            }
+        }
+        tally
+    }
+
+    /// In words; `would` it be so, or is it.
+    fn words(self, would: bool) -> String {
+        let [forget, keep, leave] = if would { ["would forget", "keep", "leave"] } else { ["forgot", "kept", "left"] };
+        let mut words = format!("{forget} {}", counted(self.gone as u64, "snapshot", "snapshots"));
+        if self.kept > 0 {
+            words += &format!(", {keep} {}", self.kept);
+        }
+        if self.left > 0 {
+            words += &format!(", {leave} {} alone", self.left);
+        }
+        words
+    }
+}
+
+struct Shown<'a> {
+    context: &'a Context<'a>,
+    plan: &'a Plan,
+    infos: HashMap<SnapshotId, &'a SnapshotInfo>,
+}
+
+impl Shown<'_> {
+    /// A dry run has been asked for what is shown; otherwise it has been done, whether anybody reads it or not.
+    fn all(&self, dry_run: bool) -> Result<()> {
+        let out = self.context.out;
+        let tally = Tally::of(self.plan.groups.iter().flat_map(|group| &group.fates));
+        let stored = self.stored();
+        if out.json() {
+            for (id, fate) in self.plan.groups.iter().flat_map(|group| &group.fates) {
+                out.tell(&self.json(*id, fate));
+            }
+            out.tell(&JsonSummary {
+                message_type: "forget_summary",
+                dry_run,
+                kept: tally.kept,
+                forgotten: tally.gone,
+                left_alone: tally.left,
+                data_added_packed: stored,
+            });
+            return Ok(());
+        }
+        for (at, group) in self.plan.groups.iter().enumerate() {
+            if at > 0 {
+                out.note("");
+            }
+            if group.key != GroupKey::default() {
+                out.note(format!("{}:", group.key));
+            }
+            for line in self.table(group).lines() {
+                if dry_run { out.line(line)? } else { out.note(line) }
+            }
+        }
+        if tally.future > 0 {
+            let them = counted(tally.future as u64, "snapshot is", "snapshots are");
+            out.warn(format!(
+                "{them} from the future: whoever made such a one had a wrong clock, or wants others to go"
+            ));
+        }
+        if self.plan.groups.iter().all(|group| group.fates.is_empty()) {
+            out.note("no snapshots");
+            return Ok(());
+        }
+        out.note(tally.words(dry_run));
+        if dry_run {
+            out.note("a dry run: nothing was changed");
+        } else if tally.gone > 0 {
+            out.note(format!(
+                "their backups had stored {}: 'drumlin prune' frees what no other snapshot needs of that; until then \
+                 'drumlin undelete ID' brings a snapshot back",
+                bytes(stored)
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the backups of those that go had added to the repository.
+    fn stored(&self) -> u64 {
+        let going = self.plan.going();
+        let stored = going.iter().filter_map(|id| Some(self.infos.get(id)?.snapshot.summary.bytes_stored));
+        stored.fold(0, u64::saturating_add)
+    }
+
+    fn table(&self, group: &Group) -> Table {
+        let [before @ .., last] = HEADS;
+        let mut table = Table::new(&[&before[..], &["Reason", last]].concat());
+        for (id, fate) in &group.fates {
+            let mut row = match self.infos.get(id) {
+                Some(info) => cells(info).to_vec(),
+                // Damaged: its id is all there is.
+                None => [&[id.to_string()[..SHORT].to_owned()][..], &vec![String::new(); HEADS.len() - 1]].concat(),
+            };
+            row.insert(HEADS.len() - 1, shown(reason(fate).as_bytes()).into_owned());
+            table.row(row);
+        }
+        table
+    }
+
+    fn json(&self, id: SnapshotId, fate: &Fate) -> JsonFate<'_> {
+        let (action, reasons) = match fate {
+            Fate::Keep(reasons) => ("keep", reasons.iter().map(ToString::to_string).collect()),
+            Fate::Go(why) => ("forget", vec![why.to_string()]),
+            Fate::LeaveAlone(why) => ("leave_alone", vec![why.to_string()]),
+        };
+        let snapshot = self.infos.get(&id).map(|info| JsonSnapshot {
+            time: rfc3339(info.snapshot.time),
+            host: &info.snapshot.host,
+            paths: info.snapshot.paths[..].into(),
+            tags: &info.snapshot.tags,
+        });
+        let id = id.to_string();
+        JsonFate { message_type: "forget", short_id: id[..SHORT].to_owned(), id, snapshot, action, reasons }
+    }
+}
+
+/// Why it is kept, or that it goes.
+fn reason(fate: &Fate) -> String {
+    match fate {
+        Fate::Keep(reasons) => reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        Fate::Go(Going::NoRule) => "-".into(),
+        Fate::Go(why) => format!("- ({why})"),
+        Fate::LeaveAlone(why) => why.to_string(),
+    }
+}

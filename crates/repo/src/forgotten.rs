@@ -1,0 +1,96 @@
+//! Snapshots that were forgotten. Their objects lie in a folder of their own, so that they can be had back for as long as
+//! no prune has removed what they refer to.
+//!
+//! Crash order: the copy, durable → the snapshot's removal. A snapshot is in one of the two places at any time, or in
+//! both; then it counts as it did before. Packs are not touched.
+
+use crate::{Error, Repository, Result, SnapshotInfo, names};
+use drumlin_format::SnapshotId;
+use drumlin_format::key::Role;
+use drumlin_store::{Kind, Put};
+use std::collections::HashSet;
+
+impl Repository {
+    /// Fails unless the key may forget snapshots.
+    pub fn may_forget(&self) -> Result<()> {
+        match self.role() {
+            Role::Owner | Role::Keeper => Ok(()),
+            Role::Reader | Role::Writer => Err(self.not_allowed("forget")),
+        }
+    }
+
+    /// Fails unless the key may bring forgotten snapshots back: it reads them, and writes them anew.
+    pub fn may_undelete(&self) -> Result<()> {
+        match (self.may_write(), &self.secrets().meta) {
+            (Ok(()), Some(_)) => Ok(()),
+            _ => Err(self.not_allowed("undelete")),
+        }
+    }
+
+    /// Forget snapshots, whatever they are: whose session is open must not be among them. One that can't be opened is
+    /// forgotten like any other, one that was forgotten before is passed over.
+    ///
+    /// # Errors
+    /// One of them isn't there, or the storage fails. Nothing is forgotten before all copies are made.
+    pub fn forget(&self, ids: &[SnapshotId]) -> Result<()> {
+        self.may_forget()?;
+        let present: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
+        let (found, absent): (Vec<SnapshotId>, Vec<_>) = ids.iter().partition(|id| present.contains(*id));
+        for id in absent {
+            if self.store().len(&names::forgotten(id))?.is_none() {
+                return Err(Error::NoSnapshot(format!("there is no snapshot {id}")));
+            }
+        }
+        found.iter().try_for_each(|id| self.keep_forgotten(*id))?;
+        self.store().sync()?;
+        found.iter().try_for_each(|id| self.store().delete(&names::snapshot(*id)))?;
+        Ok(self.store().sync()?)
+    }
+
+    fn keep_forgotten(&self, id: SnapshotId) -> Result<()> {
+        let (name, copy) = (names::snapshot(id), names::forgotten(id));
+        let bytes = match self.store().get(&name) {
+            // Somebody else has forgotten it since it was listed.
+            Err(e) if e.kind == Kind::Missing => return Ok(()),
+            other => other?,
+        };
+        match self.store().put(&copy, &bytes, Put::Create) {
+            // Somebody was stopped between the two steps, or does the same just now.
+            Err(e) if e.kind == Kind::Exists && self.store().get(&copy)? == bytes => Ok(()),
+            Err(e) if e.kind == Kind::Exists => Err(Error::Misuse(format!(
+                "'{copy}' in the repository is there already and is not the same as '{name}': one of them is damaged; \
+                 remove the one that you can do without from the storage"
+            ))),
+            other => Ok(other?),
+        }
+    }
+
+    /// The snapshots that were forgotten, oldest first, and the errors of those that could not be read. One that is still
+    /// among the snapshots, too, wasn't forgotten.
+    pub fn forgotten(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
+        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        // In this order: what is forgotten meanwhile may be missed, and is never told as both.
+        let ids = self.ids(names::FORGOTTEN, SnapshotId::parse)?;
+        let present: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
+        let trusted = self.trusted_keys()?;
+        let (mut infos, mut errors) = (Vec::new(), Vec::new());
+        for id in ids.into_iter().filter(|id| !present.contains(id)) {
+            match self.read_snapshot(&names::forgotten(id), id, meta, &trusted) {
+                Ok(Some((snapshot, trust))) => infos.push(SnapshotInfo { snapshot, trust, open_session: false }),
+                // Brought back, or cleared up by a prune.
+                Ok(None) => {}
+                Err(e) if e.is_damage() => errors.push(e),
+                Err(e) => return Err(e),
+            }
+        }
+        infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
+        Ok((infos, errors))
+    }
+
+    /// Remove what is left of a forgotten snapshot, durably: it has been written anew, or nothing of it is needed.
+    pub fn remove_forgotten(&self, id: SnapshotId) -> Result<()> {
+        self.may_forget()?;
+        self.store().delete(&names::forgotten(id))?;
+        Ok(self.store().sync()?)
+    }
+}
