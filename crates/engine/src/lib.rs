@@ -16,6 +16,7 @@ pub mod list;
 pub mod monitor;
 pub mod prune;
 mod reach;
+pub mod repair;
 pub mod restore;
 pub mod select;
 pub mod stats;

@@ -90,6 +90,11 @@ macro_rules! counters {
             pub fn get(&self) -> Counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)+ }
             }
+
+            /// Begin to count anew.
+            pub(crate) fn reset(&self) {
+                $(self.$name.store(0, Ordering::Relaxed);)+
+            }
         }
     };
 }

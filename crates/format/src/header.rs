@@ -30,6 +30,8 @@ pub enum ObjectType {
     Decision = 8,
     /// What a collector condemns.
     Plan = 9,
+    /// What is lost.
+    Loss = 10,
 }
 
 impl ObjectType {
@@ -45,6 +47,7 @@ impl ObjectType {
             ObjectType::Session => "session",
             ObjectType::Decision => "decision",
             ObjectType::Plan => "plan",
+            ObjectType::Loss => "loss",
         }
     }
 }

@@ -109,6 +109,8 @@ random_id! {
     SessionId,
     /// A collection plan.
     PlanId,
+    /// A loss.
+    LossId,
     /// A key object.
     KeyId,
 }

@@ -16,6 +16,7 @@ pub mod decision;
 pub mod index;
 pub mod key;
 pub mod key_file;
+pub mod loss;
 pub mod pack;
 pub mod plan;
 pub mod session;
@@ -24,7 +25,7 @@ pub mod tree;
 
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, ObjectType};
-pub use ids::{ChunkId, IndexId, KeyId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
+pub use ids::{ChunkId, IndexId, KeyId, LossId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
 pub use signer::{Sealing, Signer};
 
 /// Random bytes that go into the key of everything sealed under a key derived from the index secret: two writers of one

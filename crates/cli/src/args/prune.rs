@@ -55,7 +55,8 @@ fn unused(text: &str) -> Result<Unused, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time, as users write it.
+pub fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -66,7 +67,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(duration).map_err(|_| "a time can't be negative".into())
 }
 
-fn session(text: &str) -> Result<SessionId, String> {
+/// A session's name.
+pub fn session(text: &str) -> Result<SessionId, String> {
     SessionId::parse(text).ok_or_else(|| "a session is named by its 32 hexadecimal digits".into())
 }
 

@@ -14,6 +14,7 @@ mod assemble;
 mod big;
 mod job;
 mod level;
+mod losses;
 mod merge;
 mod old;
 mod parent;

@@ -62,6 +62,12 @@ fn send(
     }
     while let Some(child) = cursor.next_leaf()? {
         let leaf = Arc::new(cursor.leaf(&child)?);
+        if let Some(body) = child.body
+            && reader.index().lookup(&body)?.is_none()
+        {
+            // A repair has given it up: nothing new may refer to it.
+            return Err(drumlin_repo::Error::MissingChunk(body).into());
+        }
         let after = |reached: &Reached, at: usize| {
             let (dir, name, _) = leaf.get(at);
             (dir, name) > (&reached.dir[..], &reached.name[..])

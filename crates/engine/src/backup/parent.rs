@@ -84,7 +84,7 @@ fn by_id(repository: &Repository, id: &SnapshotId) -> Result<Option<Snapshot>> {
     Ok(snapshots.into_iter().map(|i| i.snapshot).find(|s| s.id == *id))
 }
 
-fn name(host: &str, paths: &[Vec<u8>]) -> String {
+pub(super) fn name(host: &str, paths: &[Vec<u8>]) -> String {
     let mut name = format!("parent of {host}");
     for path in paths {
         name.push('\n');

@@ -5,20 +5,21 @@ use super::job::Job;
 use super::level::Level;
 use super::merge::Merge;
 use super::worker::{Shared, Worker};
-use super::{Compression, Options, ParentSnapshots, Report, Source, old, parent};
-use crate::monitor::Monitor;
+use super::{Compression, Options, Parent, ParentSnapshots, Report, Source, losses, old, parent};
+use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_chunk::{Chunker, Params};
-use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::Boundaries;
+use drumlin_format::{LossId, PackId, SnapshotId};
 use drumlin_host::names::Names;
 use drumlin_host::walk::{self, Walk};
 use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
+use std::collections::HashSet;
 use std::io::Read;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,47 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Only what concerns the run as a whole. Entries that can't be read are told to the monitor, counted, and left out.
 pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_write()?;
+    let again = again(&options);
+    let mut damaged = HashSet::new();
+    match attempt(repository, cache, options, &mut damaged, monitor) {
+        Err(Error::Repo(e)) if e.is_damage() && again.is_some() && !monitor.stop() => {
+            // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
+            let cause = format!("the backup before can't be compared with, and all is read anew: {e}");
+            monitor.counters().reset();
+            monitor.problem(&Problem { path: b"/".to_vec(), kind: ProblemKind::Vanished, cause });
+            let options = again.ok_or(Error::Worker)?;
+            attempt(repository, cache, options, &mut damaged, monitor)
+        }
+        outcome => outcome,
+    }
+}
+
+/// The options for a second attempt, that compares with nothing; `None` if the first has compared with nothing either, or
+/// has eaten up its source.
+fn again(options: &Options) -> Option<Options> {
+    let Source::Paths { paths, filter, one_file_system } = &options.source else { return None };
+    if options.parent == Parent::None {
+        return None;
+    }
+    Some(Options {
+        source: Source::Paths { paths: paths.clone(), filter: filter.clone(), one_file_system: *one_file_system },
+        host: options.host.clone(),
+        user: options.user.clone(),
+        tags: options.tags.clone(),
+        parent: Parent::None,
+        program: options.program.clone(),
+        ..*options
+    })
+}
+
+/// Back up without referring to packs that are `damaged`; if it fails, those are in there that were found to be.
+fn attempt(
+    repository: &Repository,
+    cache: &Arc<Cache>,
+    options: Options,
+    damaged: &mut HashSet<PackId>,
+    monitor: &dyn Monitor,
+) -> Result<Report> {
     let start = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let paths = match &options.source {
@@ -42,8 +84,13 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     let session = convert::session(&options.host, "backup", now.as_secs() as i64);
     let registration = Registration::begin(repository, session)?;
     let known = registration.known().clone();
-    let looked = Index::open_for(&registration, cache.clone(), options.index).map_err(Error::from).and_then(|index| {
+    let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
+    let mut losses = Vec::new();
+    let looked = index.map_err(Error::from).and_then(|index| {
+        losses = losses::unmet(repository, cache, &options.host, &paths)?;
         let parents = match &feed {
+            // What was lost may be in any file: all are read once.
+            _ if !losses.is_empty() => ParentSnapshots::default(),
             Feed::Walk(_) => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known)?,
             // A stream has no entries to compare; its chunks are found by the index.
             Feed::Stream { .. } => ParentSnapshots::default(),
@@ -77,12 +124,14 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         tags: options.tags.clone(),
         program: options.program.clone(),
         known,
+        losses,
         placed: Mutex::new(Placed::Nothing),
     };
     let Options { compression, force, checkpoint_bytes, .. } = options;
     match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
+            damaged.extend(run.reader.useless());
             let placed = *run.placed();
             if let Ok(session) = run.end_session() {
                 let _ = match placed {
@@ -113,6 +162,8 @@ struct Run<'a> {
     tags: Vec<String>,
     program: String,
     known: Known,
+    /// What was lost and may be met again, because all is read.
+    losses: Vec<LossId>,
     placed: Mutex<Placed>,
 }
 
@@ -334,7 +385,11 @@ impl Run<'_> {
         let snapshot = self.snapshot(outcome.root, partial)?;
         self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
+        let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());
         self.end_session()?.commit(snapshot.id)?;
+        if snapshot.partial.is_none() {
+            losses::met(cache, &host, &paths, &losses);
+        }
         parent::remember(cache, &snapshot, &parents);
         Ok(Report {
             parent: parents.first().cloned(),

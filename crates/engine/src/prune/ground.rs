@@ -8,13 +8,15 @@ use std::collections::{HashMap, HashSet};
 
 /// The packs and index objects of a repository at one moment.
 #[derive(Default)]
-pub(super) struct Ground {
+pub(crate) struct Ground {
     /// The packs that are there: their kinds and lengths.
     pub packs: HashMap<PackId, (PackKind, u64)>,
     /// What index objects say of packs, of those that are gone too: place of the table, number of chunks.
     pub named: HashMap<PackId, (PackInfo, u32)>,
     /// The index objects, their lengths, and the packs that each names.
     pub objects: HashMap<IndexId, (u64, Vec<PackId>)>,
+    /// Index objects that can't be opened, and why.
+    pub broken: Vec<(IndexId, drumlin_repo::Error)>,
 }
 
 impl Ground {
@@ -25,13 +27,21 @@ impl Ground {
         while again {
             again = false;
             for (id, len) in repository.index_objects()? {
-                if ground.objects.contains_key(&id) {
+                if ground.objects.contains_key(&id) || ground.broken.iter().any(|(broken, _)| *broken == id) {
                     continue;
                 }
-                // One that is gone has been replaced by others.
-                let Some(hooks) = repository.index_hooks(id)? else {
-                    again = true;
-                    continue;
+                let hooks = match repository.index_hooks(id) {
+                    Ok(Some(hooks)) => hooks,
+                    // One that is gone has been replaced by others.
+                    Ok(None) => {
+                        again = true;
+                        continue;
+                    }
+                    Err(e) if e.is_damage() => {
+                        ground.broken.push((id, e));
+                        continue;
+                    }
+                    Err(e) => return Err(e.into()),
                 };
                 ground.objects.insert(id, (len, hooks.iter().map(|h| h.pack).collect()));
                 ground.named.extend(hooks.iter().map(|h| (h.pack, (PackInfo::from(h), h.chunks))));
@@ -51,6 +61,14 @@ impl Ground {
             return Err(Error::Doubt(format!("{cause}: is all of it mounted, and may this account list it?")));
         }
         Ok(ground)
+    }
+
+    /// Fails if an index object can't be opened: nobody knows what it names.
+    pub fn refuse_broken(&self) -> Result<()> {
+        match self.broken.first() {
+            Some((_, why)) => Err(Error::Doubt(format!("{why}; 'drumlin repair' makes the index anew"))),
+            None => Ok(()),
+        }
     }
 
     /// The packs that are there and named by an index object.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// The marks of some packs.
 #[derive(Default)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     by_pack: HashMap<PackId, usize>,
     packs: Vec<Marked>,
     /// Where the packs of one index are found in `packs`, by the number that the index gave them.
@@ -15,7 +15,7 @@ pub(super) struct Marks {
 
 /// The marks of one pack.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marked {
+pub(crate) struct Marked {
     bits: Vec<u64>,
     /// How many of its chunks are needed.
     pub live: u32,

@@ -5,12 +5,12 @@
 //! contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
 
 mod choose;
-mod ground;
-mod marks;
-mod need;
-mod rank;
-mod repack;
-mod silence;
+pub(crate) mod ground;
+pub(crate) mod marks;
+pub(crate) mod need;
+pub(crate) mod rank;
+pub(crate) mod repack;
+pub(crate) mod silence;
 mod subject;
 
 pub use choose::Unused;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 const BLOCKS_BYTES: usize = 24 << 20;
 
 /// The places where chunks may be found: packs to stay where there is a choice, and those in reserve.
-pub(super) struct Places {
+pub(crate) struct Places {
     first: Arc<Reader>,
     reserve: Option<Arc<Reader>>,
 }
@@ -38,6 +38,11 @@ impl Places {
         Ok(Places { first: reader(first)?, reserve })
     }
 
+    /// Who reads all of them.
+    pub fn anywhere(&self) -> &Arc<Reader> {
+        self.reserve.as_ref().unwrap_or(&self.first)
+    }
+
     /// Who reads the packs that are looked through first.
     pub fn reader(&self) -> &Arc<Reader> {
         &self.first
@@ -45,19 +50,19 @@ impl Places {
 }
 
 /// Marks what snapshots need.
-pub(super) struct Need<'a> {
+pub(crate) struct Need<'a> {
     places: &'a Places,
     monitor: &'a dyn Monitor,
     /// The marks so far.
     pub marks: Marks,
     /// Chunks of file contents that are in no pack: what is lost needs no room.
-    pub missing: u64,
+    pub missing: HashSet<ChunkId>,
 }
 
 impl<'a> Need<'a> {
     /// Nothing is needed yet.
     pub fn new(places: &'a Places, monitor: &'a dyn Monitor) -> Self {
-        Need { places, monitor, marks: Marks::default(), missing: 0 }
+        Need { places, monitor, marks: Marks::default(), missing: HashSet::new() }
     }
 
     /// All that a snapshot needs.
@@ -88,7 +93,7 @@ impl Visit for Need<'_> {
         match kind {
             PackKind::Tree => Err(drumlin_repo::Error::MissingChunk(*id).into()),
             PackKind::Data => {
-                self.missing += 1;
+                self.missing.insert(*id);
                 Ok(false)
             }
         }

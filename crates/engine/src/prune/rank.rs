@@ -13,13 +13,13 @@ use drumlin_repo::pack::Reader;
 use std::collections::{HashMap, HashSet};
 
 /// Places in the order of need, by pack and place in its table. What isn't ranked comes last.
-pub(super) struct Ranks {
+pub(crate) struct Ranks {
     packs: HashMap<PackId, Vec<u32>>,
     next: u32,
 }
 
 /// Of a chunk that none of the newest snapshots needs.
-pub(super) const UNRANKED: u32 = u32::MAX;
+pub(crate) const UNRANKED: u32 = u32::MAX;
 
 impl Ranks {
     /// Rank the chunks of `packs` by the newest snapshot of each host and paths; `snapshots` are newest first.

@@ -27,7 +27,7 @@ const KEPT_BLOCKS: usize = 16;
 const PIECES_MAX: usize = 1 << 20;
 
 /// A pack to be written anew.
-pub(super) struct Source {
+pub(crate) struct Source {
     info: PackInfo,
     table: Arc<Table>,
 }
@@ -46,7 +46,7 @@ const WHOLE: u32 = u32::MAX;
 
 /// How a pack's blocks will move, and what that costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// Bytes that nobody needs.
     pub unused: u64,
     /// Bytes that will be written.
@@ -54,7 +54,7 @@ pub(super) struct Cost {
 }
 
 /// What moving a pack's blocks would cost, and how much of it nobody needs.
-pub(super) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks) -> Cost {
+pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks) -> Cost {
     let mut cost = Cost::default();
     for (block, needed) in blocks(table, info, marks) {
         let (stored, raw) = (u64::from(block.stored_len), u64::from(block.raw_len).max(1));
@@ -95,7 +95,7 @@ fn moves_whole(repository: &Repository, kind: PackKind, block: &Block, needed: u
 }
 
 /// Everything that moving takes.
-pub(super) struct Repack<'a> {
+pub(crate) struct Repack<'a> {
     pub repository: &'a Repository,
     pub reader: &'a Reader,
     pub session: &'a WriteSession,

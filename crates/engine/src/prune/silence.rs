@@ -20,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const REMEMBERED: &str = "sessions seen by prune";
 
 /// Waits for sessions.
-pub(super) struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     repository: &'a Repository,
     cache: &'a Cache,
     desk: &'a Desk<'a>,
@@ -120,7 +120,7 @@ fn decode(bytes: &[u8]) -> BTreeMap<SessionId, Seen> {
 }
 
 /// Who is in the way, in words.
-pub(super) fn describe(desk: &Desk, session: SessionId) -> String {
+pub(crate) fn describe(desk: &Desk, session: SessionId) -> String {
     match desk.session(session) {
         Ok(Some(of)) => format!("a {} of host '{}' is at work (session {session})", of.purpose, of.host),
         _ => format!("session {session} is at work"),

@@ -9,8 +9,9 @@ use super::repack::{self, Repack};
 use super::{Options, Survey, Tally};
 use crate::monitor::Monitor;
 use crate::{Error, Result};
+use drumlin_format::loss::Loss;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, random_id};
 use std::collections::{BTreeSet, HashSet};
@@ -49,6 +50,8 @@ pub(super) struct Look {
     repack: Vec<PackInfo>,
     /// Small index objects to be made into few.
     objects: Vec<IndexId>,
+    /// Losses of which nothing is missing any more.
+    pub healed: Vec<LossId>,
     /// What it comes to.
     pub survey: Survey,
 }
@@ -63,18 +66,23 @@ impl Look {
         monitor: &dyn Monitor,
     ) -> Result<Self> {
         let snapshots = repository.standing_snapshots()?;
-        let ground = Ground::look(repository)?;
+        let mut ground = Ground::look(repository)?;
+        ground.refuse_broken()?;
+        let losses = repository.losses()?;
+        // What a repair has put aside may yet be of use.
+        ground.packs.retain(|pack, _| !losses.iter().any(|loss| loss.packs.contains(pack)));
         let known: HashSet<PackId> = ground.known().collect();
         let first = known.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
         let reserve = if condemned.is_empty() { HashSet::new() } else { known.clone() };
         let places = Places::new(repository, cache, first, reserve)?;
         let mut need = Need::new(&places, monitor);
         snapshots.iter().try_for_each(|snapshot| need.add(snapshot))?;
-        let (marks, missing) = (need.marks, need.missing);
+        let missing = unexpected(&need.missing, &losses);
+        let (marks, healed) = (need.marks, need.missing.is_empty());
         if missing > 0 {
             return Err(Error::Doubt(format!(
                 "{missing} chunks that snapshots need are in none of the packs that the storage lists; \
-                 'drumlin check' tells which snapshots that are, and once these are forgotten the rest can be pruned"
+                 'drumlin check' tells which snapshots that are, and 'drumlin repair' heals or gives up what is missing"
             )));
         }
         let (mut unused, mut candidates) = (Vec::new(), Vec::new());
@@ -127,7 +135,8 @@ impl Look {
             objects.clear();
         }
         survey.indexes = objects.len();
-        Ok(Look { ground, snapshots, places, marks, unused, repack, objects, survey })
+        let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
+        Ok(Look { healed, ground, snapshots, places, marks, unused, repack, objects, survey })
     }
 
     fn is_idle(&self) -> bool {
@@ -136,6 +145,12 @@ impl Look {
             && self.objects.is_empty()
             && self.ground.orphans().next().is_none()
     }
+}
+
+/// How many chunks are missing that no loss speaks of.
+fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
+    let given_up: HashSet<&ChunkId> = losses.iter().flat_map(|loss| &loss.chunks).collect();
+    missing.iter().filter(|id| !given_up.contains(id)).count()
 }
 
 impl Collection<'_> {
@@ -163,6 +178,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let look = Look::at(self.repository, self.cache, self.options, &known.condemned(), self.monitor)?;
         self.survey = look.survey;
+        // Their packs go with the next prune.
+        look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
         if look.is_idle() {
             return Ok(None);
@@ -206,6 +223,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         let mut new = self.repository.standing_snapshots()?;
         new.retain(|snapshot| !self.seen.contains(&snapshot.id));
         let ground = Ground::look(self.repository)?;
+        ground.refuse_broken()?;
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
         if !new.is_empty() {
             let known: HashSet<PackId> = ground.known().collect();
@@ -213,8 +231,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
             let places = Places::new(self.repository, self.cache, first, known)?;
             let mut need = Need::new(&places, self.monitor);
             new.iter().try_for_each(|snapshot| need.add(snapshot))?;
-            if need.missing > 0 {
-                let missing = need.missing;
+            let missing = unexpected(&need.missing, &self.repository.losses()?);
+            if missing > 0 {
                 return Err(Error::Doubt(format!(
                     "a snapshot that came meanwhile needs {missing} chunks that no pack has"
                 )));

@@ -91,6 +91,7 @@ hostile! {
     session 20_000,
     decision 20_000,
     plan 20_000,
+    loss 20_000,
 }
 
 #[test]

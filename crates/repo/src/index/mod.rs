@@ -81,7 +81,7 @@ pub struct Index {
 enum View {
     /// Whoever reads: all that is there counts.
     All,
-    /// A writer: packs that a plan condemns are taken for gone, index objects of evicted sessions don't count.
+    /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions don't count.
     Writer { condemned: BTreeSet<PackId> },
     /// A collector: all index objects, but of the packs that they name only these.
     Among(HashSet<PackId>),
@@ -127,16 +127,28 @@ impl Index {
 
     /// The index of what a writer that is registered may refer to.
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        let condemned = registration.known().condemned();
+        Index::open_for_without(registration, cache, mode, &HashSet::new())
+    }
+
+    /// The same without packs that are known to be damaged.
+    pub fn open_for_without(
+        registration: &Registration,
+        cache: Arc<Cache>,
+        mode: IndexMode,
+        damaged: &HashSet<PackId>,
+    ) -> Result<Self> {
+        let mut condemned = registration.known().condemned();
+        condemned.extend(damaged);
         Index::open_view(&registration.repository, cache, mode, View::Writer { condemned })
     }
 
     /// The exact index of these packs alone, for a collector: a chunk that one of them holds is found there, even if others
-    /// hold it as well.
+    /// hold it as well. Index objects that are damaged are passed over: who opens it has looked for them.
     pub fn open_among(repository: &Repository, cache: Arc<Cache>, packs: HashSet<PackId>) -> Result<Self> {
-        let all = Index::open(repository, cache.clone())?;
-        if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) {
-            return Ok(all);
+        match Index::open(repository, cache.clone()) {
+            Ok(all) if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) => return Ok(all),
+            Err(e) if !e.is_damage() => return Err(e),
+            Ok(_) | Err(_) => {}
         }
         Index::open_view(repository, cache, IndexMode::Exact, View::Among(packs))
     }
@@ -257,9 +269,9 @@ impl Index {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
-            match layer.run.lookup(wanted) {
-                // It may be elsewhere too; and if it isn't, it is stored once more.
-                Ok(Some((pack, _))) if self.passes(&layers.packs[(layer.base + pack) as usize].id, not) => {}
+            // It may be in several packs; and if it is only in those that are passed over, it is stored once more.
+            let will_do = |pack| !self.passes(&layers.packs[(layer.base + pack) as usize].id, not);
+            match layer.run.lookup(wanted, will_do) {
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
                 Ok(None) => {}
                 Err(_) => return Err(layer.run.clone()),

@@ -79,8 +79,8 @@ impl Run {
             + self.packs.len() * 64
     }
 
-    /// Where a chunk is: pack number in this run, ordinal.
-    pub fn lookup(&self, wanted: &Key) -> io::Result<Option<(u32, u32)>> {
+    /// Where a chunk is: pack number in this run, ordinal; of several places the first whose pack will do.
+    pub fn lookup(&self, wanted: &Key, will_do: impl Fn(u32) -> bool) -> io::Result<Option<(u32, u32)>> {
         let top = top(wanted);
         // The last page that begins at or before the key; equal tops across a page border are looked up in both.
         let end = self.first_keys.partition_point(|k| *k <= top);
@@ -93,15 +93,14 @@ impl Run {
             let count = page_count(&bytes)?;
             let entries = &bytes[..count * ENTRY_BYTES];
             let at = partition(entries, |e| e[..24] < wanted[..]);
-            if let Some(entry) = entries.chunks_exact(ENTRY_BYTES).nth(at)
-                && entry[..24] == wanted[..]
-            {
+            for entry in entries[at * ENTRY_BYTES..].chunks_exact(ENTRY_BYTES).take_while(|e| e[..24] == wanted[..]) {
                 let entry = decode_entry(entry);
-                return if (entry.pack as usize) < self.packs.len() {
-                    Ok(Some((entry.pack, entry.ordinal)))
-                } else {
-                    Err(bad())
-                };
+                if entry.pack as usize >= self.packs.len() {
+                    return Err(bad());
+                }
+                if will_do(entry.pack) {
+                    return Ok(Some((entry.pack, entry.ordinal)));
+                }
             }
         }
         Ok(None)
@@ -161,7 +160,7 @@ pub(crate) struct RunWriter {
     first_keys: Vec<u64>,
     filters: Vec<BinaryFuse8>,
     segment: Vec<u64>,
-    last: Option<Key>,
+    last: Option<RunEntry>,
     entries: u64,
 }
 
@@ -179,12 +178,11 @@ impl RunWriter {
         }
     }
 
-    /// Append an entry; of several with one key the first stays.
+    /// Append an entry. A chunk may be in several packs, and may be wanted of any of them.
     pub fn push(&mut self, entry: RunEntry) -> io::Result<()> {
-        if self.last.as_ref() == Some(&entry.key) {
+        if self.last.replace(entry) == Some(entry) {
             return Ok(());
         }
-        self.last = Some(entry.key);
         if self.page.is_empty() {
             self.first_keys.push(top(&entry.key));
         }
@@ -435,9 +433,9 @@ mod tests {
             assert_eq!((run.entries, run.packs.len()), (n, 3));
             for run in [&written, &run] {
                 for i in (0..n).step_by(1 + n as usize / 5000) {
-                    assert_eq!(run.lookup(&id(i)).unwrap(), Some(((i % 3) as u32, i as u32)));
+                    assert_eq!(run.lookup(&id(i), |_| true).unwrap(), Some(((i % 3) as u32, i as u32)));
                 }
-                assert!((n..n + 2000).all(|i| run.lookup(&id(i)).unwrap().is_none()));
+                assert!((n..n + 2000).all(|i| run.lookup(&id(i), |_| true).unwrap().is_none()));
             }
             assert!(run.iter().map(|e| e.unwrap().key).eq(entries.keys().copied()));
             assert!(n < 1000 || run.memory() < n as usize * 3 / 2, "{} bytes for {n} keys", run.memory());
@@ -445,15 +443,23 @@ mod tests {
     }
 
     #[test]
-    fn merging_keeps_the_first_of_equals_and_renumbers_packs() {
+    fn merging_keeps_all_places_and_renumbers_packs() {
         let of =
             |range: std::ops::Range<u64>, ordinal| -> BTreeMap<_, _> { range.map(|i| (id(i), (1, ordinal))).collect() };
         let a = Arc::new(write(&of(0..1000, 7), tempfile::tempfile().unwrap(), 2));
         let b = Arc::new(write(&of(500..1500, 8), tempfile::tempfile().unwrap(), 2));
         let merged = merge(&[a, b], tempfile::tempfile().unwrap()).unwrap();
-        assert_eq!((merged.entries, merged.packs.len()), (1500, 4));
-        assert_eq!(merged.lookup(&id(700)).unwrap(), Some((1, 7)));
-        assert_eq!(merged.lookup(&id(1400)).unwrap(), Some((3, 8)));
+        assert_eq!((merged.entries, merged.packs.len()), (2000, 4));
+        let any = |_| true;
+        assert_eq!(merged.lookup(&id(700), any).unwrap(), Some((1, 7)));
+        assert_eq!(merged.lookup(&id(700), |pack| pack != 1).unwrap(), Some((3, 8)));
+        assert_eq!(merged.lookup(&id(1400), any).unwrap(), Some((3, 8)));
+        // All of them, whatever the borders of pages: half have two places.
+        for n in 0..1500 {
+            let places = usize::from(n < 1000) + usize::from(n >= 500);
+            let found = [1, 3].iter().filter(|p| merged.lookup(&id(n), |q| q == **p).unwrap().is_some()).count();
+            assert_eq!(found, places, "{n}");
+        }
     }
 
     #[test]
@@ -468,7 +474,7 @@ mod tests {
             file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();
             if let Ok(run) = Run::open(file.try_clone().unwrap()) {
                 for i in 0..400 {
-                    if let Ok(found) = run.lookup(&id(i)) {
+                    if let Ok(found) = run.lookup(&id(i), |_| true) {
                         assert_eq!(found, Some((0, i as u32)), "byte {at}");
                     }
                 }

@@ -97,10 +97,15 @@ impl Index {
             };
             let index_key = &self.repository.secrets().index;
             // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
-            let (mut of_object, _) = index::open(*id, index_key, &bytes).map_err(Error::damaged(&name))?;
-            if let View::Among(packs) = &self.view {
-                of_object.retain(|entry| packs.contains(&entry.pack));
-            }
+            let opened = index::open(*id, index_key, &bytes).map_err(Error::damaged(&name));
+            let of_object = match (&self.view, opened) {
+                (View::Among(_), Err(_)) => continue,
+                (View::Among(packs), Ok((mut entries, _))) => {
+                    entries.retain(|entry| packs.contains(&entry.pack));
+                    entries
+                }
+                (View::All | View::Writer { .. }, opened) => opened?.0,
+            };
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
             entries.extend(of_object);
             covered.objects.push(*id);

@@ -62,6 +62,12 @@ impl Reader {
         Ok(table)
     }
 
+    /// Take this for a pack's table, which may be damaged in the pack itself.
+    pub fn teach(&self, pack: PackId, table: Arc<Table>) {
+        let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
+        lock(&self.tables).put(pack, table, bytes);
+    }
+
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {

@@ -30,6 +30,11 @@ impl Reader {
         Ok(known.noted.insert(*lost))
     }
 
+    /// The packs that were of no use.
+    pub fn useless(&self) -> HashSet<PackId> {
+        lock(&self.lost).noted.clone()
+    }
+
     /// A chunk, checked, from another pack than this one; `None` if no other has it whole.
     pub fn elsewhere(&self, kind: PackKind, id: &ChunkId, not: &PackId) -> Result<Option<Vec<u8>>> {
         self.catch_up(not)?;

@@ -11,7 +11,7 @@ mod tree;
 
 pub use keys::{config, key_file, key_object, recovery};
 pub use packs::{footer, index, table};
-pub use small::{decision, plan, session, snapshot};
+pub use small::{decision, loss, plan, session, snapshot};
 pub use tree::{body, inner, leaf, list};
 
 use super::memory::bounded;
@@ -20,6 +20,7 @@ use drumlin_format::decision::{self, Verdict};
 use drumlin_format::index::{self, Entry};
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
+use drumlin_format::loss::Loss;
 use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table};
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
@@ -61,6 +62,7 @@ pub const ALL: [Target; 15] = [
     Target { name: "session", run: session, samples: small::session_samples },
     Target { name: "decision", run: decision, samples: small::decision_samples },
     Target { name: "plan", run: plan, samples: small::plan_samples },
+    Target { name: "loss", run: loss, samples: small::loss_samples },
 ];
 
 const SUITE: Suite = Suite::Aes256Gcm;

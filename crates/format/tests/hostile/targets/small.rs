@@ -1,4 +1,4 @@
-//! Snapshots, sessions, decisions, plans.
+//! Snapshots, sessions, decisions, plans, losses.
 
 use super::*;
 
@@ -102,6 +102,29 @@ pub fn decision_samples() -> Vec<Vec<u8>> {
         shared_samples(&object, &minicbor::to_vec(verdict).unwrap())
     });
     samples.flatten().collect()
+}
+
+/// A loss's object, its message, or its body.
+pub fn loss(bytes: &[u8]) -> bool {
+    let id = LossId([3; 16]);
+    let object = shared_object(&Header::new(ObjectType::Loss, SUITE, id.0), bytes);
+    let opened = bounded(small(object.len()), || Loss::open(id, &KEYS.index, &object));
+    let Ok((loss, _)) = opened else { return false };
+    let again = loss.seal(SUITE, sealing());
+    assert_eq!(Loss::open(id, &KEYS.index, &again).unwrap().0, loss);
+    true
+}
+
+pub fn loss_samples() -> Vec<Vec<u8>> {
+    let loss = Loss { id: LossId([3; 16]), chunks: vec![ChunkId([5; 32]); 2], packs: vec![PackId([7; 16])] };
+    // The body as it is encoded: a map of two strings of ids.
+    let mut body = Vec::new();
+    let mut e = Encoder::new(&mut body);
+    e.map(2).unwrap();
+    for (key, ids) in [(0, &[5; 64][..]), (1, &[7; 16])] {
+        e.u8(key).unwrap().bytes(ids).unwrap();
+    }
+    shared_samples(&loss.seal(SUITE, sealing()), &body)
 }
 
 /// A plan's object, its message, or its body.

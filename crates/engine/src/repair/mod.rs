@@ -1,0 +1,102 @@
+//! Making a damaged repository sound: the index from the packs, what can be read of damaged packs into new ones, and a list of
+//! what is lost, so that backups store it again.
+//!
+//! Nothing is deleted but index objects that others take the place of. A damaged pack stays where it is, named by no
+//! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is missing
+//! any more.
+//!
+//! A collection in the sense of `docs/collection.md`, since index objects are removed.
+
+mod subject;
+
+use crate::monitor::Monitor;
+use crate::prune::silence::{Waiting, describe};
+use crate::{Error, Result, convert};
+use drumlin_format::{PackId, SessionId, SnapshotId};
+use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
+use drumlin_repo::{Cache, Repository, random_id};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use subject::Mending;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This machine's name.
+    pub host: String,
+    /// Packs that were found damaged by reading them.
+    pub damaged: HashSet<PackId>,
+    /// How long to wait for sessions that are at work.
+    pub wait: Duration,
+    /// Sessions that are known to be dead.
+    pub evict: Vec<SessionId>,
+    /// See [`crate::prune::Options`].
+    pub evict_after: Duration,
+    /// Threads.
+    pub workers: usize,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Packs that the index has again.
+    pub named: u64,
+    /// Index objects that others took the place of.
+    pub indexes: u64,
+    /// Packs that the index named and that are gone.
+    pub gone: Vec<PackId>,
+    /// Packs that are damaged, and in the index no more.
+    pub damaged: Vec<PackId>,
+    /// Bytes of what was read of them and stored again.
+    pub salvaged: u64,
+    /// Chunks of file contents that snapshots need and that are lost.
+    pub lost_chunks: u64,
+    /// Snapshots whose trees can't be read whole, and why.
+    pub unreadable: Vec<(SnapshotId, String)>,
+    /// Losses of before that are healed.
+    pub healed: u64,
+}
+
+impl Report {
+    /// Whether there was nothing to do, and nothing is lost.
+    pub fn is_sound(&self) -> bool {
+        self.named == 0 && self.indexes == 0 && self.lost_chunks == 0 && self.unreadable.is_empty() && self.healed == 0
+    }
+}
+
+/// Repair.
+///
+/// # Errors
+/// [`Error::Busy`] if somebody is at work who may be harmed: then nothing is removed.
+pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
+    repository.may_collect()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
+    let me = SessionId(random_id()?);
+    let mut mending = Mending::new(repository, cache, options, monitor, me);
+    let patience = crate::prune::Options {
+        host: options.host.clone(),
+        max_unused: crate::prune::Unused::Unlimited,
+        max_repack: None,
+        wait: options.wait,
+        evict: options.evict.clone(),
+        evict_after: options.evict_after,
+        workers: options.workers,
+    };
+    let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
+    let collected = collect(&desk, me, &mut mending, &mut |session| waiting.patience(session));
+    match collected {
+        Ok(Collected::Nothing | Collected::Done(_)) => Ok(mending.report),
+        Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
+        Ok(Collected::Blocked(session)) => Err(Error::Busy(describe(&desk, session))),
+        Ok(Collected::Evicted) => {
+            let _ = withdraw(&desk, me);
+            Err(Error::Busy("another prune or repair has overtaken this one".into()))
+        }
+        Err(e) => {
+            let _ = withdraw(&desk, me);
+            Err(e)
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The two looks of a repair.
+
+use super::{Options, Report};
+use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::prune::ground::Ground;
+use crate::prune::need::{Need, Places};
+use crate::prune::rank::Ranks;
+use crate::prune::repack::Repack;
+use crate::{Error, Result};
+use drumlin_format::index::Entry;
+use drumlin_format::loss::Loss;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId};
+use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::{Cache, Index, PackInfo, PackScan, Repository, WriteSession, names, random_id};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A repair.
+pub(super) struct Mending<'a> {
+    repository: &'a Repository,
+    cache: &'a Arc<Cache>,
+    options: &'a Options,
+    monitor: &'a dyn Monitor,
+    me: SessionId,
+    session: Option<WriteSession>,
+    /// Packs that no index object shall name.
+    bad: HashSet<PackId>,
+    pub report: Report,
+}
+
+impl<'a> Mending<'a> {
+    pub fn new(
+        repository: &'a Repository,
+        cache: &'a Arc<Cache>,
+        options: &'a Options,
+        monitor: &'a dyn Monitor,
+        me: SessionId,
+    ) -> Self {
+        let (session, bad, report) = (None, HashSet::new(), Report::default());
+        Mending { repository, cache, options, monitor, me, session, bad, report }
+    }
+
+    /// What the index objects say, as far as they can be read: those that can't join the broken ones.
+    fn read_objects(&self, ground: &mut Ground, mut each: impl FnMut(IndexId, Vec<Entry>) -> Result<()>) -> Result<()> {
+        let mut ids: Vec<IndexId> = ground.objects.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            match self.repository.index_entries(id) {
+                Ok(Some(entries)) => each(id, entries)?,
+                // Another collector has put others in its place.
+                Ok(None) => {}
+                Err(e) if e.is_damage() => {
+                    ground.objects.remove(&id);
+                    ground.broken.push((id, e));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tell of an object that is damaged.
+    fn tell(&self, name: String, cause: impl ToString) {
+        let (path, cause) = (name.into_bytes(), cause.to_string());
+        self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+    }
+
+    /// Packs that sound index objects name and that are no longer what they say.
+    fn find_bad(&mut self, ground: &Ground) {
+        for (id, (info, _)) in &ground.named {
+            let name = || names::pack(info.kind, *id);
+            match ground.packs.get(id) {
+                None => {
+                    self.tell(name(), "it is not there");
+                    self.report.gone.push(*id);
+                    self.bad.insert(*id);
+                }
+                Some((_, len)) if *len != info.len => {
+                    self.tell(name(), format!("it has {len} bytes instead of {}", info.len));
+                    self.bad.insert(*id);
+                }
+                Some(_) if self.options.damaged.contains(id) => {
+                    self.bad.insert(*id);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Packs that no sound index object names: named again if they are whole.
+    fn scan(&mut self, ground: &Ground, session: &WriteSession) -> Result<()> {
+        let scan = PackScan::new(self.repository)?;
+        let mut orphans: Vec<PackId> = ground.orphans().collect();
+        orphans.sort_unstable();
+        for id in orphans {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            let (kind, len) = ground.packs[&id];
+            match scan.entry(kind, id, len) {
+                Ok(_) if self.options.damaged.contains(&id) => {
+                    self.bad.insert(id);
+                }
+                Ok(entry) => {
+                    self.report.named += 1;
+                    session.name_again(entry)?;
+                }
+                Err(e) if e.is_damage() => {
+                    self.tell(names::pack(kind, id), e);
+                    self.bad.insert(id);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What snapshots need of damaged packs and can still be read goes into new ones.
+    fn salvage(
+        &mut self,
+        ground: &Ground,
+        tables: Vec<Entry>,
+        snapshots: &[Snapshot],
+        session: &WriteSession,
+    ) -> Result<()> {
+        let there: HashSet<PackId> = ground.known().filter(|id| ground.packs.contains_key(id)).collect();
+        let sound: HashSet<PackId> = there.difference(&self.bad).copied().collect();
+        let places = Places::new(self.repository, self.cache, sound, there)?;
+        let mut need = Need::new(&places, self.monitor);
+        for snapshot in snapshots {
+            // One whose tree can't be read is told of later, when all was done for it that can be.
+            match need.add(snapshot) {
+                Ok(()) | Err(Error::Unsure { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
+        let reader = places.anywhere();
+        for entry in tables {
+            reader.teach(entry.pack, Arc::new(entry.table));
+        }
+        let before = session.written();
+        let ids: Vec<PackId> = infos.iter().map(|info| info.id).collect();
+        let ranks = Ranks::find(reader, &ids, snapshots, self.monitor)?;
+        let repack = Repack {
+            repository: self.repository,
+            reader,
+            session,
+            marks: &need.marks,
+            ranks: &ranks,
+            monitor: self.monitor,
+            workers: self.options.workers,
+        };
+        repack.run(&infos)?;
+        session.flush()?;
+        let after = session.written();
+        self.report.salvaged = after.data_bytes + after.tree_bytes - before.data_bytes - before.tree_bytes;
+        Ok(())
+    }
+
+    /// What is missing now, with the index as it will be.
+    fn count_losses(&mut self, ground: &Ground, snapshots: &[Snapshot]) -> Result<()> {
+        let mut sound: HashSet<PackId> = Ground::look(self.repository)?.known().collect();
+        sound.retain(|pack| !self.bad.contains(pack));
+        let places = Places::new(self.repository, self.cache, sound, HashSet::new())?;
+        let mut need = Need::new(&places, self.monitor);
+        for snapshot in snapshots {
+            match need.add(snapshot) {
+                Ok(()) => {}
+                Err(Error::Unsure { snapshot, source }) => self.report.unreadable.push((snapshot, source.to_string())),
+                Err(e) => return Err(e),
+            }
+        }
+        let mut chunks: Vec<ChunkId> = need.missing.into_iter().collect();
+        chunks.sort_unstable();
+        self.report.lost_chunks = chunks.len() as u64;
+        let mut packs: Vec<PackId> = self.bad.iter().filter(|id| ground.packs.contains_key(id)).copied().collect();
+        packs.sort_unstable();
+        self.report.damaged = packs.clone();
+        let before = self.repository.losses()?;
+        let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
+        let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
+        if !known && !nothing {
+            self.repository.put_loss(&Loss {
+                id: LossId(random_id()?),
+                chunks: chunks.clone(),
+                packs: packs.clone(),
+            })?;
+        }
+        // The new one says all that still holds.
+        for loss in before.iter().filter(|loss| !(loss.chunks == chunks && loss.packs == packs)) {
+            self.repository.remove_loss(loss.id)?;
+            self.report.healed += 1;
+        }
+        Ok(())
+    }
+
+    /// The index objects in whose place others are put.
+    fn replace(&mut self, ground: &mut Ground, session: &WriteSession) -> Result<(Vec<IndexId>, Vec<Entry>)> {
+        let (mut replaced, mut tables, mut named) = (Vec::new(), Vec::new(), HashSet::new());
+        let bad = self.bad.clone();
+        let packs: HashSet<PackId> = ground.packs.keys().copied().collect();
+        let me = self.me;
+        self.read_objects(ground, |id, entries| {
+            if id.is_of(&me) || !entries.iter().any(|e| bad.contains(&e.pack)) {
+                return Ok(());
+            }
+            replaced.push(id);
+            for entry in entries {
+                if !bad.contains(&entry.pack) {
+                    if named.insert(entry.pack) {
+                        session.name_again(entry)?;
+                    }
+                } else if packs.contains(&entry.pack) && named.insert(entry.pack) {
+                    tables.push(entry);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((replaced, tables))
+    }
+}
+
+impl Subject<Desk<'_>> for Mending<'_> {
+    type Error = Error;
+
+    fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+        let snapshots = readable(self.repository, self.monitor)?;
+        let mut ground = Ground::look(self.repository)?;
+        // Those whose second part is damaged are found by reading them.
+        self.read_objects(&mut ground, |_, _| Ok(()))?;
+        let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();
+        ground.named.retain(|id, _| standing.contains(id));
+        self.find_bad(&ground);
+        let registration = Registration::of_collector(self.repository, self.me, known.clone());
+        let index = Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new())?);
+        let session = WriteSession::begin(registration, index, self.cache.clone());
+        self.scan(&ground, &session)?;
+        let (mut indexes, tables) = self.replace(&mut ground, &session)?;
+        session.flush()?;
+        if !tables.is_empty() {
+            self.salvage(&ground, tables, &snapshots, &session)?;
+        }
+        for (id, why) in &ground.broken {
+            self.tell(names::index(*id), why);
+            indexes.push(*id);
+        }
+        self.count_losses(&ground, &snapshots)?;
+        self.session = Some(session);
+        self.report.indexes = indexes.len() as u64;
+        if indexes.is_empty() {
+            return Ok(None);
+        }
+        indexes.sort_unstable();
+        let mut snapshots: Vec<_> = snapshots.iter().map(|s| s.id).collect();
+        snapshots.sort_unstable();
+        Ok(Some(Draft { packs: Vec::new(), indexes, snapshots }))
+    }
+
+    /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad packs
+    /// go as well.
+    fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
+        let mut ground = Ground::look(self.repository)?;
+        ground.objects.retain(|id, _| draft.indexes.binary_search(id).is_err());
+        let Some(session) = self.session.take() else { return Ok(()) };
+        let (more, _) = self.replace(&mut ground, &session)?;
+        session.flush()?;
+        draft.indexes.extend(more);
+        Ok(())
+    }
+
+    fn plan_id(&mut self) -> Result<PlanId> {
+        Ok(PlanId(random_id()?))
+    }
+}
+
+/// The snapshots that can be read; of the others is told.
+fn readable(repository: &Repository, monitor: &dyn Monitor) -> Result<Vec<Snapshot>> {
+    let (infos, errors) = repository.snapshots()?;
+    for error in errors {
+        let cause = format!("{error}; 'drumlin forget' gives it up by its whole id");
+        monitor.problem(&Problem { path: b"snapshots".to_vec(), kind: ProblemKind::Damaged, cause });
+    }
+    Ok(infos.into_iter().rev().map(|info| info.snapshot).collect())
+}

@@ -1,0 +1,308 @@
+//! Repair: what is damaged is healed as far as can be, what is lost is stored again by the next backup that meets it, and nothing
+//! else is touched.
+
+mod common;
+
+use common::{Bench, bench, restore_options};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{self, Unused, prune};
+use drumlin_engine::repair::{self, Report, repair};
+use drumlin_engine::{Error, restore};
+use drumlin_format::PackId;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
+use drumlin_testkit::{Rng, compare};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn options() -> repair::Options {
+    repair::Options {
+        host: "host".into(),
+        damaged: HashSet::new(),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    }
+}
+
+fn prune_options() -> prune::Options {
+    prune::Options {
+        host: "host".into(),
+        max_unused: Unused::Percent(5.0),
+        max_repack: None,
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    }
+}
+
+/// Two states of a tree.
+struct Scene {
+    bench: Bench,
+    source: PathBuf,
+    states: Vec<(Snapshot, PathBuf)>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let bench = bench();
+        let source = bench.folder.path().join("source");
+        let mut scene = Scene { bench, source, states: Vec::new() };
+        for state in 0..2u64 {
+            let mut rng = Rng::new(state + 1);
+            for dir in 0..5 {
+                fs::create_dir_all(scene.source.join(format!("d{dir}"))).unwrap();
+                for file in (0..20).filter(|file| state == 0 || file % 5 == 0) {
+                    let path = scene.source.join(format!("d{dir}/f{file}"));
+                    let len = 1000 + rng.below(40_000);
+                    fs::write(path, rng.bytes(len)).unwrap();
+                }
+            }
+            fs::write(scene.source.join(format!("large{state}")), rng.bytes(2_500_000)).unwrap();
+            scene.backup();
+        }
+        scene
+    }
+
+    fn backup(&mut self) {
+        common::settle();
+        let copy = self.bench.folder.path().join(format!("copy{}", self.states.len()));
+        assert!(std::process::Command::new("cp").arg("-a").args([&self.source, &copy]).status().unwrap().success());
+        let (repository, cache) = self.fresh();
+        let monitor = Quiet::default();
+        let report =
+            drumlin_engine::backup::backup(&repository, &cache, common::options(&[&self.source]), &monitor).unwrap();
+        self.states.push((report.snapshot.unwrap(), copy));
+    }
+
+    /// As somebody who comes new, but for the cache of parents.
+    fn fresh(&self) -> (Repository, Arc<Cache>) {
+        let store = Arc::new(self.bench.memory.clone());
+        let repository = Repository::open(store, &Unlock::File(self.bench.key_file())).unwrap();
+        let folder = self.bench.folder.path().join("other cache");
+        let cache = Arc::new(Cache::open(&repository, Some(&folder), self.bench.folder.path()).unwrap());
+        (repository, cache)
+    }
+
+    /// How many files of a state don't come back as they were, or `None` if it can't be restored at all.
+    fn differences(&self, state: usize) -> Option<usize> {
+        let (snapshot, copy) = &self.states[state];
+        let (repository, _) = self.fresh();
+        let cache = Arc::new(Cache::open(&repository, None, self.bench.folder.path()).unwrap());
+        let target = self.bench.folder.path().join("out");
+        let _ = fs::remove_dir_all(&target);
+        let mut options = restore_options(snapshot, &target);
+        options.subfolder = Some(self.source.as_os_str().as_encoded_bytes().to_vec());
+        restore::restore(&repository, &cache, options, &Quiet::default()).ok()?;
+        let compared = compare::Options { roots: false, dir_mtime: false, ..compare::Options::default() };
+        let found = compare::trees(copy, &target, &compared).unwrap();
+        found.iter().take(3).for_each(|difference| eprintln!("state {state}: {difference}"));
+        Some(found.len())
+    }
+
+    fn assert_whole(&self) {
+        for state in 0..self.states.len() {
+            assert_eq!(self.differences(state), Some(0), "state {state}");
+        }
+    }
+
+    fn repair(&self, damaged: &[PackId]) -> Report {
+        let (repository, cache) = self.fresh();
+        let options = repair::Options { damaged: damaged.iter().copied().collect(), ..options() };
+        repair(&repository, &cache, &options, &Quiet::default()).unwrap()
+    }
+
+    fn prune(&self) -> Result<prune::Report, Error> {
+        let (repository, cache) = self.fresh();
+        prune(&repository, &cache, &prune_options(), &Quiet::default())
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        self.bench.memory.list(folder, &mut |listed| names.push(listed.name)).unwrap();
+        names.sort();
+        names
+    }
+
+    /// The largest object of a folder.
+    fn largest(&self, folder: &str) -> String {
+        self.names(folder).into_iter().max_by_key(|name| self.bench.memory.len(name).unwrap()).unwrap()
+    }
+
+    fn flip(&self, name: &str, at: impl Fn(usize) -> usize) {
+        let mut bytes = self.bench.memory.get(name).unwrap();
+        let at = at(bytes.len());
+        bytes[at] ^= 0x40;
+        self.bench.memory.put(name, &bytes, Put::Replace).unwrap();
+    }
+
+    fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        self.names("").into_iter().map(|name| (name.clone(), self.bench.memory.get(&name).unwrap())).collect()
+    }
+}
+
+fn pack(name: &str) -> PackId {
+    PackId::parse(names::last(name)).unwrap()
+}
+
+#[test]
+fn what_is_sound_is_left_alone() {
+    let scene = Scene::new();
+    let before = scene.objects();
+    let report = scene.repair(&[]);
+    assert!(report.is_sound(), "{report:?}");
+    assert!(scene.objects() == before);
+}
+
+#[test]
+fn the_index_is_made_anew_from_the_packs() {
+    for damage in ["all gone", "one gone", "first part", "second part"] {
+        let scene = Scene::new();
+        let objects = scene.names(names::INDEX);
+        match damage {
+            "all gone" => objects.iter().for_each(|name| scene.bench.memory.delete(name).unwrap()),
+            "one gone" => scene.bench.memory.delete(&objects[0]).unwrap(),
+            "first part" => scene.flip(&objects[0], |_| 100),
+            _ => scene.flip(&objects[0], |len| len - 100),
+        }
+        assert!(scene.differences(0) != Some(0) || scene.differences(1) != Some(0), "{damage} is no damage");
+        let report = scene.repair(&[]);
+        assert!(report.named > 0 && report.lost_chunks == 0 && report.unreadable.is_empty(), "{damage}: {report:?}");
+        scene.assert_whole();
+        assert!(scene.repair(&[]).is_sound());
+        scene.prune().unwrap();
+        scene.assert_whole();
+    }
+}
+
+#[test]
+fn what_is_lost_is_listed_and_healed_by_the_next_backup() {
+    for damage in ["gone", "flipped", "cut short"] {
+        let mut scene = Scene::new();
+        let name = scene.largest(names::DATA);
+        match damage {
+            "gone" => scene.bench.memory.delete(&name).unwrap(),
+            "flipped" => scene.flip(&name, |len| len / 2),
+            _ => {
+                let bytes = scene.bench.memory.get(&name).unwrap();
+                scene.bench.memory.put(&name, &bytes[..bytes.len() / 2], Put::Replace).unwrap();
+            }
+        }
+        let before = scene.differences(0).unwrap();
+        assert!(before > 0, "{damage} is no damage");
+        let damaged = if damage == "flipped" { vec![pack(&name)] } else { vec![] };
+        let report = scene.repair(&damaged);
+        assert!(report.lost_chunks > 0 && report.unreadable.is_empty(), "{damage}: {report:?}");
+        assert_eq!(report.damaged.len(), usize::from(damage != "gone"), "{damage}: {report:?}");
+        assert!(scene.differences(0).unwrap() <= before, "{damage}: repair has made it worse");
+        if damage == "flipped" {
+            assert!(report.salvaged > 500_000, "{report:?}");
+        }
+        // What is known to be lost stands in nobody's way.
+        scene.prune().unwrap();
+        assert!(scene.names(names::LOSSES).len() == 1);
+        // A backup that meets the same bytes stores them, though nothing has changed.
+        scene.backup();
+        assert_eq!((scene.differences(1), scene.differences(2)), (Some(0), Some(0)), "{damage}");
+        // What the source has no more can't be stored again. Without it the loss is history, and with the next prune the
+        // damaged pack.
+        let (repository, _) = scene.fresh();
+        repository.forget(&[scene.states[0].0.id]).unwrap();
+        scene.prune().unwrap();
+        assert!(scene.names(names::LOSSES).is_empty(), "{damage}");
+        scene.prune().unwrap();
+        assert!(!scene.names(names::DATA).contains(&name), "{damage}");
+        assert_eq!((scene.differences(1), scene.differences(2)), (Some(0), Some(0)), "{damage}");
+        // The next one reads nothing anew.
+        let (repository, cache) = scene.fresh();
+        let monitor = Quiet::default();
+        let options = common::options(&[&scene.source]);
+        let report = drumlin_engine::backup::backup(&repository, &cache, options, &monitor).unwrap();
+        assert_eq!(report.counts.bytes_read, 0, "{damage}");
+    }
+}
+
+#[test]
+fn a_lost_tree_costs_the_snapshots_that_need_it() {
+    let mut scene = Scene::new();
+    let packs = scene.names(names::TREE);
+    packs.iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+    let report = scene.repair(&[]);
+    assert_eq!(report.unreadable.len(), 2, "{report:?}");
+    assert!(matches!(scene.prune(), Err(Error::Unsure { .. })));
+    scene.backup();
+    assert_eq!(scene.differences(2), Some(0));
+    let (repository, _) = scene.fresh();
+    repository.forget(&[scene.states[0].0.id, scene.states[1].0.id]).unwrap();
+    scene.prune().unwrap();
+    assert_eq!(scene.differences(2), Some(0));
+    assert!(scene.names(names::LOSSES).is_empty());
+}
+
+/// Without any repair: a backup finds that the tree before can't be read, reads everything, and stores what it needs of it.
+#[test]
+fn a_backup_gets_over_a_damaged_tree() {
+    for damage in ["gone", "flipped"] {
+        let mut scene = Scene::new();
+        for name in scene.names(names::TREE) {
+            match damage {
+                "gone" => scene.bench.memory.delete(&name).unwrap(),
+                _ => {
+                    let mut bytes = scene.bench.memory.get(&name).unwrap();
+                    bytes[40..].iter_mut().step_by(50).for_each(|b| *b ^= 1);
+                    scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+                }
+            }
+        }
+        fs::write(scene.source.join("d0/new"), "new").unwrap();
+        scene.backup();
+        assert_eq!(scene.differences(2), Some(0), "{damage}");
+    }
+}
+
+#[test]
+fn killed_at_every_call_nothing_gets_worse() {
+    let scene = Scene::new();
+    scene.bench.memory.delete(&scene.largest(names::DATA)).unwrap();
+    scene.flip(&scene.names(names::INDEX)[0].clone(), |_| 100);
+    let start = scene.objects();
+    let reset = || {
+        for name in scene.names("") {
+            scene.bench.memory.delete(&name).unwrap();
+        }
+        start.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    };
+    let run = |from: Option<u64>| {
+        let store = FaultStore::new(scene.bench.memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(scene.bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let first = faults.calls();
+        if let Some(from) = from {
+            faults.add(When::any().skip(from), Fault::Fail(Kind::Io));
+        }
+        let done = repair(&repository, &cache, &options(), &Quiet::default());
+        (done, faults.calls() - first)
+    };
+    let (done, calls) = run(None);
+    done.unwrap();
+    let wanted = (scene.differences(0), scene.differences(1));
+    assert!(wanted.0.unwrap() + wanted.1.unwrap() > 0, "{wanted:?}");
+    for from in (0..calls).step_by(3) {
+        reset();
+        assert!(run(Some(from)).0.is_err(), "call {from} of {calls} failed and nobody noticed");
+        let (repository, cache) = scene.fresh();
+        let evict =
+            drumlin_repo::collection::Board::sessions(&drumlin_repo::collection::Desk::new(&repository)).unwrap();
+        repair(&repository, &cache, &repair::Options { evict, ..options() }, &Quiet::default()).unwrap();
+        if from % 4 == 0 {
+            assert_eq!((scene.differences(0), scene.differences(1)), wanted, "call {from}");
+        }
+    }
+}

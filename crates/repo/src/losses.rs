@@ -1,0 +1,90 @@
+//! Losses: what a repair could not heal, and pack tables read from the packs themselves.
+
+use crate::keys::TrustedKey;
+use crate::pack::read_table;
+use crate::{Error, PackInfo, Repository, Result, names};
+use drumlin_format::index::Entry;
+use drumlin_format::key::Role;
+use drumlin_format::loss::Loss;
+use drumlin_format::pack::{FOOTER_BYTES, Footer, PackKind, header};
+use drumlin_format::{KeyId, LossId, PackId};
+use drumlin_store::{Kind, Put};
+use std::collections::HashMap;
+
+impl Repository {
+    /// The losses that stand, by their ids.
+    pub fn loss_ids(&self) -> Result<Vec<LossId>> {
+        self.ids(names::LOSSES, LossId::parse)
+    }
+
+    /// The losses that stand and that somebody signed who may.
+    pub fn losses(&self) -> Result<Vec<Loss>> {
+        let ids = self.loss_ids()?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let trusted = self.trusted_keys()?;
+        let mut losses = Vec::new();
+        for id in ids {
+            let name = names::loss(id);
+            let bytes = match self.store().get(&name) {
+                Err(e) if e.kind == Kind::Missing => continue,
+                other => other?,
+            };
+            let (loss, signer) = Loss::open(id, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+            let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
+            losses.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
+        }
+        Ok(losses)
+    }
+
+    /// Put a loss, durably.
+    pub fn put_loss(&self, loss: &Loss) -> Result<()> {
+        let bytes = loss.seal(self.config().suite, self.sealing()?);
+        Ok(self.store().put(&names::loss(loss.id), &bytes, Put::Create)?)
+    }
+
+    /// Remove a loss: it stands no more, or another one says what still does.
+    pub fn remove_loss(&self, id: LossId) -> Result<()> {
+        Ok(self.store().delete(&names::loss(id))?)
+    }
+}
+
+/// Reads tables from the packs themselves.
+pub struct PackScan<'a> {
+    repository: &'a Repository,
+    trusted: HashMap<KeyId, TrustedKey>,
+}
+
+impl<'a> PackScan<'a> {
+    /// Of this repository, whose keys are read once.
+    pub fn new(repository: &'a Repository) -> Result<Self> {
+        Ok(PackScan { repository, trusted: repository.trusted_keys()? })
+    }
+
+    /// What an index object should say of a pack, from the pack alone; its length is the store's.
+    ///
+    /// # Errors
+    /// The pack is damaged, or nobody signed its table who may write packs.
+    pub fn entry(&self, kind: PackKind, pack: PackId, pack_len: u64) -> Result<Entry> {
+        let name = names::pack(kind, pack);
+        let store = self.repository.store();
+        let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });
+        let footer_at = pack_len.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| damaged("it is too short"))?;
+        let mut bytes = [0; FOOTER_BYTES];
+        store.read_at(&name, footer_at, &mut bytes)?;
+        let header = header(kind, self.repository.config().suite, pack);
+        let footer = Footer::decode(&bytes, &header, pack_len).map_err(Error::damaged(&name))?;
+        let (table_offset, table_len) = (footer.table_offset, footer.table_len);
+        let info = PackInfo { id: pack, kind, len: pack_len, table_offset, table_len };
+        let (table, signer) = read_table(self.repository, &info)?;
+        let key = self.trusted.get(&signer.key).filter(|key| key.role != Role::Reader);
+        if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
+            return Err(damaged("nobody has signed it who may write packs"));
+        }
+        if table.blocks_end() != table_offset {
+            return Err(damaged("its table is not where it should be"));
+        }
+        Ok(Entry { pack, kind, pack_len, table_len, table })
+    }
+}
