@@ -65,6 +65,11 @@ pub enum Error {
     /// The user asked to end before there was anything worth keeping.
     #[error("interrupted")]
     Interrupted,
+    /// What is looked at changes all the time.
+    #[error(
+        "packs are being removed from the repository again and again while it is looked at; run it again once the prune is done"
+    )]
+    Changing,
     /// A thread ended unexpectedly.
     #[error("a worker thread ended unexpectedly; this is a bug in drumlin")]
     Worker,

@@ -4,6 +4,7 @@
 //! reads the environment or exits.
 
 pub mod backup;
+pub mod check;
 pub mod convert;
 pub mod diff;
 pub mod du;

@@ -64,7 +64,7 @@ impl Cache {
     }
 
     /// A file without a name, gone with the process.
-    pub(crate) fn scratch_file(&self) -> Result<File> {
+    pub fn scratch_file(&self) -> Result<File> {
         let folder = self.folder.as_ref().unwrap_or(&self.scratch);
         let fail =
             |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };

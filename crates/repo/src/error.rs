@@ -112,6 +112,34 @@ impl Error {
         move |source| Error::Damaged { object: object.to_owned(), source }
     }
 
+    /// Whether an object is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Missing)
+    }
+
+    /// Whether this is about one object alone: damaged, gone, or not given out by the storage (a bad sector, say).
+    pub fn is_of_one_object(&self) -> bool {
+        match self {
+            Error::Store(e) if !e.name.is_empty() => {
+                use store::Kind::{Io, Missing, Refused, Truncated};
+                matches!(e.kind, Io | Missing | Refused | Truncated)
+            }
+            Error::Store(_) => false,
+            other => other.is_damage(),
+        }
+    }
+
+    /// What is wrong, in words that leave out which object this is about.
+    pub fn cause(&self) -> String {
+        match self {
+            Error::Damaged { source, .. } => source.to_string(),
+            Error::DamagedBlock { block, detail, .. } => format!("block {block}: {detail}"),
+            Error::Store(e) if e.kind == store::Kind::Missing => "it isn't there".into(),
+            Error::Store(e) => e.cause(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether this is about one object's bytes, so that others may still be read.
     pub fn is_damage(&self) -> bool {
         match self {

@@ -31,5 +31,5 @@ pub use index::{Index, IndexMode, IndexStats, Location, PackInfo};
 pub use keys::{KeyInfo, NewLock};
 pub use losses::PackScan;
 pub use repository::{CreateOptions, Repository};
-pub use snapshots::{SnapshotInfo, Trust};
+pub use snapshots::{SnapshotInfo, Trust, may_decide};
 pub use writer::{WriteSession, Written};

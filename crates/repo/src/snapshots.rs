@@ -162,13 +162,7 @@ impl Repository {
         trusted: &HashMap<KeyId, TrustedKey>,
     ) -> Result<Verdict> {
         let (verdict, signer) = decision::open(session, &self.secrets().index, bytes).map_err(Error::damaged(name))?;
-        let may = |role| match verdict {
-            Verdict::Committed { .. } => matches!(role, Role::Owner | Role::Writer),
-            Verdict::Evicted { .. } | Verdict::Claimed { .. } | Verdict::Collected { .. } => {
-                matches!(role, Role::Owner | Role::Keeper)
-            }
-        };
-        let key = trusted.get(&signer.key).filter(|key| may(key.role));
+        let key = trusted.get(&signer.key).filter(|key| may_decide(&verdict, key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
             let detail = "no key that may decide so has signed it";
             return Err(Error::damaged(name)(drumlin_format::Error::Malformed { object: "decision", detail }));
@@ -185,5 +179,15 @@ impl Repository {
         let mut ids = Vec::new();
         self.store().list(folder, &mut |listed| ids.extend(parse(names::last(&listed.name))))?;
         Ok(ids)
+    }
+}
+
+/// Whether a key of this role may decide so on a session.
+pub fn may_decide(verdict: &Verdict, role: Role) -> bool {
+    match verdict {
+        Verdict::Committed { .. } => matches!(role, Role::Owner | Role::Writer),
+        Verdict::Evicted { .. } | Verdict::Claimed { .. } | Verdict::Collected { .. } => {
+            matches!(role, Role::Owner | Role::Keeper)
+        }
     }
 }

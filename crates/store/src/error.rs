@@ -103,6 +103,18 @@ impl Error {
         Self { kind, action, name: name.to_owned(), location: location.to_owned(), source }
     }
 
+    /// What the system said, in words.
+    pub fn cause(&self) -> String {
+        // The number of a system's error says nothing to a reader of the words before it.
+        let mut cause = self.source.to_string();
+        if let Some(code) = self.source.raw_os_error()
+            && let Some(words) = cause.strip_suffix(&format!(" (os error {code})"))
+        {
+            cause.truncate(words.len());
+        }
+        cause
+    }
+
     /// [`Kind::Truncated`]: `wanted` is the end of the range that was asked for, `len` the object's real length.
     pub fn truncated(action: &'static str, name: &str, location: &str, wanted: u64, len: u64) -> Self {
         let cause = format!("it ends after {len} bytes, and {wanted} were expected");
@@ -116,14 +128,7 @@ impl fmt::Display for Error {
         if !self.name.is_empty() {
             write!(f, "'{}' in ", self.name)?;
         }
-        // The number of a system's error says nothing to a reader of the words before it.
-        let mut cause = self.source.to_string();
-        if let Some(code) = self.source.raw_os_error()
-            && let Some(words) = cause.strip_suffix(&format!(" (os error {code})"))
-        {
-            cause.truncate(words.len());
-        }
-        write!(f, "{}: {cause}", self.location)
+        write!(f, "{}: {}", self.location, self.cause())
     }
 }
 

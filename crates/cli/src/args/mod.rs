@@ -2,6 +2,7 @@
 
 pub mod about;
 pub mod backup;
+pub mod check;
 pub mod count;
 pub mod excludes;
 pub mod forget;
@@ -9,6 +10,7 @@ pub mod init;
 pub mod key;
 pub mod look;
 pub mod prune;
+pub mod repair;
 pub mod restore;
 pub mod select;
 pub mod snapshots;
@@ -89,6 +91,7 @@ pub enum Command {
     Backup(Box<backup::Backup>),
     Restore(Box<restore::Restore>),
     Prune(prune::Prune),
+    Repair(repair::Repair),
     Snapshots(snapshots::Snapshots),
     Forget(Box<forget::Forget>),
     Undelete(forget::Undelete),
@@ -99,6 +102,7 @@ pub enum Command {
     Dump(look::Dump),
     Stats(count::Stats),
     Estimate(Box<count::Estimate>),
+    Check(check::Check),
     Key(key::Key),
     Why(Box<about::Why>),
     Cache(about::Cache),

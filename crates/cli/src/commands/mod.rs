@@ -3,6 +3,7 @@
 mod about;
 mod backup;
 mod cache;
+mod check;
 mod count;
 mod forget;
 mod gather;
@@ -10,6 +11,7 @@ mod init;
 mod key;
 mod look;
 mod prune;
+mod repair;
 mod restore;
 mod snapshots;
 mod undelete;
@@ -38,6 +40,7 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Backup(args) => backup::run(&context, *args),
         Command::Restore(args) => restore::run(&context, *args),
         Command::Prune(args) => prune::run(&context, &args),
+        Command::Repair(args) => repair::run(&context, &args),
         Command::Snapshots(args) => snapshots::run(&context, &args),
         Command::Forget(args) => forget::run(&context, &args),
         Command::Undelete(args) => undelete::run(&context, &args),
@@ -48,6 +51,7 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Dump(args) => look::dump::run(&context, &args),
         Command::Stats(args) => count::stats(&context, &args),
         Command::Estimate(args) => count::run_estimate(&context, *args),
+        Command::Check(args) => check::run(&context, &args),
         Command::Key(args) => key::run(&context, &args),
         Command::Why(args) => why::run(&context, &args),
         Command::Cache(args) => cache::run(&context, &args),

@@ -1,5 +1,6 @@
 //! What a user or a script sees: lines, tables, progress, JSON; sizes, times and paths in words.
 
+pub mod check;
 pub mod json;
 pub mod out;
 pub mod path;

@@ -18,6 +18,8 @@ fn every_command_speaks_it() {
         ("stats", "stats"),
         ("stats latest", "stats"),
         ("estimate src", "estimate"),
+        ("check", "check"),
+        ("check --read-data", "check"),
         ("key list", "key"),
         ("why src/a.txt", "why"),
         ("cache", "cache"),
@@ -25,6 +27,7 @@ fn every_command_speaks_it() {
         ("restore latest -t out", "summary"),
         ("prune --dry-run", "prune_plan"),
         ("prune", "prune"),
+        ("repair --read-data", "repair"),
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
         let ran = home.run(&args).ok();
@@ -92,6 +95,9 @@ fn documented_types_are_those_that_there_are() {
         "estimate",
         "prune_plan",
         "prune",
+        "repair",
+        "damage",
+        "check",
         "key",
         "key_added",
         "why",
@@ -124,6 +130,7 @@ fn documented_fields_are_those_that_there_are() {
         "stats",
         "stats latest",
         "estimate src",
+        "check --read-data=1/2",
         "key list",
         "why src/a.txt -e a.txt",
         "cache",
@@ -131,6 +138,7 @@ fn documented_fields_are_those_that_there_are() {
         "restore latest -t out",
         "prune --dry-run",
         "prune",
+        "repair",
         "key add --role writer --new-key-file w.key",
         "forget --keep-last 1",
         "snapshots --forgotten",
@@ -139,6 +147,9 @@ fn documented_fields_are_those_that_there_are() {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
         seen.push(home.run(&args).ok().objects());
     }
+    home.damage();
+    seen.push(home.run(&["--json", "check", "--read-data"]).expect(1).objects());
+    assert!(seen.concat().iter().any(|o| o["message_type"] == "damage"));
     for object in seen.concat() {
         let message_type = object["message_type"].as_str().unwrap().to_owned();
         let section = docs.split("\n## ").find(|s| s.starts_with(&format!("`{message_type}`")));

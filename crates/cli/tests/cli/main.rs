@@ -3,6 +3,7 @@
 mod home;
 
 mod backup;
+mod check;
 mod forget;
 mod interrupt;
 mod json;

@@ -40,6 +40,7 @@ fn every_command_is_in_the_pages() {
         "dump",
         "stats",
         "estimate",
+        "check",
         "key",
         "why",
         "cache",

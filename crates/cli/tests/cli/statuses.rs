@@ -20,6 +20,10 @@ fn usage_is_2() {
         &["backup", "--stdin", "a/b"],
         &["backup", "--command", "x", "--stdin", "y", "--", "true"],
         &["man", "nonsense"],
+        &["check", "--read-data=0%"],
+        &["check", "--read-data=11/10"],
+        &["check", "--read-data", "10%"],
+        &["--no-cache", "check", "--read-data=10%"],
         &["-r", "new", "init"],
     ] {
         let ran = home.run(args).expect(2);
@@ -43,6 +47,7 @@ fn no_repository_is_10() {
         "key list",
         "restore latest -t out",
         "du latest",
+        "check",
     ] {
         let args: Vec<_> = command.split(' ').collect();
         assert!(home.run(&args).expect(10).stderr.contains("drumlin init"), "{command}");

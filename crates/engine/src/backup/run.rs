@@ -10,6 +10,7 @@ use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_chunk::{Chunker, Params};
+use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::Boundaries;
 use drumlin_format::{LossId, PackId, SnapshotId};
@@ -18,8 +19,8 @@ use drumlin_host::walk::{self, Walk};
 use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
-use drumlin_repo::{Cache, Index, Repository, WriteSession, random_id};
-use std::collections::HashSet;
+use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, names, random_id};
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -131,7 +132,9 @@ fn attempt(
     match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
-            damaged.extend(run.reader.useless());
+            if matches!(&e, Error::Repo(e) if e.is_damage()) {
+                damaged.extend(distrusted(&run.reader).unwrap_or_default());
+            }
             let placed = *run.placed();
             if let Ok(session) = run.end_session() {
                 let _ = match placed {
@@ -146,6 +149,18 @@ fn attempt(
             Err(e)
         }
     }
+}
+
+/// Where a tree is damaged: all packs of trees, which take little room to be stored anew, and those of contents that are
+/// not there, or not as long as they should be.
+fn distrusted(reader: &Reader) -> Result<HashSet<PackId>> {
+    let mut there = HashMap::new();
+    let list = reader.repository().store().list(names::DATA, &mut |listed| {
+        there.extend(PackId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
+    });
+    list.map_err(drumlin_repo::Error::from)?;
+    let sound = |pack: &PackInfo| pack.kind == PackKind::Data && there.get(&pack.id) == Some(&pack.len);
+    Ok(reader.index().packs().iter().filter(|pack| !sound(pack)).map(|pack| pack.id).chain(reader.useless()).collect())
 }
 
 struct Run<'a> {

@@ -24,7 +24,7 @@ use crate::collection::Registration;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, PackId};
+use drumlin_format::{ChunkId, IndexId, PackId};
 use fresh::Fresh;
 use manifest::{Covered, Manifest};
 use run::{Run, RunEntry, RunWriter, cache_error, key};
@@ -85,6 +85,8 @@ enum View {
     Writer { condemned: BTreeSet<PackId> },
     /// A collector: all index objects, but of the packs that they name only these.
     Among(HashSet<PackId>),
+    /// A check: all index objects but these, which can't be read.
+    Without(HashSet<IndexId>),
 }
 
 #[derive(Default)]
@@ -125,6 +127,12 @@ impl Index {
         Index::open_view(repository, cache, mode, View::All)
     }
 
+    /// The exact index without what some index objects say, because they can't be read. What the cache knows of them stays
+    /// as it is, and isn't asked.
+    pub fn open_without(repository: &Repository, cache: Arc<Cache>, unreadable: HashSet<IndexId>) -> Result<Self> {
+        Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable))
+    }
+
     /// The index of what a writer that is registered may refer to.
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_for_without(registration, cache, mode, &HashSet::new())
@@ -161,7 +169,7 @@ impl Index {
             IndexMode::Auto(bytes) => sync::filter_bytes(&objects) > bytes as u64,
         };
         // Runs are shared with others only if they hold all that the objects name.
-        let shared = !matches!(view, View::Among(_));
+        let shared = matches!(view, View::All | View::Writer { .. });
         let folder = if shared { cache.runs_folder(if sparse { "hooks" } else { "runs" }) } else { None };
         let index = Index {
             repository: repository.clone(),

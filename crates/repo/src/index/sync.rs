@@ -28,11 +28,15 @@ pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
     repository.store().list(names::INDEX, &mut |listed| {
         objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     })?;
-    if let View::Writer { .. } = view {
-        let ids: Vec<_> = objects.keys().copied().collect();
-        // In this order: an object of somebody who was evicted before he wrote it is told as that.
-        let evicted = Desk::new(repository).evicted(&ids)?;
-        objects.retain(|id, _| !evicted.iter().any(|session| id.is_of(session)));
+    match view {
+        View::All | View::Among(_) => {}
+        View::Without(ids) => objects.retain(|id, _| !ids.contains(id)),
+        View::Writer { .. } => {
+            let ids: Vec<_> = objects.keys().copied().collect();
+            // In this order: an object of somebody who was evicted before he wrote it is told as that.
+            let evicted = Desk::new(repository).evicted(&ids)?;
+            objects.retain(|id, _| !evicted.iter().any(|session| id.is_of(session)));
+        }
     }
     Ok(objects)
 }
@@ -104,7 +108,7 @@ impl Index {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }
-                (View::All | View::Writer { .. }, opened) => opened?.0,
+                (View::All | View::Writer { .. } | View::Without(_), opened) => opened?.0,
             };
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
             entries.extend(of_object);

@@ -146,17 +146,21 @@ impl Reader {
 
     /// One chunk, checked, from where the index has it.
     pub fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
-        let info = self.index.pack(location.pack);
-        let table = self.table(&info)?;
+        self.chunk_in(&self.index.pack(location.pack), location.ordinal, kind, id)
+    }
+
+    /// The chunk at one place of one pack, checked, whatever other packs hold it.
+    pub fn chunk_in(&self, info: &PackInfo, ordinal: u32, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
+        let table = self.table(info)?;
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };
-        let chunk = table.chunks.get(location.ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
+        let chunk = table.chunks.get(ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
         let chunk = chunk.ok_or_else(|| fail("the index and the pack's table contradict each other"))?;
         let cached = lock(&self.blocks).get(&(info.id, chunk.block));
         let block = match cached {
             Some(block) => block,
             None => {
                 let (mut scratch, mut out) = (Vec::new(), Vec::new());
-                self.block(&info, &table, chunk.block, &mut scratch, &mut out)?;
+                self.block(info, &table, chunk.block, &mut scratch, &mut out)?;
                 let block = Arc::new(out);
                 lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
                 block

@@ -29,7 +29,7 @@ use drumlin_format::tree::{
     Body, Child, Content, Data, Inner, Kind, Leaf, List, ListNode, Meta, Ref, Sums, Time, Xattrs, is_dir_path, is_name,
 };
 use drumlin_format::{
-    ChunkId, Header, IndexId, KeyId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId, SnapshotId,
+    ChunkId, Header, IndexId, KeyId, LossId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId, SnapshotId,
 };
 use drumlin_seal::{PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest};
 use minicbor::{Decoder, Encoder};
@@ -46,7 +46,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 15] = [
+pub const ALL: [Target; 16] = [
     Target { name: "leaf", run: leaf, samples: tree::leaf_samples },
     Target { name: "body", run: body, samples: tree::body_samples },
     Target { name: "inner", run: inner, samples: tree::inner_samples },

@@ -1,0 +1,127 @@
+//! `repair`: make a damaged repository sound, as far as can be.
+
+use super::{Context, gather, processors};
+use crate::args::repair::Repair;
+use crate::exit::{Exit, Failure, Result};
+use crate::render::path::shown;
+use crate::render::progress::Watch;
+use crate::render::size::{bytes, count, counted};
+use drumlin_engine::check::{self, ObjectKind, Part, check};
+use drumlin_engine::repair::{Options, Report, repair};
+use drumlin_format::PackId;
+use drumlin_repo::names;
+use serde::Serialize;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// Sessions are taken for dead after so long without a sign of life, as a prune does by default.
+const EVICT_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Serialize)]
+struct JsonUnreadable {
+    id: String,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct JsonRepair {
+    message_type: &'static str,
+    packs_named_again: u64,
+    index_objects_replaced: u64,
+    packs_gone: Vec<String>,
+    packs_damaged: Vec<String>,
+    bytes_salvaged: u64,
+    chunks_lost: u64,
+    snapshots_unreadable: Vec<JsonUnreadable>,
+}
+
+/// Run it.
+///
+/// # Errors
+/// It can't be repaired now.
+pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
+    let repository = context.open()?;
+    let cache = context.cache(&repository)?;
+    let workers = args.workers.map_or_else(processors, usize::from);
+    let watch = Watch::new(context.out, "repair");
+    let mut damaged = HashSet::new();
+    if args.read_data {
+        if repository.secrets().data.is_none() {
+            context.out.warn("this key can't read what is in files: of data packs only their tables are looked at");
+        }
+        let options = check::Options { read: Some(Part::All), workers };
+        let report = watch.run(|monitor| check(&repository, &cache, options, monitor))?;
+        if report.stopped {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was changed"));
+        }
+        let is_pack = |kind| matches!(kind, ObjectKind::DataPack | ObjectKind::TreePack);
+        let packs = report.findings.iter().filter(|finding| is_pack(finding.kind));
+        damaged.extend(packs.filter_map(|finding| PackId::parse(names::last(&finding.object))));
+    }
+    let options = Options {
+        host: gather::host(context, None),
+        damaged,
+        wait: args.wait,
+        evict: args.evict.clone(),
+        evict_after: EVICT_AFTER,
+        workers,
+    };
+    let report = watch.run(|monitor| repair(&repository, &cache, &options, monitor))?;
+    if context.out.json() {
+        context.out.tell(&json(&report));
+    } else {
+        lines(&report).into_iter().for_each(|line| context.out.note(line));
+    }
+    for (id, why) in &report.unreadable {
+        context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
+    }
+    let lost = report.lost_chunks > 0 || !report.unreadable.is_empty();
+    Ok(if lost { Exit::Incomplete } else { Exit::Done })
+}
+
+fn json(report: &Report) -> JsonRepair {
+    JsonRepair {
+        message_type: "repair",
+        packs_named_again: report.named,
+        index_objects_replaced: report.indexes,
+        packs_gone: report.gone.iter().map(ToString::to_string).collect(),
+        packs_damaged: report.damaged.iter().map(ToString::to_string).collect(),
+        bytes_salvaged: report.salvaged,
+        chunks_lost: report.lost_chunks,
+        snapshots_unreadable: report
+            .unreadable
+            .iter()
+            .map(|(id, error)| JsonUnreadable { id: id.to_string(), error: error.clone() })
+            .collect(),
+    }
+}
+
+fn lines(report: &Report) -> Vec<String> {
+    if report.is_sound() {
+        return vec!["there is nothing to repair".into()];
+    }
+    let mut lines = Vec::new();
+    if report.named > 0 {
+        lines.push(format!("{} are in the index again", counted(report.named, "pack", "packs")));
+    }
+    if report.indexes > 0 {
+        lines.push(format!("{} of the index were written anew", counted(report.indexes, "object", "objects")));
+    }
+    let packs = (report.gone.len() + report.damaged.len()) as u64;
+    if packs > 0 {
+        let [gone, damaged] = [&report.gone, &report.damaged].map(|packs| count(packs.len() as u64));
+        lines.push(format!("{} are out of the index: {gone} gone, {damaged} damaged", counted(packs, "pack", "packs")));
+    }
+    if report.salvaged > 0 {
+        lines.push(format!("salvaged from them: {}", bytes(report.salvaged)));
+    }
+    match report.lost_chunks {
+        0 if report.unreadable.is_empty() => lines.push("nothing that a snapshot needs is lost".into()),
+        0 => {}
+        lost => lines.push(format!(
+            "lost: {}. Run the backups again: each reads everything once, and stores again what it meets",
+            counted(lost, "chunk of files' contents", "chunks of files' contents")
+        )),
+    }
+    lines
+}

@@ -1,0 +1,261 @@
+//! The packs that the index names, and the chunks in each by their place: from the index objects alone.
+//!
+//! The chunks' ids go to a scratch file, pack after pack in the order of their tables, so that memory doesn't grow with
+//! them: 24 bytes a chunk, as many as the index keeps of an id. It tells in no time whether the chunk behind the one that
+//! was met last is the one wanted now, and by one pass which chunks of a bad pack stand in others too.
+
+use super::context::{Context, Read};
+use super::finding::ObjectKind;
+use super::signers::Signers;
+use super::small::writes;
+use crate::{Error, Result};
+use drumlin_format::index::{self, Entry};
+use drumlin_format::pack::PackKind;
+use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_repo::{Cache, PackInfo, names};
+use drumlin_seal::checksum;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// So much of a chunk's id.
+pub(super) type Key = [u8; KEY_BYTES];
+/// Bytes of a [`Key`].
+pub(super) const KEY_BYTES: usize = 24;
+
+/// The key of a chunk.
+pub(super) fn key(id: &ChunkId) -> Key {
+    let mut key = [0; KEY_BYTES];
+    key.copy_from_slice(&id.0[..KEY_BYTES]);
+    key
+}
+
+/// A pack's number here, and a chunk's place in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub pack: u32,
+    pub ordinal: u32,
+}
+
+/// A pack.
+pub(super) struct Pack {
+    /// As the index has it.
+    pub info: PackInfo,
+    /// How many chunks are in it.
+    pub chunks: u32,
+    /// A checksum of its table.
+    pub table_sum: [u8; 16],
+    /// The index objects that name it, by number.
+    pub named_by: Vec<u32>,
+    /// How long it is in the storage; `None` if it isn't there.
+    pub listed: Option<u64>,
+    /// Where its keys begin in the scratch file, counted in keys.
+    first: u64,
+}
+
+impl Pack {
+    /// Its name in the store.
+    pub fn name(&self) -> String {
+        names::pack(self.info.kind, self.info.id)
+    }
+}
+
+/// What kind of finding is about such packs.
+pub(super) fn object_kind(kind: PackKind) -> ObjectKind {
+    match kind {
+        PackKind::Data => ObjectKind::DataPack,
+        PackKind::Tree => ObjectKind::TreePack,
+    }
+}
+
+/// Packs that no index object names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftover {
+    /// How many.
+    pub packs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// All packs.
+pub(super) struct Packs {
+    pub packs: Vec<Pack>,
+    /// Those that no index object names.
+    pub leftover: Leftover,
+    /// The index objects.
+    pub objects: Vec<IndexId>,
+    /// Those of them that can't be read.
+    pub unreadable: HashSet<IndexId>,
+    /// The numbers of the findings about those.
+    pub unreadable_findings: Vec<u32>,
+    /// Whether an index object that was listed was gone when it was to be read.
+    pub vanished: bool,
+    by_id: HashMap<PackId, u32>,
+    keys: File,
+    keys_written: u64,
+}
+
+impl Packs {
+    /// Read all index objects, and compare what they name with the listings of packs.
+    pub fn read(context: &Context, cache: &Cache, signers: &Signers) -> Result<Self> {
+        let objects: Vec<_> = context.list(names::INDEX, IndexId::parse)?.into_iter().map(|(id, _)| id).collect();
+        let packs = Mutex::new(Packs {
+            packs: Vec::new(),
+            leftover: Leftover::default(),
+            objects,
+            unreadable: HashSet::new(),
+            unreadable_findings: Vec::new(),
+            vanished: false,
+            by_id: HashMap::new(),
+            keys: cache.scratch_file()?,
+            keys_written: 0,
+        });
+        let objects = packs.lock().unwrap_or_else(PoisonError::into_inner).objects.clone();
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(id) = objects.get(number) else { return Ok(()) };
+                let read = object(context, signers, *id)?;
+                packs.lock().unwrap_or_else(PoisonError::into_inner).take(context, *id, number as u32, read)?;
+            }
+        };
+        super::on_threads(context.workers, work)?;
+        let mut packs = packs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        packs.compare(context)?;
+        Ok(packs)
+    }
+
+    /// Take over what came of reading an index object.
+    fn take(&mut self, context: &Context, id: IndexId, number: u32, read: Object) -> Result<()> {
+        match read {
+            Object::Gone => self.vanished = true,
+            Object::Unreadable(cause) => {
+                self.unreadable.insert(id);
+                self.unreadable_findings.push(context.findings.add(ObjectKind::Index, &names::index(id), cause));
+            }
+            Object::Entries(entries) => {
+                for (entry, sum) in &entries {
+                    self.add(context, number, entry, *sum)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, context: &Context, object: u32, entry: &Entry, table_sum: [u8; 16]) -> Result<()> {
+        let info = PackInfo {
+            id: entry.pack,
+            kind: entry.kind,
+            len: entry.pack_len,
+            table_offset: entry.table.blocks_end(),
+            table_len: entry.table_len,
+        };
+        if let Some(number) = self.by_id.get(&entry.pack) {
+            let known = &mut self.packs[*number as usize];
+            if known.info != info || known.table_sum != table_sum {
+                let other = names::index(self.objects[known.named_by[0] as usize]);
+                let cause = format!("it contradicts '{other}' about pack '{}'", known.name());
+                context.findings.add(ObjectKind::Index, &names::index(self.objects[object as usize]), cause);
+            }
+            known.named_by.push(object);
+            return Ok(());
+        }
+        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
+        let at = self.keys_written * KEY_BYTES as u64;
+        self.keys.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
+        self.by_id.insert(entry.pack, self.packs.len() as u32);
+        let chunks = entry.table.chunks.len() as u32;
+        let first = self.keys_written;
+        self.packs.push(Pack { info, chunks, table_sum, named_by: vec![object], listed: None, first });
+        self.keys_written += u64::from(chunks);
+        Ok(())
+    }
+
+    /// See which packs are there, by one listing a kind.
+    fn compare(&mut self, context: &Context) -> Result<()> {
+        for kind in [PackKind::Tree, PackKind::Data] {
+            context.go_on()?;
+            let listed = context.repository.store().list(names::folder(kind), &mut |listed| {
+                let Some(id) = PackId::parse(names::last(&listed.name)) else { return };
+                if listed.name != names::pack(kind, id) {
+                    return;
+                }
+                match self.by_id.get(&id).map(|number| &mut self.packs[*number as usize]) {
+                    Some(pack) if pack.info.kind == kind => pack.listed = Some(listed.len),
+                    _ => {
+                        self.leftover.packs += 1;
+                        self.leftover.bytes += listed.len;
+                    }
+                }
+            });
+            listed.map_err(drumlin_repo::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// The number of a pack.
+    pub fn number(&self, id: &PackId) -> Option<u32> {
+        self.by_id.get(id).copied()
+    }
+
+    /// A pack by its number.
+    pub fn pack(&self, number: u32) -> &Pack {
+        &self.packs[number as usize]
+    }
+
+    /// Fill `out` with the keys of so many chunks of a pack from `ordinal` on, or as many as there are.
+    pub fn keys(&self, pack: u32, ordinal: u32, most: usize, out: &mut Vec<u8>) -> Result<()> {
+        let pack = self.pack(pack);
+        let count = (pack.chunks.saturating_sub(ordinal) as usize).min(most);
+        out.resize(count * KEY_BYTES, 0);
+        let at = (pack.first + u64::from(ordinal)) * KEY_BYTES as u64;
+        self.keys.read_exact_at(out, at).map_err(Error::system("read a scratch file"))
+    }
+
+    /// Whether any of the index objects that named a pack is still there. If none is, whoever removed the pack had a right to.
+    pub fn is_still_named(&self, context: &Context, pack: u32) -> Result<bool> {
+        for object in &self.pack(pack).named_by {
+            let name = names::index(self.objects[*object as usize]);
+            if context.repository.store().len(&name).map_err(drumlin_repo::Error::from)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether all the index objects that were read are still there.
+    pub fn still_stand(&self, context: &Context) -> Result<bool> {
+        let now: HashSet<IndexId> = context.list(names::INDEX, IndexId::parse)?.into_iter().map(|(id, _)| id).collect();
+        Ok(!self.vanished && self.objects.iter().all(|id| now.contains(id)))
+    }
+}
+
+enum Object {
+    Entries(Vec<(Entry, [u8; 16])>),
+    Unreadable(String),
+    Gone,
+}
+
+fn object(context: &Context, signers: &Signers, id: IndexId) -> Result<Object> {
+    let name = names::index(id);
+    let bytes = match context.get(&name)? {
+        Read::Whole(bytes) => bytes,
+        Read::Gone => return Ok(Object::Gone),
+        Read::Unreadable(cause) => return Ok(Object::Unreadable(cause)),
+    };
+    Ok(match index::open(id, &context.repository.secrets().index, &bytes) {
+        Ok((entries, signer)) => {
+            // Whoever made it, readers use it: so what it names is looked at.
+            signers.check(context.findings, (ObjectKind::Index, &name), &signer, writes, None);
+            let with_sum = |entry: Entry| {
+                let sum = checksum(&entry.table.encode());
+                (entry, sum)
+            };
+            Object::Entries(entries.into_iter().map(with_sum).collect())
+        }
+        Err(e) => Object::Unreadable(e.to_string()),
+    })
+}

@@ -1,0 +1,137 @@
+//! The config and the keys: what everything else is judged by. Whose signature counts is told by certificates alone.
+
+use super::context::{Context, Read};
+use super::finding::{Findings, ObjectKind};
+use crate::Result;
+use drumlin_format::config::Config;
+use drumlin_format::key::{KeyObject, Role};
+use drumlin_format::{KeyId, Signer, SnapshotId};
+use drumlin_repo::names;
+use drumlin_seal::VerifyingKey;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+/// So many of the objects that an unknown key is said to have signed are named.
+const UNKNOWN_NAMED: usize = 3;
+
+/// The keys that the owner has certified, those that were revoked since among them: what they signed before is their word.
+pub(super) struct Signers {
+    keys: HashMap<KeyId, (Role, VerifyingKey)>,
+    unknown: Mutex<BTreeMap<KeyId, Unknown>>,
+}
+
+/// What is said to be signed by a key that nobody has certified, as far as can be seen.
+#[derive(Default)]
+struct Unknown {
+    objects: u64,
+    first: Vec<String>,
+    snapshots: Vec<SnapshotId>,
+}
+
+/// Look at the config again, which was read when the repository was opened.
+pub(super) fn config(context: &Context) -> Result<()> {
+    let tell = |cause: &str| context.findings.add(ObjectKind::Config, names::CONFIG, cause);
+    match context.get(names::CONFIG)? {
+        Read::Gone => drop(tell("it isn't there")),
+        Read::Unreadable(cause) => drop(tell(&cause)),
+        Read::Whole(bytes) => match Config::decode(&bytes) {
+            Err(e) => drop(tell(&e.to_string())),
+            Ok(config) => {
+                let secrets = context.repository.secrets();
+                if config.id != secrets.repository || config.owner != secrets.owner {
+                    tell("it is another repository's: its id or its owner is not what the key in use names");
+                }
+            }
+        },
+    }
+    Ok(())
+}
+
+impl Signers {
+    /// Read and check the key objects.
+    pub fn read(context: &Context) -> Result<Self> {
+        let secrets = context.repository.secrets();
+        let mut keys = HashMap::new();
+        if let Some(signing) = &secrets.signing {
+            keys.insert(secrets.key, (secrets.role, signing.verifying()));
+        }
+        let mut found_own = false;
+        for (id, _) in context.list(names::KEYS, KeyId::parse)? {
+            let name = names::key(id);
+            found_own |= id == secrets.key;
+            let bytes = match context.get(&name)? {
+                Read::Whole(bytes) => bytes,
+                // Nobody removes key objects.
+                Read::Gone => continue,
+                Read::Unreadable(cause) => {
+                    context.findings.add(ObjectKind::Key, &name, cause);
+                    continue;
+                }
+            };
+            let opened = KeyObject::decode(id, &bytes).and_then(|object| {
+                let certificate = object.certificate(secrets.repository, &secrets.owner)?.clone();
+                object.label(&secrets.index)?;
+                Ok(certificate)
+            });
+            match opened {
+                Ok(certificate) => {
+                    keys.extend(certificate.verifying.map(|verifying| (id, (certificate.role, verifying))));
+                }
+                Err(e) => drop(context.findings.add(ObjectKind::Key, &name, e.to_string())),
+            }
+        }
+        if !found_own {
+            let cause =
+                "it isn't there, though it is the key in use: only a recovery file opens the repository with it";
+            context.findings.add(ObjectKind::Key, &names::key(secrets.key), cause);
+        }
+        Ok(Signers { keys, unknown: Mutex::default() })
+    }
+
+    /// Whether the signer of an object, of a snapshot perhaps, may have made it. If not, it is told.
+    pub fn check(
+        &self,
+        findings: &Findings,
+        (kind, name): (ObjectKind, &str),
+        signer: &Signer,
+        may: impl Fn(Role) -> bool,
+        snapshot: Option<SnapshotId>,
+    ) -> bool {
+        let Some((role, verifying)) = self.keys.get(&signer.key) else {
+            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            let unknown = unknown.entry(signer.key).or_default();
+            unknown.objects += 1;
+            unknown.snapshots.extend(snapshot);
+            if unknown.first.len() < UNKNOWN_NAMED {
+                unknown.first.push(format!("'{name}'"));
+            }
+            return false;
+        };
+        let cause = if !may(*role) {
+            format!("key {} signed it, which is a {} key and may not", signer.key, role.name())
+        } else if signer.verify(verifying).is_err() {
+            format!("the signature on it is not that of key {}, which it names", signer.key)
+        } else {
+            return true;
+        };
+        let number = findings.add(kind, name, cause);
+        snapshot.into_iter().for_each(|id| findings.whole(number, id));
+        false
+    }
+
+    /// Tell of the keys that are missing.
+    pub fn finish(&self, findings: &Findings) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, unknown) in std::mem::take(&mut *unknown) {
+            let more = unknown.objects - unknown.first.len() as u64;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let cause = format!(
+                "there is no such key that the owner has certified, though it is said to have signed {}{more}: whose word \
+                 they are can't be told",
+                unknown.first.join(", ")
+            );
+            let number = findings.add(ObjectKind::Key, &names::key(key), cause);
+            unknown.snapshots.into_iter().for_each(|id| findings.whole(number, id));
+        }
+    }
+}

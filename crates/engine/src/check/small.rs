@@ -1,0 +1,131 @@
+//! Sessions, decisions, plans, losses and snapshots: each is opened, and whose word it is compared with the certificates.
+
+use super::context::{Context, Read};
+use super::finding::ObjectKind;
+use super::signers::Signers;
+use crate::Result;
+use drumlin_format::decision::{self, Verdict};
+use drumlin_format::key::Role;
+use drumlin_format::loss::Loss;
+use drumlin_format::plan::Plan;
+use drumlin_format::session::Session;
+use drumlin_format::snapshot::{self, Root};
+use drumlin_format::{LossId, PlanId, SessionId, SnapshotId};
+use drumlin_repo::{may_decide, names};
+use std::collections::HashSet;
+
+/// The sessions that a check has to know of.
+#[derive(Default)]
+pub(super) struct Sessions {
+    /// Nothing of them counts.
+    pub evicted: HashSet<SessionId>,
+    /// At work, or left by a crash.
+    pub open: u64,
+}
+
+/// A snapshot whose tree is to be checked.
+pub(super) struct Tree {
+    /// The snapshot.
+    pub id: SnapshotId,
+    /// Its root; `None` if it is empty.
+    pub root: Option<Root>,
+    time: (i64, u32),
+}
+
+/// Whether a key of this role makes packs, index objects and sessions.
+pub(super) fn writes(role: Role) -> bool {
+    matches!(role, Role::Owner | Role::Writer | Role::Keeper)
+}
+
+/// Check sessions, decisions and plans.
+pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions> {
+    let (findings, index_key) = (context.findings, &context.repository.secrets().index);
+    let mut sessions = Sessions::default();
+    for (id, _) in context.list(names::SESSIONS, SessionId::parse)? {
+        let about = (ObjectKind::Session, &names::session(id)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        sessions.open += 1;
+        match Session::open(id, index_key, &bytes) {
+            Ok((_, signer)) => drop(signers.check(findings, about, &signer, writes, None)),
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
+    let decisions =
+        context.list(names::DECISIONS, |name| Some((SessionId::parse(name.get(..32)?)?, name.to_owned())))?;
+    for ((session, name), _) in decisions {
+        let about = (ObjectKind::Decision, &format!("{}/{name}", names::DECISIONS)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        match decision::open(session, index_key, &bytes) {
+            Ok((verdict, signer)) => {
+                if signers.check(findings, about, &signer, |role| may_decide(&verdict, role), None)
+                    && matches!(verdict, Verdict::Evicted { .. })
+                {
+                    sessions.evicted.insert(session);
+                }
+            }
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
+    let collects = |role| matches!(role, Role::Owner | Role::Keeper);
+    for (id, _) in context.list(names::PLANS, PlanId::parse)? {
+        let about = (ObjectKind::Plan, &names::plan(id)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        match Plan::open(id, index_key, &bytes) {
+            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
+    for (id, _) in context.list(names::LOSSES, LossId::parse)? {
+        let about = (ObjectKind::Loss, &names::loss(id)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        match Loss::open(id, index_key, &bytes) {
+            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
+    Ok(sessions)
+}
+
+/// The snapshots that there are.
+///
+/// To be listed before the index: what the snapshots of this listing refer to is in the index objects that are there now,
+/// or in those that a prune has put in their place since.
+pub(super) fn list_snapshots(context: &Context) -> Result<Vec<SnapshotId>> {
+    Ok(context.list(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Check the snapshots of a listing. Gives all that can be read and weren't written by somebody who was evicted, the
+/// latest first. Needs a role that reads them.
+pub(super) fn snapshots(
+    context: &Context,
+    signers: &Signers,
+    sessions: &Sessions,
+    ids: &[SnapshotId],
+) -> Result<Vec<Tree>> {
+    let Some(meta) = &context.repository.secrets().meta else { return Ok(Vec::new()) };
+    let findings = context.findings;
+    let mut trees = Vec::new();
+    for id in ids {
+        let about = (ObjectKind::Snapshot, &names::snapshot(*id)[..]);
+        let bytes = match context.get(about.1)? {
+            Read::Whole(bytes) => bytes,
+            // Forgotten since it was listed.
+            Read::Gone => continue,
+            Read::Unreadable(cause) => {
+                findings.whole(findings.add(about.0, about.1, cause), *id);
+                continue;
+            }
+        };
+        match snapshot::open(*id, meta, &bytes) {
+            Ok((snapshot, signer)) => {
+                signers.check(findings, about, &signer, |role| matches!(role, Role::Owner | Role::Writer), Some(*id));
+                if !sessions.evicted.contains(&snapshot.session) {
+                    trees.push(Tree { id: *id, root: snapshot.root, time: snapshot.time });
+                }
+            }
+            Err(e) => findings.whole(findings.add(about.0, about.1, e.to_string()), *id),
+        }
+    }
+    trees.sort_by_key(|t| std::cmp::Reverse((t.time, t.id)));
+    Ok(trees)
+}
