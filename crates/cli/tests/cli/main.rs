@@ -16,6 +16,7 @@ mod places;
 mod profiles;
 mod prune;
 mod pty;
+mod repair;
 mod report;
 mod restore;
 mod rules;

@@ -185,9 +185,11 @@ struct State {
 impl State {
     fn of(repository: &Repository, options: &Options) -> Result<Self> {
         let (mut objects, mut quiet, mut pack_bytes) = (Vec::new(), true, 0);
-        for folder in [names::SNAPSHOTS, names::INDEX, names::DATA, names::TREE, names::SESSIONS, names::PLANS] {
+        for folder in
+            [names::SNAPSHOTS, names::INDEX, names::DATA, names::TREE, names::SESSIONS, names::PLANS, names::LOSSES]
+        {
             let list = repository.store().list(folder, &mut |listed| {
-                quiet &= folder != names::SESSIONS && folder != names::PLANS;
+                quiet &= ![names::SESSIONS, names::PLANS, names::LOSSES].contains(&folder);
                 if folder == names::DATA || folder == names::TREE {
                     pack_bytes += listed.len;
                 }

@@ -176,10 +176,14 @@ impl Subject<Desk<'_>> for Collection<'_> {
     type Error = Error;
 
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
-        let look = Look::at(self.repository, self.cache, self.options, &known.condemned(), self.monitor)?;
+        let look_at = || Look::at(self.repository, self.cache, self.options, &known.condemned(), self.monitor);
+        let mut look = look_at()?;
+        if !look.healed.is_empty() {
+            look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;
+            // The packs that they kept from going are left over now.
+            look = look_at()?;
+        }
         self.survey = look.survey;
-        // Their packs go with the next prune.
-        look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
         if look.is_idle() {
             return Ok(None);
