@@ -307,3 +307,65 @@ fn killed_at_every_call_nothing_gets_worse() {
         }
     }
 }
+
+/// A block of leaves is lost in the midst of a tree: what is before and behind it comes back, and nothing is deleted on the
+/// strength of what could not be read.
+#[test]
+fn a_restore_gets_over_a_gap_in_the_tree() {
+    let bench = bench();
+    let folder = common::quick_folder();
+    let source = folder.path().join("source");
+    for dir in 0..40 {
+        let dir = source.join(format!("directory {dir:02}"));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..150 {
+            fs::write(dir.join(format!("{file:03} {}", "a long name that fills leaves ".repeat(5))), format!("{file}"))
+                .unwrap();
+        }
+    }
+    common::settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let mut packs = Vec::new();
+    bench.memory.list(names::TREE, &mut |listed| packs.push(listed.name)).unwrap();
+    let mut met = HashSet::new();
+    for part in 1..16 {
+        let whole = bench.memory.get(&packs[0]).unwrap();
+        let mut bent = whole.clone();
+        let at = whole.len() / 16 * part;
+        bent[at] ^= 1;
+        bench.memory.put(&packs[0], &bent, Put::Replace).unwrap();
+        let repository = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, folder.path()).unwrap());
+        let target = folder.path().join(format!("out{part}"));
+        fs::create_dir_all(target.join("directory 05")).unwrap();
+        fs::write(target.join("directory 05/mine"), "mine").unwrap();
+        let mut options = restore_options(&snapshot, &target);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        options.delete = true;
+        let monitor = Quiet::default();
+        match restore::restore(&repository, &cache, options, &monitor) {
+            Ok(report) => {
+                let found = compare::trees(
+                    &source,
+                    &target,
+                    &compare::Options { mtime: false, mode: false, ..Default::default() },
+                );
+                let missing = found.unwrap().len();
+                if report.counts.damaged > 0 {
+                    assert!(missing > 0 && !monitor.problems().is_empty(), "part {part}");
+                    // What comes before the gap is there, and what comes behind it.
+                    met.insert(target.join("directory 00").exists() || target.join("directory 39").exists());
+                    if !target.join("directory 05").read_dir().unwrap().any(|e| e.unwrap().file_name() != "mine") {
+                        assert!(target.join("directory 05/mine").exists(), "deleted for want of knowledge");
+                    }
+                }
+            }
+            // The uppermost node, or one of its family: then there is nothing to go by.
+            Err(Error::Repo(e)) => assert!(e.is_damage(), "{e}"),
+            Err(e) => panic!("{e}"),
+        }
+        bench.memory.put(&packs[0], &whole, Put::Replace).unwrap();
+        fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(met.contains(&true), "no damage hit a leaf");
+}

@@ -6,6 +6,7 @@ use super::selection;
 use super::worker::Context;
 use crate::Result;
 use crate::convert;
+use crate::list::report_damage;
 use crate::monitor::{Change, ProblemKind};
 use drumlin_format::tree::Kind;
 use drumlin_host::place::{self, Wanted};
@@ -62,8 +63,14 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
     let Some(target) = context.target.as_ref().filter(|_| !context.options.dry_run) else { return Ok(()) };
     let cursor = Cursor::new(context.reader.clone(), None)?;
     for child in planned.leaves.iter().rev() {
-        let leaf = cursor.leaf(child)?;
-        let body = cursor.body(child, &leaf)?;
+        let (leaf, body) = match cursor.leaf(child).and_then(|leaf| Ok((cursor.body(child, &leaf)?, leaf))) {
+            Ok((body, leaf)) => (leaf, body),
+            // It could be read a while ago.
+            Err(e) => {
+                report_damage(context.monitor, child, e)?;
+                continue;
+            }
+        };
         for at in (0..leaf.len()).rev() {
             let (dir, name, meta) = leaf.get(at);
             let path = selection::source(dir, name);

@@ -8,6 +8,7 @@ use super::stream::Stream;
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::worker::{Context, Task};
 use crate::convert;
+use crate::list::report_damage;
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::Sender;
@@ -41,6 +42,8 @@ pub(super) struct Planner<'a> {
     leaves: Vec<LeafRef>,
     first_links: HashMap<(u32, u64), (Link, u32)>,
     links: Vec<(Link, Link)>,
+    /// A part of the tree could not be read.
+    gap: bool,
 }
 
 /// A place below the target: directory and name.
@@ -90,6 +93,7 @@ impl<'a> Planner<'a> {
             leaves: Vec::new(),
             first_links: HashMap::new(),
             links: Vec::new(),
+            gap: false,
         })
     }
 
@@ -99,15 +103,29 @@ impl<'a> Planner<'a> {
         let mut cursor = Cursor::new(self.context.reader.clone(), self.context.options.snapshot.root)?;
         for range in self.selection.ranges.clone() {
             cursor.seek(&range.start.0, &range.start.1)?;
-            'leaves: while let Some(child) = cursor.next_leaf()? {
+            'leaves: loop {
+                let child = match cursor.next_leaf() {
+                    Ok(Some(child)) => child,
+                    Ok(None) => break,
+                    Err(e) => {
+                        self.gap(None, e)?;
+                        continue;
+                    }
+                };
                 if range.end.as_ref().is_some_and(|end| (&child.dir, &child.name) >= (&end.0, &end.1)) {
                     break;
                 }
-                let leaf = cursor.leaf(&child)?;
+                let read = cursor.leaf(&child).and_then(|leaf| Ok((cursor.body(&child, &leaf)?, leaf)));
+                let (body, leaf) = match read {
+                    Ok(read) => read,
+                    Err(e) => {
+                        self.gap(Some(&child), e)?;
+                        continue;
+                    }
+                };
                 if child.sums.dirs > 0 && self.leaves.last().is_none_or(|l| l.node != child.node) {
                     self.leaves.push(child.clone());
                 }
-                let body = cursor.body(&child, &leaf)?;
                 for at in 0..leaf.len() {
                     let (dir, name, meta) = leaf.get(at);
                     if (dir, name) < (&range.start.0[..], &range.start.1[..]) {
@@ -128,6 +146,27 @@ impl<'a> Planner<'a> {
         self.end_dir()?;
         self.hand_out()?;
         Ok(())
+    }
+
+    /// A part of the tree can't be read: it is told, and the rest goes on. From here on nothing is deleted, since nobody knows
+    /// what should be there.
+    fn gap(&mut self, child: Option<&LeafRef>, error: drumlin_repo::Error) -> Result<()> {
+        self.gap = true;
+        if let Some(dir) = &mut self.dir {
+            dir.keep = None;
+        }
+        match child {
+            Some(child) => report_damage(self.context.monitor, child, error),
+            None if error.is_damage() => {
+                self.context.problem(
+                    b"/",
+                    ProblemKind::Damaged,
+                    format!("a part of the snapshot's tree can't be read: {error}"),
+                );
+                Ok(())
+            }
+            None => Err(error.into()),
+        }
     }
 
     /// Every path that was asked for must be there, before anything is made for the others.
@@ -494,7 +533,7 @@ impl<'a> Planner<'a> {
         let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
-        let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
+        let keep = (context.options.delete && whole && !cut && !self.gap && there.is_some()).then(Vec::new);
         Ok(Dir { key: key.to_vec(), path, source, handle, there, number: None, keep })
     }
 

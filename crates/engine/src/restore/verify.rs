@@ -15,9 +15,19 @@ pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
     let mut right = 0;
     for range in selection.ranges.iter().filter(|r| !r.way) {
         cursor.seek(&range.start.0, &range.start.1)?;
-        'leaves: while let Some(child) = cursor.next_leaf()? {
-            let leaf = cursor.leaf(&child)?;
-            let body = cursor.body(&child, &leaf)?;
+        'leaves: loop {
+            let child = match cursor.next_leaf() {
+                Ok(Some(child)) => child,
+                Ok(None) => break,
+                // What can't be read of the tree was told.
+                Err(e) if e.is_damage() => continue,
+                Err(e) => return Err(e.into()),
+            };
+            let (leaf, body) = match cursor.leaf(&child).and_then(|leaf| Ok((cursor.body(&child, &leaf)?, leaf))) {
+                Ok((body, leaf)) => (leaf, body),
+                Err(e) if e.is_damage() => continue,
+                Err(e) => return Err(e.into()),
+            };
             for at in 0..leaf.len() {
                 let (dir, name, meta) = leaf.get(at);
                 if (dir, name) < (&range.start.0[..], &range.start.1[..]) {
