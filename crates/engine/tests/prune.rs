@@ -18,7 +18,7 @@ use drumlin_store::{Call, Fault, FaultStore, Kind, MemoryStore, Put, RecordStore
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,8 +138,8 @@ fn objects(memory: &MemoryStore) -> BTreeMap<String, u64> {
     objects
 }
 
-/// What a repository of these states alone would take, with the same secrets, so that it cuts files at the same places.
-fn fresh(history: &History) -> u64 {
+/// A repository of these states alone and its last snapshot, with the same secrets, so that it cuts files at the same places.
+fn fresh(history: &History) -> (MemoryStore, Snapshot) {
     let memory = MemoryStore::new();
     for name in objects(&history.bench.memory).keys().filter(|n| *n == "config" || n.starts_with("keys/")) {
         memory.put(name, &history.bench.memory.get(name).unwrap(), Put::Create).unwrap();
@@ -147,12 +147,14 @@ fn fresh(history: &History) -> u64 {
     let key = Unlock::File(history.bench.key_file());
     let repository = Repository::open(Arc::new(memory.clone()), &key).unwrap();
     let cache = Arc::new(Cache::open(&repository, None, history.bench.folder.path()).unwrap());
+    let mut last = None;
     for (_, copy) in &history.states {
         fs::remove_dir_all(&history.source).unwrap();
         assert!(std::process::Command::new("cp").arg("-a").args([copy, &history.source]).status().unwrap().success());
-        backup::backup(&repository, &cache, options(&[&history.source]), &Quiet::default()).unwrap();
+        let report = backup::backup(&repository, &cache, options(&[&history.source]), &Quiet::default()).unwrap();
+        last = report.snapshot;
     }
-    bytes(&memory)
+    (memory, last.unwrap())
 }
 
 #[test]
@@ -167,11 +169,51 @@ fn half_of_six_are_forgotten() {
     assert_eq!(report.survey, Some(planned));
     assert!(report.gone.packs > 0 && report.after < report.before, "{report:?}");
     history.whole();
-    let (after, fresh) = (history.bytes(), fresh(&history));
+    let (after, fresh) = (history.bytes(), bytes(&fresh(&history).0));
     assert!(after * 10 <= fresh * 11, "{after} bytes after a prune of {before}, {fresh} in a fresh repository");
     // And the next backup finds what is there.
     let report = history.bench.backup(&history.source);
     assert_eq!(report.counts.chunks_new, 0, "{:?}", report.counts);
+}
+
+/// What a restore of a state reads: calls of `read_at`, and their bytes.
+fn restore_reads(memory: &MemoryStore, key: &str, snapshot: &Snapshot, folder: &Path) -> (usize, u64) {
+    let store = RecordStore::new(memory.clone());
+    let log = store.log();
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key.into())).unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, folder).unwrap());
+    let target = folder.join("reads");
+    log.take();
+    restore::restore(&repository, &cache, restore_options(snapshot, &target), &Quiet::default()).unwrap();
+    fs::remove_dir_all(&target).unwrap();
+    let calls = log.take();
+    let data: Vec<u64> = calls
+        .iter()
+        .filter_map(|call| match call {
+            Call::ReadAt { name, bytes, .. } if name.starts_with("data/") => Some(*bytes),
+            _ => None,
+        })
+        .collect();
+    (data.len(), data.iter().sum())
+}
+
+/// After years of changes the newest state is scattered over many packs. A prune that leaves nothing unused puts it together
+/// again: a restore then reads about as much, and in as few steps, as one from a fresh repository.
+#[test]
+fn a_restore_does_not_get_slower_with_age() {
+    let mut history = History::new(12);
+    history.forget(|at| at < 11);
+    let (snapshot, _) = history.states[0].clone();
+    let (key, folder) = (history.bench.key_file(), history.bench.folder.path().to_owned());
+    let aged = restore_reads(&history.bench.memory, &key, &snapshot, &folder);
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    prune(&history.bench.repository, &history.bench.cache, &strict, &Quiet::default()).unwrap();
+    history.whole();
+    let pruned = restore_reads(&history.bench.memory, &key, &snapshot, &folder);
+    let (memory, fresh) = fresh(&history);
+    let new = restore_reads(&memory, &key, &fresh, &folder);
+    assert!(aged.1 * 10 > new.1 * 12, "there is nothing to gain: {aged:?} beside {new:?}");
+    assert!(pruned.1 * 10 < new.1 * 13 && pruned.0 * 10 < new.0 * 14, "{pruned:?} beside {new:?}");
 }
 
 #[test]
