@@ -18,6 +18,9 @@ pub trait Monitor: Send + Sync {
     /// What became of an entry.
     fn entry(&self, _change: Change, _path: &[u8]) {}
 
+    /// The operation has begun to wait for somebody: `whom` is part of a sentence.
+    fn waits(&self, _whom: &str) {}
+
     /// Whether the operation shall end as soon as it can, keeping what it has.
     fn stop(&self) -> bool {
         false

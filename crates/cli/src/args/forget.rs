@@ -27,6 +27,10 @@ pub struct Forget {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
+    /// Run 'prune' afterwards, with its defaults, if anything was forgotten
+    #[arg(long, conflicts_with = "dry_run")]
+    pub prune: bool,
+
     /// Let the rules remove all snapshots of a group; without a rule, all those that --host, --tag and --path choose
     #[arg(long, conflicts_with = "snapshots")]
     pub unsafe_allow_remove_all: bool,

@@ -42,6 +42,20 @@ pub struct Prune {
     pub workers: Option<u16>,
 }
 
+impl Default for Prune {
+    fn default() -> Self {
+        Prune {
+            dry_run: false,
+            max_unused: Unused::Percent(5.0),
+            max_repack: None,
+            wait: Duration::from_secs(3600),
+            evict: Vec::new(),
+            evict_after: Duration::from_secs(7 * 24 * 3600),
+            workers: None,
+        }
+    }
+}
+
 fn unused(text: &str) -> Result<Unused, String> {
     if text == "unlimited" {
         return Ok(Unused::Unlimited);
@@ -75,6 +89,17 @@ pub fn session(text: &str) -> Result<SessionId, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_command_line() {
+        #[derive(clap::Parser, Debug)]
+        struct Line {
+            #[command(flatten)]
+            prune: Prune,
+        }
+        let line = <Line as clap::Parser>::parse_from(["prune"]);
+        assert_eq!(format!("{:?}", line.prune), format!("{:?}", Prune::default()));
+    }
 
     #[test]
     fn limits_and_times_are_read() {

@@ -3,6 +3,7 @@
 use super::snapshots::{HEADS, SHORT, cells};
 use super::{Context, gather};
 use crate::args::forget::Forget;
+use crate::args::prune::Prune;
 use crate::args::select::Select;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::{JsonPaths, shown};
@@ -53,10 +54,13 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         carry_out(&plan, &repository)?;
         shown.all(false)?;
     }
+    let prune = args.prune && !plan.going().is_empty();
     for error in &unread {
         context.out.trouble_with("forget", &error.to_string());
     }
-    Ok(if unread.is_empty() { Exit::Done } else { Exit::Incomplete })
+    let exit = if unread.is_empty() { Exit::Done } else { Exit::Incomplete };
+    let pruned = if prune { super::prune::run(context, &Prune::default())? } else { Exit::Done };
+    Ok(if exit == Exit::Done { pruned } else { exit })
 }
 
 fn carry_out(plan: &Plan, repository: &Repository) -> Result<()> {

@@ -101,6 +101,10 @@ impl Monitor for Watch<'_> {
         }
     }
 
+    fn waits(&self, whom: &str) {
+        self.out.note(format!("waiting: {whom}"));
+    }
+
     fn stop(&self) -> bool {
         self.signals.stop()
     }

@@ -49,6 +49,15 @@ fn what_was_forgotten_frees_room_and_is_gone_for_good() {
 }
 
 #[test]
+fn forget_prunes_as_well_if_it_shall() {
+    let home = home();
+    home.run(&["forget", "--keep-last", "1", "--prune", "-n"]).expect(2);
+    home.run(&["forget", "--keep-last", "1", "--prune"]).ok();
+    assert!(bytes(&home.repository()) < 300_000);
+    home.run(&["check", "--read-data"]).ok();
+}
+
+#[test]
 fn a_backup_at_work_is_named_and_can_be_given_up() {
     let home = home();
     home.run(&["forget", "--keep-last", "1"]).ok();
@@ -58,6 +67,7 @@ fn a_backup_at_work_is_named_and_can_be_given_up() {
     let busy = home.run(&["prune", "--wait", "1s"]).expect(11);
     assert!(start.elapsed() > Duration::from_secs(1) && start.elapsed() < Duration::from_secs(30));
     assert!(busy.stderr.contains("a backup of host") && busy.stderr.contains("--evict"), "{}", busy.stderr);
+    assert!(busy.stdout.contains("waiting: a backup of host"), "{}", busy.stdout);
     // The process is gone and left its session: that is seen.
     signal(&child, Signal::KILL);
     child.wait().unwrap();

@@ -11,7 +11,7 @@ use drumlin_format::SessionId;
 use drumlin_host::process::Alive;
 use drumlin_repo::collection::{Desk, Patience};
 use drumlin_repo::{Cache, Repository, names};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often a session in the way is looked at.
@@ -29,6 +29,8 @@ pub(crate) struct Waiting<'a> {
     since: Instant,
     /// Since 1970.
     now: Duration,
+    /// Sessions that were told to be waited for.
+    told: HashSet<SessionId>,
 }
 
 /// What a session had written when it was seen first like that, and when that was, in seconds since 1970.
@@ -47,7 +49,7 @@ impl<'a> Waiting<'a> {
         monitor: &'a dyn Monitor,
         now: Duration,
     ) -> Self {
-        Waiting { repository, cache, desk, options, monitor, since: Instant::now(), now }
+        Waiting { repository, cache, desk, options, monitor, since: Instant::now(), now, told: HashSet::new() }
     }
 
     pub fn patience(&mut self, session: SessionId) -> Patience {
@@ -60,6 +62,9 @@ impl<'a> Waiting<'a> {
         let left = self.options.wait.saturating_sub(self.since.elapsed());
         if left.is_zero() {
             return Patience::GiveUp;
+        }
+        if self.told.insert(session) {
+            self.monitor.waits(&describe(self.desk, session));
         }
         std::thread::sleep(LOOK_AGAIN.min(left));
         Patience::Wait
