@@ -52,14 +52,30 @@ pub fn given(global: &Global, profile: Option<&Profile>) -> Result<Option<Given>
             return Ok(Some(given));
         }
     }
-    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-    let environment = Sources {
-        password_file: variable("DRUMLIN_PASSWORD_FILE").map(Into::into),
-        password_command: variable("DRUMLIN_PASSWORD_COMMAND"),
-        key_file: variable("DRUMLIN_KEY_FILE").map(Into::into),
-        password: variable("DRUMLIN_PASSWORD"),
-    };
-    environment.resolve("in the environment")
+    Sources::environment("").resolve("in the environment")
+}
+
+/// What unlocks another repository than the one at hand, as options say.
+pub struct Asked {
+    /// A file whose first line is the passphrase.
+    pub password_file: Option<PathBuf>,
+    /// A command that writes the passphrase.
+    pub password_command: Option<String>,
+    /// A key file.
+    pub key_file: Option<PathBuf>,
+}
+
+/// What the user gave for another repository, if anything: by options, or by variables with `name` in theirs.
+///
+/// # Errors
+/// It can't be had, or it is ambiguous.
+pub fn other(name: &str, asked: Asked) -> Result<Option<Given>> {
+    let Asked { password_file, password_command, key_file } = asked;
+    let flags = Sources { password_file, password_command: password_command.map(Into::into), key_file, password: None };
+    match flags.resolve("on the command line for the other one")? {
+        Some(given) => Ok(Some(given)),
+        None => Sources::environment(&format!("{name}_")).resolve("in the environment for the other one"),
+    }
 }
 
 struct Sources {
@@ -70,6 +86,17 @@ struct Sources {
 }
 
 impl Sources {
+    /// What the environment's variables for the repository of this name say.
+    fn environment(name: &str) -> Self {
+        let variable = |what: &str| std::env::var_os(format!("DRUMLIN_{name}{what}")).filter(|v| !v.is_empty());
+        Sources {
+            password_file: variable("PASSWORD_FILE").map(Into::into),
+            password_command: variable("PASSWORD_COMMAND"),
+            key_file: variable("KEY_FILE").map(Into::into),
+            password: variable("PASSWORD"),
+        }
+    }
+
     fn resolve(self, place: &str) -> Result<Option<Given>> {
         let Sources { password_file, password_command, key_file, password } = self;
         let given = [password_file.is_some(), password_command.is_some(), key_file.is_some(), password.is_some()];

@@ -226,6 +226,7 @@ fn build(
         program: "measure".into(),
         summary: Summary::default(),
         plans: Vec::new(),
+        original: None,
     };
     session.put_snapshot(&snapshot)?;
     Arc::try_unwrap(session).map_err(|_| "the session is in use")?.commit(snapshot.id)?;

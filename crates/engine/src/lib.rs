@@ -6,6 +6,7 @@
 pub mod backup;
 pub mod check;
 pub mod convert;
+pub mod copy;
 pub mod diff;
 pub mod du;
 pub mod dump;

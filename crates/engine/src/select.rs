@@ -273,6 +273,7 @@ mod tests {
             program: "test".into(),
             summary: Summary::default(),
             plans: Vec::new(),
+            original: None,
         };
         SnapshotInfo { snapshot, trust: Trust::Signed(KeyId([1; 16])), open_session: false }
     }

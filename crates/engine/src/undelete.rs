@@ -39,7 +39,8 @@ pub struct Options {
 /// What came of it.
 #[derive(Debug)]
 pub struct Report {
-    /// The snapshot as it stands now. But for its id, its session and the plans that it knows it is as it was.
+    /// The snapshot as it stands now. But for its id, its session and the plans that it knows it is as it was; and it says
+    /// what it was called first.
     pub snapshot: Snapshot,
     /// Why what was forgotten is still among the forgotten ones, if so: that does no harm.
     pub leftover: Option<RepoError>,
@@ -73,7 +74,8 @@ pub fn undelete(
         }
     };
     let session = WriteSession::begin(registration, index, cache.clone());
-    let snapshot = Snapshot { id: SnapshotId(random_id()?), session: session.id(), plans, ..old.clone() };
+    let (id, original) = (SnapshotId(random_id()?), Some(old.first_id()));
+    let snapshot = Snapshot { id, session: session.id(), plans, original, ..old.clone() };
     // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
     session.put_snapshot(&snapshot)?;
     session.commit(snapshot.id).map_err(|e| match e {

@@ -388,6 +388,7 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         program: "test".into(),
         summary: Summary::default(),
         plans: Vec::new(),
+        original: None,
     };
     session.put_snapshot(&snapshot).unwrap();
 

@@ -104,7 +104,9 @@ fn what_is_forgotten_can_be_had_back() {
     let report = back(&bench, &bench.repository, first.id).unwrap();
     let new = report.snapshot;
     assert!(report.leftover.is_none() && new.id != first.id && new.session != first.session);
-    assert_eq!(Snapshot { id: first.id, session: first.session, ..new.clone() }, first, "all else is as it was");
+    assert_eq!(new.original, Some(first.id), "what it was called first");
+    let as_it_was = Snapshot { id: first.id, session: first.session, original: None, ..new.clone() };
+    assert_eq!(as_it_was, first, "all else is as it was");
     assert_eq!(snapshots(&bench.repository).len(), 2);
     restores(&bench, &new, &one);
     let all = objects(&bench.memory);

@@ -105,6 +105,8 @@ pub struct Snapshot {
     pub summary: Summary,
     /// The collection plans that its session knew: it refers to nothing that they condemn.
     pub plans: Vec<PlanId>,
+    /// What it was called when it was taken, if it is a copy of that: from another repository, or back from the forgotten.
+    pub original: Option<SnapshotId>,
 }
 
 #[derive(Encode, Decode)]
@@ -140,12 +142,15 @@ struct Body {
     summary: Summary,
     #[cbor(n(14), with = "minicbor::bytes")]
     plans: Option<Vec<u8>>,
+    #[n(15)]
+    original: Option<SnapshotId>,
 }
 
 impl Body {
     fn of(snapshot: &Snapshot) -> Self {
-        let Snapshot { session, time, host, user, paths, tags, root, partial, parent, program, summary, plans, .. } =
-            snapshot.clone();
+        let snapshot = snapshot.clone();
+        let Snapshot { session, time, host, user, paths, tags, root, partial, parent, program, summary, .. } = snapshot;
+        let Snapshot { plans, original, .. } = snapshot;
         Body {
             session,
             seconds: time.0,
@@ -162,6 +167,7 @@ impl Body {
             program,
             summary,
             plans: (!plans.is_empty()).then(|| plans.iter().flat_map(|id| id.0).collect()),
+            original,
         }
     }
 
@@ -188,11 +194,17 @@ impl Body {
             program: self.program,
             summary: self.summary,
             plans: split_ids(self.plans.as_deref().unwrap_or_default(), OBJECT)?.map(PlanId).collect(),
+            original: self.original,
         })
     }
 }
 
 impl Snapshot {
+    /// What it was called when it was taken: the same of all its copies.
+    pub fn first_id(&self) -> SnapshotId {
+        self.original.unwrap_or(self.id)
+    }
+
     /// The body and the id, unsealed: what a client keeps in its local cache of a snapshot that it took itself.
     pub fn to_plain(&self) -> Vec<u8> {
         [&self.id.0[..], &encode(&Body::of(self))].concat()
@@ -250,7 +262,23 @@ mod tests {
             program: "drumlin".into(),
             summary: Summary { new: 10, ..Summary::default() },
             plans: vec![PlanId([4; 16]), PlanId([5; 16])],
+            original: Some(SnapshotId([6; 16])),
         }
+    }
+
+    #[test]
+    fn a_copy_says_of_what_and_others_say_nothing_more() {
+        let copy = sample();
+        let taken = Snapshot { original: None, ..sample() };
+        assert_eq!((copy.first_id(), taken.first_id()), (SnapshotId([6; 16]), taken.id));
+        // One byte of the key, one of the length, 16 of the id: what is not a copy is written as it always was.
+        let (with, without) = (copy.to_plain(), taken.to_plain());
+        assert_eq!(with.len(), without.len() + 18);
+        assert_eq!(with[with.len() - 18..][..2], [15, 0x50]);
+        assert_eq!(Snapshot::from_plain(&without).unwrap(), taken);
+        let mut short = with.clone();
+        short.truncate(with.len() - 1);
+        assert!(Snapshot::from_plain(&short).is_err());
     }
 
     #[test]

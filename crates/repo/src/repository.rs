@@ -53,6 +53,33 @@ impl Repository {
         label: &str,
         now: i64,
     ) -> Result<(Self, KeyId)> {
+        Repository::create_with(store, options, random_secret()?, lock, label, now)
+    }
+
+    /// The same, with contents and trees cut where `like` cuts them: what is copied from there and what is backed up here
+    /// are the same chunks. All other secrets are new. `options.chunks` is that of `like`. Its key must be one that may
+    /// write.
+    pub fn create_like(
+        store: Arc<dyn Store>,
+        like: &Repository,
+        options: CreateOptions,
+        lock: NewLock,
+        label: &str,
+        now: i64,
+    ) -> Result<(Self, KeyId)> {
+        let cutting = like.secrets.cutting.clone().ok_or_else(|| like.not_allowed("cut contents"))?;
+        let options = CreateOptions { chunks: like.config.chunks, ..options };
+        Repository::create_with(store, options, cutting, lock, label, now)
+    }
+
+    fn create_with(
+        store: Arc<dyn Store>,
+        options: CreateOptions,
+        cutting: Secret,
+        lock: NewLock,
+        label: &str,
+        now: i64,
+    ) -> Result<(Self, KeyId)> {
         let mut found = false;
         for folder in ["config", names::KEYS, names::SNAPSHOTS, names::INDEX] {
             store.list(folder, &mut |_| found = true)?;
@@ -72,7 +99,7 @@ impl Repository {
             owner: owner.verifying(),
             index: random_secret()?,
             identity: Some(random_secret()?),
-            cutting: Some(random_secret()?),
+            cutting: Some(cutting),
             data: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
             meta: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
             signing: Some(SigningKey::new(random_secret()?).map_err(seal)?),

@@ -3,6 +3,7 @@
 pub mod about;
 pub mod backup;
 pub mod check;
+pub mod copy;
 pub mod count;
 pub mod excludes;
 pub mod forget;
@@ -90,6 +91,7 @@ pub enum Command {
     Init(init::Init),
     Backup(Box<backup::Backup>),
     Restore(Box<restore::Restore>),
+    Copy(Box<copy::Copy>),
     Prune(prune::Prune),
     Repair(repair::Repair),
     Snapshots(snapshots::Snapshots),

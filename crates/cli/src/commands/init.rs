@@ -6,11 +6,11 @@ use crate::exit::{Exit, Failure, Result, tilde};
 use crate::place;
 use crate::process::{host_name, user_name};
 use crate::render::time;
-use crate::unlock::{self, Given};
+use crate::unlock::{self, Asked, Given};
 use drumlin_format::KeyId;
 use drumlin_repo::{CreateOptions, NewLock, Repository, random_id, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
-use drumlin_store::{Kind, Store};
+use drumlin_store::{Kind, Location, ReadOnlyStore, Store};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -41,10 +41,11 @@ struct Initialized<'a> {
 ///
 /// # Errors
 /// There is a repository already, or it can't be made.
-pub fn run(context: &Context, _: &Init) -> Result<Exit> {
+pub fn run(context: &Context, args: &Init) -> Result<Exit> {
     let given = unlock::given(&context.global, context.profile.as_ref())?;
+    let like = args.cut_like.as_deref().map(|location| cut_like(location, args)).transpose()?;
     let made = match context.place()? {
-        Place::Default(path) => make_default(&path, given)?,
+        Place::Default(path) => make(&path, given, like.as_ref())?,
         Place::Named(location) => {
             let given = match given {
                 Some(given) => given,
@@ -52,7 +53,9 @@ pub fn run(context: &Context, _: &Init) -> Result<Exit> {
             };
             // The key's file first: a repository whose key can't be written is of no use to anybody.
             let key = NewKey::new(Some(given))?;
-            let created = drumlin_store::create(&location).map_err(not_made).and_then(|s| key.create(Arc::from(s)));
+            let created = drumlin_store::create(&location)
+                .map_err(not_made)
+                .and_then(|s| key.create(Arc::from(s), like.as_ref()));
             if created.is_err() {
                 key.discard();
             }
@@ -62,6 +65,20 @@ pub fn run(context: &Context, _: &Init) -> Result<Exit> {
     };
     made.report(context)?;
     Ok(Exit::Done)
+}
+
+/// The repository whose cuts are taken over.
+fn cut_like(location: &str, args: &Init) -> Result<Repository> {
+    let store = ReadOnlyStore::new(drumlin_store::open(&Location::parse(location)?)?);
+    let asked = Asked {
+        password_file: args.like_password_file.clone(),
+        password_command: args.like_password_command.clone(),
+        key_file: args.like_key_file.clone(),
+    };
+    let like = unlock::open(Arc::new(store), unlock::other("LIKE", asked)?)?;
+    // A reader doesn't know where files are cut.
+    like.cut_secret()?;
+    Ok(like)
 }
 
 /// A store that can't be made, in words for the one who wanted it.
@@ -107,6 +124,10 @@ impl Made {
 /// # Errors
 /// There is one already, or it can't be made.
 pub fn make_default(path: &Path, given: Option<Given>) -> Result<Made> {
+    make(path, given, None)
+}
+
+fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<Made> {
     let exists = || Failure::from(drumlin_repo::Error::Exists { location: path.display().to_string() });
     if path.exists() {
         return Err(exists());
@@ -121,7 +142,7 @@ pub fn make_default(path: &Path, given: Option<Given>) -> Result<Made> {
     let key = NewKey::new(given)?;
     let made = (|| {
         let store = drumlin_store::create(&beside.clone().into())?;
-        let (repository, id) = key.create(Arc::from(store))?;
+        let (repository, id) = key.create(Arc::from(store), like)?;
         let key_file = key.save(&repository, id)?;
         match std::fs::rename(&beside, path) {
             Ok(()) => Ok(key_file),
@@ -172,9 +193,13 @@ impl NewKey {
         }
     }
 
-    fn create(&self, store: Arc<dyn Store>) -> Result<(Repository, KeyId)> {
+    fn create(&self, store: Arc<dyn Store>, like: Option<&Repository>) -> Result<(Repository, KeyId)> {
         let label = format!("{}@{}", user_name(), host_name());
-        Ok(Repository::create(store, CreateOptions::default(), self.lock(), &label, time::now().0)?)
+        let options = CreateOptions::default();
+        Ok(match like {
+            Some(like) => Repository::create_like(store, like, options, self.lock(), &label, time::now().0)?,
+            None => Repository::create(store, options, self.lock(), &label, time::now().0)?,
+        })
     }
 
     /// Keep it, durably. Gives the file.

@@ -4,6 +4,7 @@ mod about;
 mod backup;
 mod cache;
 mod check;
+mod copy;
 mod count;
 mod forget;
 mod gather;
@@ -39,6 +40,7 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         Command::Init(args) => init::run(&context, &args),
         Command::Backup(args) => backup::run(&context, *args),
         Command::Restore(args) => restore::run(&context, *args),
+        Command::Copy(args) => copy::run(&context, &args),
         Command::Prune(args) => prune::run(&context, &args),
         Command::Repair(args) => repair::run(&context, &args),
         Command::Snapshots(args) => snapshots::run(&context, &args),

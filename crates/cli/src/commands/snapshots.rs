@@ -31,6 +31,8 @@ struct JsonSnapshot<'a> {
     partial: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<String>,
     program: &'a str,
     key: String,
     signed: bool,
@@ -76,6 +78,7 @@ impl<'a> From<&'a SnapshotInfo> for JsonSnapshot<'a> {
             tags: &s.tags,
             partial: s.partial.is_some(),
             parent: s.parent.map(|p| p.to_string()),
+            original: s.original.map(|o| o.to_string()),
             program: &s.program,
             key: key.to_string(),
             signed,

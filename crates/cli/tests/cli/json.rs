@@ -27,6 +27,8 @@ fn every_command_speaks_it() {
         ("restore latest -t out", "summary"),
         ("prune --dry-run", "prune_plan"),
         ("prune", "prune"),
+        ("-r to -k to.key init", "initialized"),
+        ("copy --to to --to-key-file to.key", "copied"),
         ("repair --read-data", "repair"),
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
@@ -104,6 +106,8 @@ fn documented_types_are_those_that_there_are() {
         "forget",
         "forget_summary",
         "undeleted",
+        "copied",
+        "copy_summary",
         "cache",
         "version",
         "initialized",
@@ -140,6 +144,9 @@ fn documented_fields_are_those_that_there_are() {
         "prune",
         "repair",
         "key add --role writer --new-key-file w.key",
+        "-r to -k to.key init",
+        "copy --to to --to-key-file to.key",
+        "-r to -k to.key snapshots",
         "forget --keep-last 1",
         "snapshots --forgotten",
         "undelete latest",

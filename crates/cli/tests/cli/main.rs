@@ -4,6 +4,7 @@ mod home;
 
 mod backup;
 mod check;
+mod copy;
 mod forget;
 mod interrupt;
 mod json;

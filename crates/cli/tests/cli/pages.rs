@@ -30,6 +30,7 @@ fn every_command_is_in_the_pages() {
         "init",
         "backup",
         "restore",
+        "copy",
         "snapshots",
         "forget",
         "undelete",

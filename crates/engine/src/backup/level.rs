@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 /// The level of the moment, shared by the workers.
-pub(super) struct Level {
+pub(crate) struct Level {
     fixed: Option<Coding>,
     level: AtomicI32,
     /// Nanoseconds spent coding and sealing, and waiting for the storage, since the level was last thought over.

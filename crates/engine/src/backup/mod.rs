@@ -22,6 +22,7 @@ mod run;
 mod worker;
 
 pub use level::Compression;
+pub(crate) use level::Level;
 pub(crate) use merge::above;
 pub use parent::{Parent, ParentSnapshots};
 pub use run::backup;

@@ -380,6 +380,7 @@ impl Run<'_> {
             program: self.program.clone(),
             summary,
             plans: self.known.ids(),
+            original: None,
         })
     }
 

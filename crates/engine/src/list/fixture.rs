@@ -193,6 +193,7 @@ fn snapshot(session: SessionId, number: u8, root: Option<Root>) -> Snapshot {
         program: "test".into(),
         summary: Summary::default(),
         plans: Vec::new(),
+        original: None,
     }
 }
 

@@ -9,7 +9,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use steps::{Entered, Nodes, Span, Steps, body, partition};
+pub(crate) use steps::{Entered, Key, Nodes, Span, Steps, body, partition};
 
 use crate::Result;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};

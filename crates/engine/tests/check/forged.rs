@@ -33,6 +33,7 @@ fn snapshot(session: &WriteSession, node: ChunkId, level: u8) -> Snapshot {
         root: Some(Root { node, level, sums: Sums { entries: 7, ..Sums::default() } }),
         partial: None,
         parent: None,
+        original: None,
         program: "test".into(),
         summary: Summary::default(),
         plans: Vec::new(),

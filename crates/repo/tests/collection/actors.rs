@@ -179,6 +179,7 @@ fn snapshot(id: SnapshotId, snap: &Snap) -> Snapshot {
         program: String::new(),
         summary: Summary::default(),
         plans: snap.plans.clone(),
+        original: None,
     }
 }
 

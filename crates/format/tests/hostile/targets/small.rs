@@ -49,6 +49,7 @@ pub fn snapshot_samples() -> Vec<Vec<u8>> {
         program: "drumlin".into(),
         summary: Summary { new: 10, bytes_read: 1 << 50, ..Summary::default() },
         plans: vec![PlanId([9; 16]), PlanId([8; 16])],
+        original: Some(SnapshotId([7; 16])),
     };
     let empty =
         Snapshot { root: None, partial: None, parent: None, paths: Vec::new(), tags: Vec::new(), ..whole.clone() };

@@ -1,0 +1,207 @@
+//! `copy`: snapshots into another repository.
+
+use super::backup::memory;
+use super::snapshots::{SHORT, in_words};
+use super::{Context, gather, processors, whole};
+use crate::args::copy::{Copy, To};
+use crate::exit::{Exit, Failure, Result};
+use crate::render::progress::Watch;
+use crate::render::size::{bytes, counted};
+use crate::render::time::now;
+use crate::unlock::{self, Asked};
+use drumlin_engine::Error;
+use drumlin_engine::copy::{Copier, End, Options, Report};
+use drumlin_engine::select::find_snapshot;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{IndexMode, SnapshotInfo, Trust};
+use drumlin_store::Location;
+use serde::Serialize;
+use std::sync::Arc;
+
+#[derive(Serialize)]
+struct JsonCopied {
+    message_type: &'static str,
+    id: String,
+    source_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside_id: Option<String>,
+    entries: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct JsonSummary {
+    message_type: &'static str,
+    copied: usize,
+    already_there: usize,
+    left_out: usize,
+    entries_taken_over: u64,
+    entries_damaged: u64,
+    bytes_read: u64,
+    data_added: u64,
+    data_added_packed: u64,
+}
+
+/// What became of how many.
+#[derive(Default)]
+struct Tally {
+    copied: usize,
+    there: usize,
+    /// Not copied, and told why.
+    left_out: usize,
+}
+
+/// Run it.
+///
+/// # Errors
+/// Not all was copied; what was counts.
+pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
+    let to = Location::parse(&args.to.to)?;
+    let filter = args.select.filter()?;
+    let source = context.open_to_read()?;
+    // Told before anything is asked about the other one.
+    source.may_read()?;
+    let store = drumlin_store::open(&to)?;
+    let target = unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?;
+    if source.config().id == target.config().id {
+        let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);
+        return Err(Failure::usage(message));
+    }
+    let (all, damaged) = source.snapshots()?;
+    let chosen = match args.snapshots.is_empty() {
+        true => filter.select(&all),
+        false => {
+            let mut named: Vec<SnapshotInfo> = Vec::new();
+            for spec in &args.snapshots {
+                let info = whole(find_snapshot(&all, spec, &filter)?)?;
+                if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
+                    named.push(info);
+                }
+            }
+            // Each beside the one before it.
+            named.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
+            named
+        }
+    };
+    let memory = memory(context, args.memory)?;
+    let options = Options {
+        host: gather::host(context, None),
+        now: now().0,
+        compression: args.compression,
+        workers: args.workers.map_or_else(processors, usize::from),
+        memory,
+        index: IndexMode::Auto(memory / 4),
+    };
+    let watch = Watch::new(context.out, "copy");
+    let source = End { cache: context.cache(&source)?, repository: source };
+    let target = End { cache: context.cache(&target)?, repository: target };
+    let named = !args.snapshots.is_empty();
+    let mut tally = Tally { left_out: if named { 0 } else { damaged.len() }, ..Tally::default() };
+    let copied = watch.run(|monitor| -> Result<()> {
+        let mut copier = Copier::new(source, target, options)?;
+        for info in &chosen {
+            if copier.copy_of(&info.snapshot)?.is_some() {
+                tally.there += 1;
+                continue;
+            }
+            if !named && left_out(context, info) {
+                tally.left_out += 1;
+                continue;
+            }
+            match copier.copy(info, &all, monitor) {
+                Ok(report) => {
+                    tally.copied += 1;
+                    told(context, &info.snapshot, &report);
+                }
+                Err(e) => return Err(failure(e)),
+            }
+        }
+        Ok(())
+    });
+    let counts = watch.counts();
+    if !named {
+        damaged.iter().for_each(|error| context.out.trouble_with("copy", &error.to_string()));
+    }
+    if context.out.json() {
+        context.out.tell(&JsonSummary {
+            message_type: "copy_summary",
+            copied: tally.copied,
+            already_there: tally.there,
+            left_out: tally.left_out,
+            entries_taken_over: counts.unmodified,
+            entries_damaged: counts.damaged,
+            bytes_read: counts.bytes_read,
+            data_added: counts.bytes_new,
+            data_added_packed: counts.bytes_stored,
+        });
+    } else {
+        let mut line = format!("copied {}", counted(tally.copied as u64, "snapshot", "snapshots"));
+        if tally.there > 0 {
+            line += &format!(", {} there already", tally.there);
+        }
+        context.out.note(line);
+        if tally.copied > 0 {
+            let (read, new, stored) = (counts.bytes_read, counts.bytes_new, counts.bytes_stored);
+            context.out.note(format!("{} read, {} of it new, stored as {}", bytes(read), bytes(new), bytes(stored)));
+        }
+    }
+    copied?;
+    if counts.damaged > 0 {
+        context.out.warn("not everything could be copied whole: see above");
+    }
+    Ok(if counts.damaged > 0 || tally.left_out > 0 { Exit::Incomplete } else { Exit::Done })
+}
+
+fn asked(to: &To) -> Asked {
+    Asked {
+        password_file: to.to_password_file.clone(),
+        password_command: to.to_password_command.clone(),
+        key_file: to.to_key_file.clone(),
+    }
+}
+
+/// Whether a snapshot that nobody named is passed over; told here.
+fn left_out(context: &Context, info: &SnapshotInfo) -> bool {
+    let what = in_words(&info.snapshot);
+    match info.trust {
+        Trust::Unknown(_) => {
+            let why = "no known key has signed it";
+            context
+                .out
+                .trouble_with("copy", &format!("{what} was not copied: {why}, and the copy would be signed by yours"));
+            true
+        }
+        Trust::Signed(_) if info.open_session => {
+            context.out.trouble_with("copy", &format!("{what} was not copied: its backup is under way"));
+            true
+        }
+        Trust::Signed(_) => false,
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Interrupted => {
+            Failure::new(Exit::Interrupted, "interrupted; the same command goes on with the snapshot that it was at")
+        }
+        other => other.into(),
+    }
+}
+
+fn told(context: &Context, source: &Snapshot, report: &Report) {
+    let copy = &report.snapshot;
+    let id = copy.id.to_string();
+    if context.out.json() {
+        let sums = copy.root.map(|root| root.sums).unwrap_or_default();
+        context.out.tell(&JsonCopied {
+            message_type: "copied",
+            id,
+            source_id: source.id.to_string(),
+            beside_id: report.beside.as_ref().map(|beside| beside.id.to_string()),
+            entries: sums.entries,
+            bytes: sums.bytes,
+        });
+    } else {
+        context.out.note(format!("copied {} as {}", in_words(source), &id[..SHORT]));
+    }
+}

@@ -1,0 +1,60 @@
+//! What the target has copies of.
+
+use super::End;
+use crate::Result;
+use drumlin_format::SnapshotId;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Error as RepoError, Trust, names};
+use std::collections::HashMap;
+
+/// Copies, by what the snapshot was called when it was taken.
+#[derive(Default)]
+pub(super) struct Copies {
+    found: HashMap<SnapshotId, Snapshot>,
+}
+
+impl Copies {
+    /// Those that can be seen.
+    pub fn find(target: &End) -> Result<Self> {
+        let mut copies = Copies::default();
+        if target.repository.secrets().meta.is_some() {
+            let (infos, _) = target.repository.snapshots()?;
+            // What nobody known has signed may be the storage's word that there is nothing to do.
+            let signed = infos.into_iter().filter(|info| matches!(info.trust, Trust::Signed(_)));
+            copies.found.extend(signed.map(|info| (info.snapshot.first_id(), info.snapshot)));
+        }
+        Ok(copies)
+    }
+
+    /// The copy of a snapshot, if it is there.
+    pub fn of(&self, target: &End, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
+        let first = snapshot.first_id();
+        let copy = match self.found.get(&first) {
+            Some(copy) => Some(copy.clone()),
+            None if target.repository.secrets().meta.is_some() => None,
+            None => target.cache.recall(&name(first)).and_then(|plain| Snapshot::from_plain(&plain).ok()),
+        };
+        let Some(copy) = copy else { return Ok(None) };
+        // A key that may only sign could claim to have anything; what it copies it calls by its name.
+        let same = |s: &Snapshot| (s.time, s.host.clone(), s.paths.clone());
+        if same(&copy) != same(snapshot) {
+            return Ok(None);
+        }
+        // It may have been forgotten since.
+        let there = target.repository.store().len(&names::snapshot(copy.id)).map_err(RepoError::from)?;
+        Ok(there.map(|_| copy))
+    }
+
+    /// Take note of a new copy.
+    pub fn add(&mut self, target: &End, copy: &Snapshot) {
+        self.found.insert(copy.first_id(), copy.clone());
+        if target.repository.secrets().meta.is_none() {
+            // Without it the snapshot is copied once more, which stores nothing twice.
+            let _ = target.cache.remember(&name(copy.first_id()), &copy.to_plain());
+        }
+    }
+}
+
+fn name(first: SnapshotId) -> String {
+    format!("copy of {first}")
+}
