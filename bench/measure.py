@@ -49,8 +49,10 @@ def run(command, env=None, cwd=None):
     peak, done = [0], threading.Event()
 
     def look():
-        while not done.wait(LOOK_SECONDS):
+        pause = 0.01
+        while not done.wait(pause):
             peak[0] = max(peak[0], sum(map(peak_of, family(process.pid))))
+            pause = min(pause * 2, LOOK_SECONDS)
 
     looker = threading.Thread(target=look)
     looker.start()
@@ -62,5 +64,6 @@ def run(command, env=None, cwd=None):
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 3):
         raise Failed(f"{command}: status {process.returncode}\n{errors.decode(errors='replace')[-2000:]}")
-    # The usage of the shell is that of all it waited for; its peak that of the largest.
-    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": max(peak[0], usage.ru_maxrss * 1024)}
+    # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too: it is of
+    # use only where nothing was seen.
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": peak[0] or usage.ru_maxrss * 1024}

@@ -61,6 +61,27 @@ fn restores(bench: &Bench, report: &Report, source: &Path) {
     }
 }
 
+/// A removal that was not synced may be undone by a loss of power, and another one not: a session that came back without its
+/// decision would take its snapshot with it.
+#[test]
+fn what_was_committed_counts_after_a_loss_of_power() {
+    for keeps in ["", "decisions/", "sessions/", "nothing"] {
+        let bench = bench();
+        let source = source(&bench, "source", 1);
+        let report = bench.backup(&source);
+        bench.memory.crash_keeping(|name| name.starts_with(keeps));
+        let (snapshots, errors) = bench.repository.snapshots().unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        let listed: Vec<_> = snapshots.iter().map(|info| (info.snapshot.id, info.open_session)).collect();
+        assert_eq!(
+            listed,
+            [(report.snapshot.as_ref().unwrap().id, false)],
+            "of what was not synced '{keeps}' was kept"
+        );
+        restores(&bench, &report, &source);
+    }
+}
+
 #[test]
 fn a_writer_refers_to_nothing_that_a_plan_condemns() {
     let bench = bench();

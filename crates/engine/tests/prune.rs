@@ -14,7 +14,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::collection::{Board, Desk, Registration};
 use drumlin_repo::{Cache, Index, IndexMode, NewLock, Repository, Unlock, WriteSession, names};
 use drumlin_seal::Secret;
-use drumlin_store::{Call, Fault, FaultStore, Kind, MemoryStore, Put, RecordStore, Store, When};
+use drumlin_store::{Call, Fault, FaultStore, Kind, MemoryStore, Op, Put, RecordStore, Store, When};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeMap;
 use std::fs;
@@ -491,6 +491,46 @@ fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
     }
 }
 
+/// One that comes while another is about to remove what it condemned: it writes index objects in place of others, and none of
+/// them may name what will be gone. Else the next backup of the same contents takes it for stored.
+#[test]
+fn two_prunes_leave_no_name_of_what_is_gone() {
+    let mut history = History::new(3);
+    history.forget(|at| at < 2);
+    // A copy of a state that was forgotten, to be saved again.
+    let again = history.bench.folder.path().join("copy1");
+    let key = history.bench.key_file();
+    let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let then = move || {
+        let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+        let thorough = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        sender.send(prune(&inside, &cache, &thorough, &Quiet::default())).unwrap();
+    };
+    let memory = history.bench.memory.clone();
+    let store = Meanwhile { inner: memory, prefix: "decisions/", then: std::sync::Mutex::new(Some(then)) };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+    let lazy = Options { max_unused: Unused::Unlimited, ..prune_options() };
+    let report = prune(&repository, &history.bench.cache, &lazy, &Quiet::default()).unwrap();
+    assert!(report.gone.packs > 0, "{report:?}");
+    let busy = receiver.recv().unwrap();
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    let there = objects(&history.bench.memory);
+    for (id, _) in history.bench.repository.index_objects().unwrap() {
+        for pack in history.bench.repository.index_hooks(id).unwrap().unwrap() {
+            let name = names::pack(pack.kind, pack.pack);
+            assert!(there.contains_key(&name), "'{}' names {name}, which is gone", names::index(id));
+        }
+    }
+    fs::remove_dir_all(&history.source).unwrap();
+    assert!(std::process::Command::new("cp").arg("-a").args([&again, &history.source]).status().unwrap().success());
+    common::settle();
+    let saved = history.bench.backup(&history.source).snapshot.unwrap();
+    history.states.push((saved, again));
+    history.whole();
+}
+
 /// Restores that have read the index, and perhaps begun, before a prune moves what they want.
 #[test]
 fn a_restore_goes_on_while_packs_are_moved() {
@@ -625,6 +665,31 @@ fn killed_at_every_call() {
         }
         let after = bytes(&memory);
         assert!(after * 100 < settled * 108, "call {from}: {after} bytes are left, {settled} without the failure");
+    }
+}
+
+/// What a prune that was killed has written anew may be all that there is of something once the next one has tidied up: the
+/// backup after that finds it, to compare with and to refer to.
+#[test]
+fn a_backup_after_a_killed_prune_finds_everything() {
+    for (folder, skip) in [("index/", 1), ("plans/", 0), ("decisions/", 0)] {
+        let mut history = History::new(3);
+        history.forget(|at| at < 2);
+        let store = FaultStore::new(history.bench.memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let thorough = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        faults.add(When::op(Op::Put).named(&format!("{folder}*")).skip(skip), Fault::Fail(Kind::Io));
+        faults.add(When::op(Op::Delete), Fault::Fail(Kind::Io));
+        prune(&repository, &history.bench.cache, &thorough, &Quiet::default()).unwrap_err();
+        let evict = Desk::new(&history.bench.repository).sessions().unwrap();
+        assert_eq!(evict.len(), 1);
+        let next = Options { evict, ..prune_options() };
+        prune(&history.bench.repository, &history.bench.cache, &next, &Quiet::default()).unwrap();
+        history.whole();
+        let report = history.bench.backup(&history.source);
+        assert_eq!((report.counts.chunks_new, report.counts.changed), (0, 0), "killed at {folder}");
+        history.whole();
     }
 }
 

@@ -145,7 +145,9 @@ impl WriteSession {
         if !collection::commit(&desk, self.id, &Verdict::Committed { snapshot })? {
             return Err(Error::Evicted);
         }
-        collection::end(&desk, self.id)
+        // It counts from here on. What could not be cleared up, the next collection does.
+        let _ = collection::end(&desk, self.id);
+        Ok(())
     }
 
     /// End a session of which no snapshot was put.

@@ -1,19 +1,24 @@
 //! The index, exact and sparse, against what was stored.
 
 use drumlin_format::ChunkId;
+use drumlin_format::pack::PackKind;
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
-use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::{Cache, CreateOptions, Index, IndexMode, NewLock, Repository, WriteSession};
 use drumlin_seal::Secret;
-use drumlin_store::MemoryStore;
+use drumlin_store::{MemoryStore, Store};
 use std::fs;
 use std::sync::Arc;
 
 fn repository() -> Repository {
+    repository_in(&MemoryStore::new())
+}
+
+fn repository_in(memory: &MemoryStore) -> Repository {
     let lock = NewLock::File(Secret::new([1; 32]));
     let options = CreateOptions { block_bytes: 64 << 10, pack_bytes: 1 << 20, ..CreateOptions::default() };
-    Repository::create(Arc::new(MemoryStore::new()), options, lock, "test", 0).unwrap().0
+    Repository::create(Arc::new(memory.clone()), options, lock, "test", 0).unwrap().0
 }
 
 fn cache(repository: &Repository) -> (tempfile::TempDir, Arc<Cache>) {
@@ -139,4 +144,41 @@ fn the_sparse_index_is_chosen_by_size() {
     let sparse = |bytes| Index::open_with(&repository, cache.clone(), IndexMode::Auto(bytes)).unwrap().is_sparse();
     assert!(sparse(1000));
     assert!(!sparse(1 << 20));
+}
+
+/// Sessions that didn't see each other have stored the same; then packs are lost, all but one of them. Whoever reads the index
+/// anew, in one run for all of its objects, finds the chunks in the one that is left.
+#[test]
+fn what_stands_in_several_packs_is_found_in_each() {
+    let memory = MemoryStore::new();
+    let repository = repository_in(&memory);
+    for _ in 0..3 {
+        // No index tells one of the other.
+        let index: Vec<_> = objects(&memory, "index/").into_iter().map(|n| (memory.get(&n).unwrap(), n)).collect();
+        index.iter().for_each(|(_, name)| memory.delete(name).unwrap());
+        let (_folder, cache) = cache(&repository);
+        assert_eq!(store(&repository, &cache, IndexMode::Exact, 0..300), 300);
+        index.into_iter().for_each(|(bytes, name)| memory.put(&name, &bytes, drumlin_store::Put::Create).unwrap());
+    }
+    let packs = objects(&memory, "data/");
+    assert_eq!(packs.len(), 3);
+    for left in &packs {
+        let lost: Vec<_> = packs.iter().filter(|p| *p != left).map(|n| (n, memory.get(n).unwrap())).collect();
+        lost.iter().for_each(|(name, _)| memory.delete(name).unwrap());
+        let (_folder, cache) = cache(&repository);
+        let index = Arc::new(Index::open(&repository, cache.clone()).unwrap());
+        let reader = Reader::new(repository.clone(), index, cache, 1 << 20);
+        for n in 0..300 {
+            let read = reader.chunk(PackKind::Data, &id(&repository, n));
+            assert_eq!(read.unwrap(), chunk(n), "with {left} alone");
+        }
+        lost.iter().for_each(|(name, bytes)| memory.put(name, bytes, drumlin_store::Put::Create).unwrap());
+    }
+}
+
+fn objects(memory: &MemoryStore, folder: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    memory.list("", &mut |listed| names.push(listed.name)).unwrap();
+    names.retain(|name| name.starts_with(folder));
+    names
 }

@@ -9,6 +9,7 @@ mod forget;
 mod interrupt;
 mod json;
 mod keys;
+mod kills;
 mod look;
 mod over;
 mod owners;

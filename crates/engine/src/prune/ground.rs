@@ -2,7 +2,9 @@
 
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
+use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
+use drumlin_repo::collection::Desk;
 use drumlin_repo::{PackInfo, Repository, names};
 use std::collections::{HashMap, HashSet};
 
@@ -55,12 +57,17 @@ impl Ground {
             });
             list.map_err(drumlin_repo::Error::from)?;
         }
-        let holds = |(_, named): &(u64, Vec<PackId>)| named.iter().any(|pack| ground.packs.contains_key(pack));
-        if !ground.objects.is_empty() && !ground.objects.values().any(holds) {
+        Ok(ground)
+    }
+
+    /// Fails if snapshots need something, and none of the packs that the index names is there.
+    pub fn refuse_empty(&self, snapshots: &[Snapshot]) -> Result<()> {
+        let needed = snapshots.iter().any(|snapshot| snapshot.root.is_some());
+        if needed && !self.named.is_empty() && self.known().next().is_none() {
             let cause = "the storage lists none of the packs that the index names";
             return Err(Error::Doubt(format!("{cause}: is all of it mounted, and may this account list it?")));
         }
-        Ok(ground)
+        Ok(())
     }
 
     /// Fails if an index object can't be opened: nobody knows what it names.
@@ -89,6 +96,14 @@ impl Ground {
     /// Bytes of some packs.
     pub fn bytes<'a>(&self, packs: impl IntoIterator<Item = &'a PackId>) -> u64 {
         packs.into_iter().filter_map(|pack| self.packs.get(pack)).map(|(_, len)| len).sum()
+    }
+
+    /// The index objects of sessions that were evicted. Writers pass them over: what they name has to be named by others.
+    pub fn of_evicted(&self, repository: &Repository) -> Result<Vec<IndexId>> {
+        let mut ids: Vec<_> = self.objects.keys().copied().collect();
+        ids.sort_unstable();
+        let evicted = Desk::new(repository).evicted(&ids)?;
+        Ok(ids.into_iter().filter(|id| evicted.iter().any(|session| id.is_of(session))).collect())
     }
 
     /// The index objects that name one of these packs.

@@ -48,7 +48,7 @@ pub(super) struct Look {
     unused: Vec<PackId>,
     /// Packs to be written anew.
     repack: Vec<PackInfo>,
-    /// Small index objects to be made into few.
+    /// Index objects to be written anew: small ones, if there are many, and those of sessions that were evicted.
     objects: Vec<IndexId>,
     /// Losses of which nothing is missing any more.
     pub healed: Vec<LossId>,
@@ -68,6 +68,7 @@ impl Look {
         let snapshots = repository.standing_snapshots()?;
         let mut ground = Ground::look(repository)?;
         ground.refuse_broken()?;
+        ground.refuse_empty(&snapshots)?;
         let losses = repository.losses()?;
         // What a repair has put aside may yet be of use.
         ground.packs.retain(|pack, _| !losses.iter().any(|loss| loss.packs.contains(pack)));
@@ -135,6 +136,7 @@ impl Look {
             objects.clear();
         }
         survey.indexes = objects.len();
+        objects.extend(ground.of_evicted(repository)?);
         let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
         Ok(Look { healed, ground, snapshots, places, marks, unused, repack, objects, survey })
     }
@@ -250,6 +252,10 @@ impl Subject<Desk<'_>> for Collection<'_> {
             draft.indexes.retain(|id| naming.binary_search(id).is_err());
         }
         let mut more = ground.naming(&condemned);
+        // Who was evicted since the first look may have written what is needed.
+        more.extend(ground.of_evicted(self.repository)?);
+        more.sort_unstable();
+        more.dedup();
         more.retain(|id| !id.is_of(&self.me) && !draft.indexes.contains(id));
         self.name_again(&ground, &more, &condemned)?;
         draft.indexes.extend(more);

@@ -231,6 +231,7 @@ impl Subject<Desk<'_>> for Mending<'_> {
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let snapshots = readable(self.repository, self.monitor)?;
         let mut ground = Ground::look(self.repository)?;
+        ground.refuse_empty(&snapshots)?;
         // Those whose second part is damaged are found by reading them.
         self.read_objects(&mut ground, |_, _| Ok(()))?;
         let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();

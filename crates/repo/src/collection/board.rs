@@ -43,7 +43,7 @@ pub trait Board {
     fn has_session(&self, id: SessionId) -> Result<bool, Self::Error>;
     /// Register a session.
     fn put_session(&self, id: SessionId) -> Result<(), Self::Error>;
-    /// Remove a session.
+    /// Remove a session, durably: if it came back after its decision was removed, what it committed would count no more.
     fn remove_session(&self, id: SessionId) -> Result<(), Self::Error>;
 
     /// Which flags stand for a session.

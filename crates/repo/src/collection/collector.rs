@@ -83,7 +83,17 @@ pub fn collect<B: Board, S: Subject<B>>(
 ) -> Result<Collected, S::Error> {
     let known = register(board, me)?;
     settle(board, &known)?;
-    let Some(mut draft) = subject.look(board, &known)? else {
+    // Index objects that are written here name again what others named. What another is about to remove must not be among
+    // it: so whoever stands for a plan is over before anything is looked at.
+    for plan in &known.plans {
+        if !clear(board, plan.session, me, patience)? {
+            board.remove_session(me)?;
+            return Ok(Collected::Blocked(plan.session));
+        }
+    }
+    settle(board, &known)?;
+    // Those plans were carried out or never will be: what they condemn is gone, or a pack like any other.
+    let Some(mut draft) = subject.look(board, &Known::default())? else {
         board.remove_session(me)?;
         return Ok(Collected::Nothing);
     };
@@ -130,7 +140,7 @@ fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B
 fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
     for plan in &known.plans {
         match decided(board, plan.session)? {
-            Some(id) => finish(board, id, known.plans.iter().filter(|p| p.session == plan.session))?,
+            Some(id) => finish(board, plan.session, id, &known.plans)?,
             // Its collector is gone without having decided, or was evicted.
             None if !board.has_session(plan.session)? => board.remove_plan(plan.id)?,
             // It is at work, or stopped: then it is in the way, and will be dealt with there.
@@ -149,12 +159,13 @@ fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, 
     })
 }
 
-fn finish<'p, B: Board>(board: &B, id: PlanId, plans: impl Iterator<Item = &'p Plan>) -> Result<(), B::Error> {
-    let plans: Vec<&Plan> = plans.collect();
-    let ids: Vec<PlanId> = plans.iter().map(|p| p.id).collect();
-    match plans.iter().find(|p| p.id == id) {
+fn finish<B: Board>(board: &B, session: SessionId, id: PlanId, plans: &[Plan]) -> Result<(), B::Error> {
+    let of_session = plans.iter().filter(|p| p.session == session);
+    let ids: Vec<PlanId> = of_session.map(|p| p.id).collect();
+    match plans.iter().find(|p| p.id == id && p.session == session) {
         Some(plan) => carry_out(board, plan, &ids),
-        None => Ok(()),
+        // It was carried out, and its collector was stopped right before its end.
+        None => end(board, session),
     }
 }
 
@@ -175,7 +186,7 @@ fn clear<B: Board>(
                     for plan in board.plans()? {
                         plans.extend(board.plan(plan)?);
                     }
-                    finish(board, id, plans.iter().filter(|p| p.session == session))?;
+                    finish(board, session, id, &plans)?;
                 }
                 return Ok(true);
             }

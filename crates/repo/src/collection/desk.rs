@@ -157,7 +157,8 @@ impl Board for Desk<'_> {
     }
 
     fn remove_session(&self, id: SessionId) -> Result<()> {
-        Ok(self.repository.store().delete(&names::session(id))?)
+        self.repository.store().delete(&names::session(id))?;
+        Ok(self.repository.store().sync()?)
     }
 
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>> {

@@ -212,14 +212,14 @@ impl Index {
         }
     }
 
-    /// Where a chunk is besides this pack.
-    pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &PackId) -> Result<Option<Location>> {
+    /// Where a chunk is besides these packs.
+    pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
         self.lookup_key_beside(&key(id), not)
     }
 
     /// The same by what runs keep of an identity.
-    pub(crate) fn lookup_key_beside(&self, wanted: &Key, not: &PackId) -> Result<Option<Location>> {
-        self.try_runs(wanted, Some(not)).map_err(|_| {
+    pub(crate) fn lookup_key_beside(&self, wanted: &Key, not: &[PackId]) -> Result<Option<Location>> {
+        self.try_runs(wanted, not).map_err(|_| {
             self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
         })
     }
@@ -253,7 +253,7 @@ impl Index {
     }
 
     fn lookup_runs(&self, wanted: &run::Key) -> Result<Option<Location>> {
-        match self.try_runs(wanted, None) {
+        match self.try_runs(wanted, &[]) {
             Ok(found) => Ok(found),
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
@@ -263,7 +263,7 @@ impl Index {
                     .runs
                     .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
                 self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted, None).map_err(|_| {
+                self.try_runs(wanted, &[]).map_err(|_| {
                     self.damaged(std::io::Error::other(
                         "a run of the index was damaged twice; 'drumlin cache clear' removes it",
                     ))
@@ -272,8 +272,8 @@ impl Index {
         }
     }
 
-    /// Where a chunk is, besides one pack. Fails with the run that can't be read.
-    fn try_runs(&self, wanted: &run::Key, not: Option<&PackId>) -> std::result::Result<Option<Location>, Arc<Run>> {
+    /// Where a chunk is, besides some packs. Fails with the run that can't be read.
+    fn try_runs(&self, wanted: &run::Key, not: &[PackId]) -> std::result::Result<Option<Location>, Arc<Run>> {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
@@ -288,8 +288,8 @@ impl Index {
         Ok(None)
     }
 
-    fn passes(&self, pack: &PackId, not: Option<&PackId>) -> bool {
-        not == Some(pack) || self.shuns(pack)
+    fn passes(&self, pack: &PackId, not: &[PackId]) -> bool {
+        not.contains(pack) || self.shuns(pack)
     }
 
     fn shuns(&self, pack: &PackId) -> bool {

@@ -79,7 +79,7 @@ impl Run {
             + self.packs.len() * 64
     }
 
-    /// Where a chunk is: pack number in this run, ordinal; of several places the first whose pack will do.
+    /// Where a chunk is: pack number in this run, ordinal. Of several packs that hold it, the first that will do.
     pub fn lookup(&self, wanted: &Key, will_do: impl Fn(u32) -> bool) -> io::Result<Option<(u32, u32)>> {
         let top = top(wanted);
         // The last page that begins at or before the key; equal tops across a page border are looked up in both.
@@ -93,8 +93,8 @@ impl Run {
             let count = page_count(&bytes)?;
             let entries = &bytes[..count * ENTRY_BYTES];
             let at = partition(entries, |e| e[..24] < wanted[..]);
-            for entry in entries[at * ENTRY_BYTES..].chunks_exact(ENTRY_BYTES).take_while(|e| e[..24] == wanted[..]) {
-                let entry = decode_entry(entry);
+            let from_there = entries.chunks_exact(ENTRY_BYTES).skip(at);
+            for entry in from_there.take_while(|e| e[..24] == wanted[..]).map(decode_entry) {
                 if entry.pack as usize >= self.packs.len() {
                     return Err(bad());
                 }
@@ -160,7 +160,7 @@ pub(crate) struct RunWriter {
     first_keys: Vec<u64>,
     filters: Vec<BinaryFuse8>,
     segment: Vec<u64>,
-    last: Option<RunEntry>,
+    last: Option<(Key, u32)>,
     entries: u64,
 }
 
@@ -178,11 +178,13 @@ impl RunWriter {
         }
     }
 
-    /// Append an entry. A chunk may be in several packs, and may be wanted of any of them.
+    /// Append an entry; of several with one key in one pack the first stays. What stands in several packs has an entry for
+    /// each: one of them may be gone or shunned.
     pub fn push(&mut self, entry: RunEntry) -> io::Result<()> {
-        if self.last.replace(entry) == Some(entry) {
+        if self.last == Some((entry.key, entry.pack)) {
             return Ok(());
         }
+        self.last = Some((entry.key, entry.pack));
         if self.page.is_empty() {
             self.first_keys.push(top(&entry.key));
         }
@@ -443,23 +445,30 @@ mod tests {
     }
 
     #[test]
-    fn merging_keeps_all_places_and_renumbers_packs() {
+    fn merging_keeps_equals_of_different_packs_and_renumbers_packs() {
         let of =
             |range: std::ops::Range<u64>, ordinal| -> BTreeMap<_, _> { range.map(|i| (id(i), (1, ordinal))).collect() };
         let a = Arc::new(write(&of(0..1000, 7), tempfile::tempfile().unwrap(), 2));
         let b = Arc::new(write(&of(500..1500, 8), tempfile::tempfile().unwrap(), 2));
         let merged = merge(&[a, b], tempfile::tempfile().unwrap()).unwrap();
         assert_eq!((merged.entries, merged.packs.len()), (2000, 4));
-        let any = |_| true;
-        assert_eq!(merged.lookup(&id(700), any).unwrap(), Some((1, 7)));
-        assert_eq!(merged.lookup(&id(700), |pack| pack != 1).unwrap(), Some((3, 8)));
-        assert_eq!(merged.lookup(&id(1400), any).unwrap(), Some((3, 8)));
-        // All of them, whatever the borders of pages: half have two places.
-        for n in 0..1500 {
-            let places = usize::from(n < 1000) + usize::from(n >= 500);
-            let found = [1, 3].iter().filter(|p| merged.lookup(&id(n), |q| q == **p).unwrap().is_some()).count();
-            assert_eq!(found, places, "{n}");
+        let lookup = |n, not: &[u32]| merged.lookup(&id(n), |pack| !not.contains(&pack)).unwrap();
+        assert_eq!(lookup(1400, &[]), Some((3, 8)));
+        // Equals may stand on two pages: all of them are found.
+        for n in 500..1000 {
+            assert_eq!((lookup(n, &[3]), lookup(n, &[1])), (Some((1, 7)), Some((3, 8))), "{n}");
+            assert_eq!(lookup(n, &[1, 3]), None);
         }
+    }
+
+    #[test]
+    fn what_stands_twice_in_a_pack_has_one_entry() {
+        let mut writer = RunWriter::new(tempfile::tempfile().unwrap());
+        for (pack, ordinal) in [(0, 1), (0, 5), (1, 2)] {
+            writer.push(RunEntry { key: id(1), pack, ordinal }).unwrap();
+        }
+        let run = writer.finish(&packs(2)).unwrap();
+        assert_eq!((run.entries, run.lookup(&id(1), |_| true).unwrap()), (2, Some((0, 1))));
     }
 
     #[test]

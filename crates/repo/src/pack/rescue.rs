@@ -38,11 +38,15 @@ impl Reader {
     /// A chunk, checked, from another pack than this one; `None` if no other has it whole.
     pub fn elsewhere(&self, kind: PackKind, id: &ChunkId, not: &PackId) -> Result<Option<Vec<u8>>> {
         self.catch_up(not)?;
-        let Some(location) = self.index().lookup_beside(id, not)? else { return Ok(None) };
-        match self.chunk_at(kind, id, location) {
-            Err(e) if e.is_damage() => Ok(None),
-            other => other.map(Some),
+        // Several may be of no use: whoever was evicted and wrote all the same named packs that are gone.
+        let mut tried = vec![*not];
+        while let Some(location) = self.index().lookup_beside(id, &tried)? {
+            match self.chunk_at(kind, id, location) {
+                Err(e) if e.is_damage() => tried.push(self.index().pack(location.pack).id),
+                other => return other.map(Some),
+            }
         }
+        Ok(None)
     }
 
     /// The chunk that stood at this place of a pack, by its number, of which not even the table can be had.
@@ -59,16 +63,20 @@ impl Reader {
         let not = self.index().pack(pack).id;
         self.catch_up(&not)?;
         let Some(key) = keys.get(&ordinal) else { return Ok(None) };
-        let Some(location) = self.index().lookup_key_beside(key, &not)? else { return Ok(None) };
-        // The index keeps a part of the identity; the table has all of it.
-        let table = match self.table(&self.index().pack(location.pack)) {
-            Err(e) if e.is_damage() => return Ok(None),
-            other => other?,
-        };
-        let Some(chunk) = table.chunks.get(location.ordinal as usize) else { return Ok(None) };
-        match self.chunk_at(kind, &chunk.id, location) {
-            Err(e) if e.is_damage() => Ok(None),
-            other => other.map(Some),
+        let mut tried = vec![not];
+        while let Some(location) = self.index().lookup_key_beside(key, &tried)? {
+            // The index keeps a part of the identity; the table has all of it.
+            let info = self.index().pack(location.pack);
+            let found = self.table(&info).and_then(|table| match table.chunks.get(location.ordinal as usize) {
+                Some(chunk) => self.chunk_at(kind, &chunk.id, location).map(Some),
+                None => Ok(None),
+            });
+            match found {
+                Ok(Some(bytes)) => return Ok(Some(bytes)),
+                Err(e) if !e.is_damage() => return Err(e),
+                Ok(None) | Err(_) => tried.push(info.id),
+            }
         }
+        Ok(None)
     }
 }

@@ -6,7 +6,7 @@ mod world;
 
 use actors::{Broken, Play, collector, forgetter, indexer, writer};
 use drumlin_format::decision::Verdict;
-use drumlin_format::{IndexId, PackId, SessionId, SnapshotId};
+use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Flag, Patience};
 use explore::{Actor, Explored, explore};
 use std::collections::BTreeSet;
@@ -111,6 +111,23 @@ fn what_is_forgotten_goes() {
     let world = &explored.ends.iter().find(gone).expect("it was forgotten in time once").0;
     assert!(world.plans.is_empty() && world.sessions.is_empty() && world.flags.is_empty(), "{world:#?}");
     assert_eq!(world.indexes.len(), 1);
+}
+
+#[test]
+fn a_collector_that_was_stopped_right_before_its_end() {
+    let mut start = two();
+    let (session, plan) = (SessionId([50; 16]), PlanId([50; 16]));
+    start.sessions.insert(session);
+    for flag in [Flag::Decision(session), Flag::Commit(session)] {
+        start.flags.insert(flag, Verdict::Collected { plan });
+    }
+    for atomic in [true, false] {
+        let explored = play(&start, atomic, Broken::Nothing, &[Collector(Patience::Evict), Forgetter(2)]);
+        assert!(explored.wrong.is_none());
+        let mut gone = explored.ends.iter().filter(|(world, _)| !world.packs.contains_key(&PackId([2; 16]))).peekable();
+        assert!(gone.peek().is_some(), "it was forgotten in time once");
+        assert!(gone.all(|(world, _)| world.sessions.is_empty()), "its session is left");
+    }
 }
 
 #[test]
