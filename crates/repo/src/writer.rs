@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
-const PENDING_CHUNKS_MAX: usize = 128 << 10;
+const PENDING_CHUNKS_MAX: usize = 64 << 10;
 
 /// A session that writes.
 pub struct WriteSession {

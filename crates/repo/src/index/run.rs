@@ -7,7 +7,7 @@
 //! end:       magic (8) | pages u32 | filters u32 | packs u32 | entries u64 | tail offset u64 | checksum (16)
 //! ```
 //!
-//! A filter (binary fuse, Graf & Lemire 2022, 9 bits a key) covers the entries of up to 2,048 pages: built piece by
+//! A filter (binary fuse, Graf & Lemire 2022, 9 bits a key) covers the entries of up to 512 pages: built piece by
 //! piece, so that merging needs little memory, and asked first, so that a chunk nobody has costs no read.
 //! 24 bytes of an identity can't be met by chance or by design (2^96 tries for a collision of one's own making).
 
@@ -25,7 +25,7 @@ use xorf::{BinaryFuse8, Descriptor, Filter};
 const PAGE_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 32;
 const PAGE_ENTRIES: usize = 127;
-const SEGMENT_PAGES: usize = 2048;
+const SEGMENT_PAGES: usize = 512;
 const END_BYTES: usize = 52;
 const MAGIC: &[u8; 8] = b"drumrun\x01";
 const PACK_BYTES: usize = 41;

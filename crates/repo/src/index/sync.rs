@@ -14,7 +14,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 /// Index objects are read until they hold so many chunks, then a run is made of them.
-const RUN_CHUNKS: usize = 128 << 10;
+const RUN_CHUNKS: usize = 64 << 10;
 /// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's key.
 const OBJECT_BYTES_A_CHUNK: u64 = 36;
 const FILTER_BYTES_A_HUNDRED_CHUNKS: u64 = 125;
