@@ -6,9 +6,11 @@
 
 mod at;
 pub mod compare;
+mod lease;
 mod loopfs;
 mod rng;
 pub mod tree;
 
+pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use rng::Rng;

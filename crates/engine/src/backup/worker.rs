@@ -54,6 +54,10 @@ const LINKS_MAX: usize = 16 << 10;
 pub(super) const WHOLE_BYTES_MAX: u64 = 2 << 20;
 /// A file that keeps changing is read again so often, in the hope of a moment of rest.
 const ATTEMPTS: usize = 2;
+/// The kernel takes a lease away from a holder that doesn't give it back, by default after 45 seconds.
+const LEASE: Duration = Duration::from_secs(60);
+/// How often to look whether it is given back.
+const LEASE_LOOK: Duration = Duration::from_millis(20);
 /// File systems stamp with the kernel's coarse clock (up to 10 ms behind); some know only every second second.
 const RACY: Duration = Duration::from_millis(20);
 const RACY_COARSE: Duration = Duration::from_millis(2020);
@@ -185,8 +189,12 @@ impl<'a, 'm> Worker<'a, 'm> {
         {
             return Ok(Some((known.content.clone(), known.marks)));
         }
-        let file = match entry.dir.open_file(&entry.name) {
+        let file = match self.open(entry) {
             Ok(file) => file,
+            // It is waited for, and the run shall stop.
+            Err(e) if e.kind() == ErrorKind::WouldBlock && self.shared.monitor.stop() => {
+                return Err(Error::Interrupted);
+            }
             Err(e) if read::is_gone(&e) => {
                 self.problem(entry, ProblemKind::Vanished, &e.to_string());
                 return Ok(None);
@@ -216,6 +224,21 @@ impl<'a, 'm> Worker<'a, 'm> {
             links.insert(link, Linked { stat: entry.stat, content: content.clone(), marks: found });
         }
         Ok(Some((content, found)))
+    }
+
+    /// Open a file; one that somebody holds under a lease (a Samba or NFS server does, for its clients) is waited for.
+    fn open(&self, entry: &Entry) -> std::io::Result<File> {
+        let start = Instant::now();
+        loop {
+            match entry.dir.open_file(&entry.name) {
+                Err(e)
+                    if e.kind() == ErrorKind::WouldBlock && start.elapsed() < LEASE && !self.shared.monitor.stop() =>
+                {
+                    std::thread::sleep(LEASE_LOOK);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     fn links(&self) -> std::sync::MutexGuard<'a, HashMap<(u64, u64), Linked>> {
