@@ -10,7 +10,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{Header, IndexId, ObjectType, SessionId, SnapshotId};
 use drumlin_store::Put;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
@@ -19,19 +19,64 @@ const PENDING_CHUNKS_MAX: usize = 64 << 10;
 /// A session that writes.
 pub struct WriteSession {
     repository: Repository,
-    index: Arc<Index>,
     id: SessionId,
     /// Packs of file contents.
     pub data: Packer,
     /// Packs of tree nodes.
     pub tree: Packer,
-    pending: Arc<Mutex<Pending>>,
+    ledger: Arc<Ledger>,
+}
+
+/// The finished packs of a session that no index object names yet.
+struct Ledger {
+    repository: Repository,
+    index: Arc<Index>,
+    session: SessionId,
+    pending: Mutex<Pending>,
+    /// Held by whoever writes an index object.
+    writing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Pending {
     entries: Vec<Entry>,
     chunks: usize,
+}
+
+impl Ledger {
+    /// Take in a finished pack. If many chunks wait by now, an index object is written.
+    fn add(&self, entry: Entry) -> Result<()> {
+        let mut pending = lock(&self.pending);
+        pending.chunks += entry.table.chunks.len();
+        pending.entries.push(entry);
+        let full = pending.chunks >= PENDING_CHUNKS_MAX;
+        drop(pending);
+        if full { self.write(PENDING_CHUNKS_MAX) } else { Ok(()) }
+    }
+
+    /// If so many chunks wait: make all finished packs durable, and then an index object that names them.
+    fn write(&self, least: usize) -> Result<()> {
+        let _one_at_a_time = lock(&self.writing);
+        let pending = {
+            let mut pending = lock(&self.pending);
+            if pending.entries.is_empty() || pending.chunks < least {
+                return Ok(());
+            }
+            std::mem::take(&mut *pending)
+        };
+        self.repository.store().sync()?;
+        let mut random = [0; 8];
+        random.copy_from_slice(&random_id()?[..8]);
+        let id = IndexId::of(self.session, random);
+        let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
+        let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
+        self.repository.store().put(&names::index(id), &bytes, Put::Create)?;
+        self.index.settle(id, &pending.entries)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a session has written so far.
@@ -47,24 +92,22 @@ impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, .. } = registration;
-        let pending = Arc::new(Mutex::new(Pending::default()));
+        let (pending, writing) = (Mutex::default(), Mutex::default());
+        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, writing });
         let packer = |kind| {
-            let (pending, index, cache) = (pending.clone(), index.clone(), cache.clone());
+            let (ledger, cache) = (ledger.clone(), cache.clone());
             let sink = move |finished: Finished| {
-                index.add_pack(&finished.entry);
+                ledger.index.add_pack(&finished.entry);
                 if kind == PackKind::Tree {
                     // Without it a key that can't read couldn't compare with its own last tree.
                     let _ = cache.keep_pack_key(finished.entry.pack, &finished.key);
                 }
-                let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
-                pending.chunks += finished.entry.table.chunks.len();
-                pending.entries.push(finished.entry);
-                Ok(())
+                ledger.add(finished.entry)
             };
             Packer::new(repository.clone(), kind, Arc::new(sink))
         };
         let (data, tree) = (packer(PackKind::Data), packer(PackKind::Tree));
-        WriteSession { repository, index, id, data, tree, pending }
+        WriteSession { repository, id, data, tree, ledger }
     }
 
     /// The session.
@@ -74,7 +117,7 @@ impl WriteSession {
 
     /// The index that it adds to.
     pub fn index(&self) -> &Arc<Index> {
-        &self.index
+        &self.ledger.index
     }
 
     /// What was written so far.
@@ -82,40 +125,10 @@ impl WriteSession {
         Written { data_bytes: self.data.stored_bytes(), tree_bytes: self.tree.stored_bytes() }
     }
 
-    /// Write an index object if many chunks wait for one. To be called now and then by one thread.
-    pub fn relieve(&self) -> Result<()> {
-        if self.pending.lock().unwrap_or_else(PoisonError::into_inner).chunks >= PENDING_CHUNKS_MAX {
-            self.write_index()?;
-        }
-        Ok(())
-    }
-
-    /// Make all finished packs durable, and then an index object that names them.
-    fn write_index(&self) -> Result<()> {
-        let pending = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
-        if pending.entries.is_empty() {
-            return Ok(());
-        }
-        self.repository.store().sync()?;
-        let mut random = [0; 8];
-        random.copy_from_slice(&random_id()?[..8]);
-        let id = IndexId::of(self.id, random);
-        let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
-        let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
-        self.repository.store().put(&names::index(id), &bytes, Put::Create)?;
-        self.index.settle(id, &pending.entries)
-    }
-
     /// Have a pack that others wrote named by the index objects of this session as well: for a collector that removes the
     /// object which names it.
     pub fn name_again(&self, entry: Entry) -> Result<()> {
-        let full = {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            pending.chunks += entry.table.chunks.len();
-            pending.entries.push(entry);
-            pending.chunks >= PENDING_CHUNKS_MAX
-        };
-        if full { self.write_index() } else { Ok(()) }
+        self.ledger.add(entry)
     }
 
     /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
@@ -123,7 +136,7 @@ impl WriteSession {
     pub fn flush(&self) -> Result<()> {
         self.data.finish()?;
         self.tree.finish()?;
-        self.write_index()
+        self.ledger.write(0)
     }
 
     /// Write a snapshot object, durably. All that it refers to must have been flushed.

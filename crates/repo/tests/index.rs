@@ -54,7 +54,6 @@ fn store(repository: &Repository, cache: &Arc<Cache>, mode: IndexMode, numbers: 
             block.push(id, &bytes);
             if block.raw.len() > 60_000 {
                 session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
-                session.relieve().unwrap();
             }
         }
     }
@@ -97,6 +96,24 @@ fn many_small_runs_are_merged_and_still_right() {
     let count = fs::read_dir(runs).unwrap().filter(|e| e.as_ref().unwrap().file_name() != "manifest").count();
     assert!(count < 12, "{count} runs");
     drop(folder);
+}
+
+/// Whatever is stored, one large file too: what waits for an index object is bounded, and so are the objects.
+#[test]
+fn a_session_writes_index_objects_as_it_goes() {
+    let memory = MemoryStore::new();
+    let repository = repository_in(&memory);
+    let (_folder, cache) = cache(&repository);
+    assert_eq!(store(&repository, &cache, IndexMode::Exact, 0..140_000), 140_000);
+    let objects = objects(&memory, "index");
+    assert!(objects.len() > 1, "{objects:?}");
+    for object in objects {
+        let len = memory.len(&object).unwrap().unwrap();
+        // 64 Ki chunks, and those of the packs that were finished while it was written.
+        assert!(len < (64 << 10) * 36 + (1 << 20), "{object}: {len} bytes");
+    }
+    let index = Index::open(&repository, cache).unwrap();
+    assert!((0..140_000).step_by(997).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
 }
 
 #[test]

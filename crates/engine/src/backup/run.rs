@@ -298,7 +298,6 @@ impl Run<'_> {
                 while let Some(mut listing) = walk.next() {
                     merge.listing(&mut listing)?;
                     drop(listing);
-                    self.session.relieve()?;
                     if self.monitor.stop() {
                         stopped = true;
                         break;

@@ -87,7 +87,6 @@ impl<'a, 'm> Copy<'a, 'm> {
                 (Event::Same(_), None) => return Err(Error::Worker),
                 (Event::Entry(found), base) => self.entry(found, base.as_mut())?,
             }
-            self.shared.session.relieve()?;
         }
         self.hand_over()?;
         self.collect(0)?;
