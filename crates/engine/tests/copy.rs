@@ -133,13 +133,13 @@ fn is_copy(source: &End, of: &Snapshot, target: &End, copy: &Snapshot) {
 
 fn comes_back(target: &End, copy: &Snapshot, folder: &Path, like: &Path) {
     let out = tempfile::tempdir_in(folder).unwrap();
+    let _ends = tree::Unprotect(out.path());
     let monitor = Quiet::default();
     let mut options = restore_options(copy, out.path());
     options.subfolder = Some(copy.paths[0].clone());
     restore::restore(&target.repository, &target.cache, options, &monitor).unwrap();
     assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
     compare::assert_same(like, out.path(), &compare::Options { roots: false, ..Default::default() });
-    tree::unprotect(out.path()).unwrap();
 }
 
 /// Files of all kinds of lengths, one with holes, and links.
@@ -174,6 +174,7 @@ fn nasty_trees_come_back_from_the_copy() {
     let (one, two) = (bench(), bench());
     let source = one.folder.path().join("source");
     fs::create_dir(&source).unwrap();
+    let _ends = tree::Unprotect(&source);
     tree::nasty(&source, common::user::is_root()).unwrap();
     settle();
     let snapshot = one.backup(&source).snapshot.unwrap();
@@ -182,7 +183,6 @@ fn nasty_trees_come_back_from_the_copy() {
     is_copy(&end(&one), &snapshot, &end(&two), &reports[0].snapshot);
     let blank = over(&two, two.memory.clone());
     comes_back(&blank, &reports[0].snapshot, one.folder.path(), &source);
-    tree::unprotect(&source).unwrap();
 }
 
 #[test]
@@ -191,6 +191,7 @@ fn beside_an_older_copy_or_not_it_is_the_same_tree() {
         let (one, two) = (bench(), bench());
         let source = one.folder.path().join("source");
         fs::create_dir(&source).unwrap();
+        let _ends = tree::Unprotect(&source);
         tree::random(&source, seed, 1500).unwrap();
         let mut before: Option<Snapshot> = None;
         for step in 0..4 {
@@ -215,7 +216,6 @@ fn beside_an_older_copy_or_not_it_is_the_same_tree() {
             before = Some(snapshot);
             tree::mutate(&source, seed * 100 + step).unwrap();
         }
-        tree::unprotect(&source).unwrap();
     }
 }
 

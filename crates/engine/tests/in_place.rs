@@ -402,12 +402,8 @@ fn a_closed_directory_is_finished_after_what_is_in_it() {
         Some(folder) => run(&folder),
         None => {
             let folder = user::shared_folder();
-            if user::is_root() {
-                user::again(TEST, folder.path())
-            } else {
-                run(folder.path())
-            }
-            let _ = drumlin_testkit::tree::unprotect(folder.path());
+            let _ends = drumlin_testkit::tree::Unprotect(folder.path());
+            if user::is_root() { user::again(TEST, folder.path()) } else { run(folder.path()) }
         }
     }
 }

@@ -122,6 +122,7 @@ fn what_root_backed_up_an_ordinary_user_gets_back_as_far_as_may_be() {
         return;
     }
     let folder = user::shared_folder();
+    let _ends = tree::Unprotect(folder.path());
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     fs::create_dir(&source).unwrap();
     let skipped = tree::nasty(&source, true).unwrap();
@@ -166,7 +167,6 @@ fn what_root_backed_up_an_ordinary_user_gets_back_as_far_as_may_be() {
         let mode = fs::metadata(target.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o6000, 0, "{name} is {mode:o}");
     }
-    let _ = tree::unprotect(folder.path());
 }
 
 fn restore_as_user(folder: &Path) {

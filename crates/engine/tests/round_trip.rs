@@ -22,6 +22,7 @@ fn a_nasty_tree_comes_back_whole() {
     let bench = bench();
     let (source, target) = (bench.folder.path().join("source"), bench.folder.path().join("target"));
     fs::create_dir(&source).unwrap();
+    let _ends = (tree::Unprotect(&source), tree::Unprotect(&target));
     tree::nasty(&source, true).unwrap();
     settle();
     let snapshot = bench.backup(&source).snapshot.unwrap();
@@ -35,8 +36,6 @@ fn a_nasty_tree_comes_back_whole() {
     // The folders above the source are entries too, and the target was made in one of them: that counts for nothing.
     assert_eq!((again.counts.new, again.counts.changed, again.counts.bytes_new, again.counts.removed), (0, 0, 0, 0));
     assert_eq!(again.snapshot.unwrap().root, snapshot.root);
-    let _ = tree::unprotect(&source);
-    let _ = tree::unprotect(&target);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, Kind, Listed, Op, Put, Result, Store, Upload};
+use crate::{Cleared, Error, Kind, Listed, Op, Put, Result, Store, Upload};
 
 /// What happens to a call that a rule picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +253,11 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn delete(&self, name: &str) -> Result<()> {
         self.run(Op::Delete, name, || self.inner.delete(name))
+    }
+
+    /// It concerns no object, and is no call that is counted.
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        self.inner.clear_unfinished()
     }
 }
 

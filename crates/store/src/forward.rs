@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Listed, Put, Result, Store, Upload};
+use crate::{Cleared, Listed, Put, Result, Store, Upload};
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
@@ -33,6 +33,9 @@ macro_rules! forward {
             }
             fn delete(&self, name: &str) -> Result<()> {
                 (**self).delete(name)
+            }
+            fn clear_unfinished(&self) -> Result<Cleared> {
+                (**self).clear_unfinished()
             }
         }
     )*};

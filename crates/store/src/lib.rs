@@ -17,7 +17,7 @@ mod record;
 pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
 pub use fault::{Fault, FaultStore, Faults, When};
-pub use local::{LocalStore, StaleTmp};
+pub use local::LocalStore;
 pub use location::{Location, LocationError, create, open};
 pub use memory::MemoryStore;
 pub use readonly::ReadOnlyStore;
@@ -30,6 +30,15 @@ pub struct Listed {
     pub name: String,
     /// Length in bytes.
     pub len: u64,
+}
+
+/// What [`Store::clear_unfinished`] has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// How many unfinished objects.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// Whether an object appears under its name only if nobody else has created it.
@@ -79,6 +88,12 @@ pub trait Store: Send + Sync {
 
     /// Remove an object; removing one that is not there is no error. The removal is durable after [`Store::sync`].
     fn delete(&self, name: &str) -> Result<()>;
+
+    /// Remove what writers that are gone left unfinished, where the storage doesn't do so by itself. It has no name that
+    /// anybody could see, and takes room. Whatever somebody may still be writing stays.
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        Ok(Cleared::default())
+    }
 }
 
 /// An object being written. See [`Store::upload`].

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Kind, Listed, Put, Result, Store, Upload};
+use crate::{Cleared, Kind, Listed, Put, Result, Store, Upload};
 
 /// The operations of a store and of its uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -229,6 +229,11 @@ impl<S: Store> Store for RecordStore<S> {
     fn delete(&self, name: &str) -> Result<()> {
         let result = self.inner.delete(name);
         self.log.note(Op::Delete, name, result, |()| Call::Delete { name: name.to_owned() })
+    }
+
+    /// It concerns no object, and isn't recorded.
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        self.inner.clear_unfinished()
     }
 }
 

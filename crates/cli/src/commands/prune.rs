@@ -41,6 +41,8 @@ struct JsonPrune {
     bytes_written: u64,
     bytes_before: u64,
     bytes_after: u64,
+    unfinished_removed: u64,
+    unfinished_bytes: u64,
 }
 
 /// Run it.
@@ -78,12 +80,17 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
             bytes_written: report.written,
             bytes_before: report.before,
             bytes_after: report.after,
+            unfinished_removed: report.unfinished.objects,
+            unfinished_bytes: report.unfinished.bytes,
         });
     } else {
         told(&report).into_iter().for_each(|line| out.note(line));
     }
+    if let Some(why) = &report.unfinished.left {
+        out.warn(format!("what a killed run had begun to write is left, and takes room: {why}"));
+    }
     if report.survey.is_some_and(|survey| survey.lost > 0) {
-        out.warn("the index names packs that are not there, though no snapshot needs them; 'drumlin check' says more");
+        out.warn("the index named packs that are not there; no snapshot needs them, and it names them no more");
     }
     // Damage that was met was told, and what is damaged stays.
     Ok(if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done })
@@ -134,18 +141,25 @@ fn lines(survey: &Survey) -> Vec<String> {
 }
 
 fn told(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
     if report.gone.packs == 0 {
-        return vec!["there is nothing to prune".into()];
+        lines.push("there is nothing to prune".into());
+    } else {
+        lines.push(format!(
+            "removed {}, freed {}: packs took {}, and take {}",
+            counted(report.gone.packs, "pack", "packs"),
+            bytes(report.before.saturating_sub(report.after)),
+            bytes(report.before),
+            bytes(report.after)
+        ));
+        if report.written > 0 {
+            lines.push(format!("written anew: {}", bytes(report.written)));
+        }
     }
-    let mut lines = vec![format!(
-        "removed {}, freed {}: packs took {}, and take {}",
-        counted(report.gone.packs, "pack", "packs"),
-        bytes(report.before.saturating_sub(report.after)),
-        bytes(report.before),
-        bytes(report.after)
-    )];
-    if report.written > 0 {
-        lines.push(format!("written anew: {}", bytes(report.written)));
+    let unfinished = &report.unfinished;
+    if unfinished.objects > 0 {
+        let objects = counted(unfinished.objects, "unfinished object", "unfinished objects");
+        lines.push(format!("removed {objects} of runs that were killed: {}", bytes(unfinished.bytes)));
     }
     lines
 }

@@ -6,6 +6,7 @@ mod backup;
 mod check;
 mod copy;
 mod forget;
+mod golden;
 mod interrupt;
 mod json;
 mod keys;

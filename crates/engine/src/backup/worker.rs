@@ -511,7 +511,8 @@ fn path(entry: &Entry) -> Vec<u8> {
 
 /// A mark for an entry whose last change is so recent that another one may bear the same time.
 fn racy(stat: &Stat) -> u8 {
-    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return 0 };
+    // By a clock that stands before 1970 everything is.
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return marks::RACY };
     let window = if stat.ctime.nsec == 0 { RACY_COARSE } else { RACY };
     let changed = Duration::new(stat.ctime.sec.max(0) as u64, stat.ctime.nsec);
     if changed + window >= now { marks::RACY } else { 0 }

@@ -57,7 +57,23 @@ impl Ground {
             });
             list.map_err(drumlin_repo::Error::from)?;
         }
+        ground.refuse_short(repository)?;
         Ok(ground)
+    }
+
+    /// Fails if a pack that an index object names is not in the listing, and is there when it is asked for by its name:
+    /// then the storage lists too little, and nobody knows what else is left out.
+    fn refuse_short(&self, repository: &Repository) -> Result<()> {
+        for (pack, (info, _)) in self.named.iter().filter(|(pack, _)| !self.packs.contains_key(pack)) {
+            let name = names::pack(info.kind, *pack);
+            if repository.store().len(&name).map_err(drumlin_repo::Error::from)?.is_some() {
+                let folder = names::folder(info.kind);
+                return Err(Error::Doubt(format!(
+                    "the storage leaves '{name}' out when it lists '{folder}', though it is there"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Fails if snapshots need something, and none of the packs that the index names is there.

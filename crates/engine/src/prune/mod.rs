@@ -94,6 +94,29 @@ pub struct Report {
     pub before: u64,
     /// See there.
     pub after: u64,
+    /// What runs that were killed had begun to write, and is gone.
+    pub unfinished: Unfinished,
+}
+
+/// Objects that never got their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// How many.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Why others of them are left, if there are any. They harm nobody.
+    pub left: Option<String>,
+}
+
+impl Unfinished {
+    /// Clear them away.
+    fn clear(repository: &Repository) -> Self {
+        match repository.store().clear_unfinished() {
+            Ok(cleared) => Unfinished { objects: cleared.files, bytes: cleared.bytes, left: None },
+            Err(error) => Unfinished { left: Some(error.to_string()), ..Unfinished::default() },
+        }
+    }
 }
 
 /// Under this name the cache remembers the state in which there was nothing to do.
@@ -116,10 +139,11 @@ pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, moni
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect()?;
+    let unfinished = Unfinished::clear(repository);
     let state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == state.digest) {
-        return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before });
+        return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before, unfinished });
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
@@ -145,6 +169,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         written: monitor.counters().get().bytes_written,
         before,
         after: before,
+        unfinished,
     };
     match collected {
         Ok(Collected::Nothing) => {

@@ -91,7 +91,8 @@ impl<'a> Waiting<'a> {
         let seen = *known
             .entry(session)
             .and_modify(|seen| {
-                if seen.written != written {
+                // Seen by a clock that was ahead: else it would be waited for until that time has come.
+                if seen.written != written || seen.at > now {
                     *seen = new
                 }
             })

@@ -137,6 +137,8 @@ impl Look {
         }
         survey.indexes = objects.len();
         objects.extend(ground.of_evicted(repository)?);
+        // A backup would take what they name for stored.
+        objects.extend(ground.naming(&ground.lost().collect()));
         let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
         Ok(Look { healed, ground, snapshots, places, marks, unused, repack, objects, survey })
     }

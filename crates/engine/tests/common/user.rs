@@ -82,10 +82,6 @@ pub fn run(test: &str, check: fn(&Path)) {
         return check(&folder);
     }
     let folder = shared_folder();
-    if is_root() {
-        again(test, folder.path())
-    } else {
-        check(folder.path())
-    }
-    let _ = drumlin_testkit::tree::unprotect(folder.path());
+    let _ends = drumlin_testkit::tree::Unprotect(folder.path());
+    if is_root() { again(test, folder.path()) } else { check(folder.path()) }
 }

@@ -1,4 +1,4 @@
-//! Who takes part: writers, collectors, somebody who forgets and takes it back, and readers. What they run are the shipped
+//! Who takes part: writers, collectors, somebody who forgets and takes it back, readers and checkers. What they run are the shipped
 //! operations, one after the other; one that is killed is started again.
 //!
 //! Another operation joins as one more [`Deed`].
@@ -8,6 +8,7 @@ use crate::book::{Book, Contents, no_cache};
 use crate::machine;
 use crate::world::{Client, Shared};
 use drumlin_engine::backup::{self, Compression, Parent, Source, backup};
+use drumlin_engine::check::{self, Part, check};
 use drumlin_engine::monitor::ProblemKind;
 use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
 use drumlin_engine::prune::{self, Unused, prune};
@@ -36,6 +37,8 @@ pub enum Deed {
     Undelete,
     /// List all, read some and compare.
     Read,
+    /// See whether all is sound.
+    Check,
 }
 
 /// Somebody, and all that he has.
@@ -79,6 +82,7 @@ impl Actor<'_> {
                 Deed::Forget => self.forget(&running),
                 Deed::Undelete => self.undelete(&running),
                 Deed::Read => self.read(&running),
+                Deed::Check => self.check(&running),
             };
             self.shared.note(self.number, || match &outcome {
                 Ok(()) => format!("{deed:?}: done"),
@@ -116,8 +120,10 @@ impl Actor<'_> {
             // What it was to be compared with isn't there, or a plan doesn't admit it.
             Error::NoSnapshot(_) => deed == Deed::Backup,
             Error::Repo(RepoError::NoSnapshot(_)) => deed == Deed::Forget,
+            // Prunes never let it come to an end.
+            Error::Changing => deed == Deed::Check,
             // Who was evicted may find anything gone that he wants.
-            _ => deed != Deed::Read && deed != Deed::Forget && client.was_evicted(),
+            _ => !matches!(deed, Deed::Read | Deed::Forget | Deed::Check) && client.was_evicted(),
         }
     }
 
@@ -246,6 +252,18 @@ impl Actor<'_> {
     fn read(&mut self, running: &Running) -> Result<()> {
         let rng = &mut self.rng;
         self.book.compare(&running.repository, &running.cache, |_| rng.one_in(2)).map(drop)
+    }
+
+    /// Nothing here is ever damaged: whatever it finds is wrong.
+    fn check(&mut self, running: &Running) -> Result<()> {
+        let read = self.rng.one_in(2).then_some(Part::All);
+        let options = check::Options { read, workers: 1 };
+        let watch = self.watch(&running.client, false);
+        let report = check(&running.repository, &running.cache, options, &watch)?;
+        if !report.findings.is_empty() {
+            self.book.wrong(format!("actor {} is told of damage: {:?}", self.number, report.findings));
+        }
+        Ok(())
     }
 
     fn watched(&self, watch: &Watch, deed: Deed) {

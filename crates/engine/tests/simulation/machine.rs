@@ -6,7 +6,9 @@
 
 use drumlin_testkit::Rng;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// So many actors have clocks of their own.
 pub const ACTORS_MAX: usize = 16;
@@ -21,8 +23,10 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 static RUN: AtomicU64 = AtomicU64::new(0);
 /// Who has the turn: threads that have made no call yet are his.
 static HOLDER: AtomicUsize = AtomicUsize::new(NOBODY);
-/// How many threads of an actor have drawn random bytes.
-static THREADS: [AtomicU64; ACTORS_MAX] = [const { AtomicU64::new(0) }; ACTORS_MAX];
+/// How many sessions each actor has begun.
+static SESSIONS: [AtomicU64; ACTORS_MAX] = [const { AtomicU64::new(0) }; ACTORS_MAX];
+/// How many threads have drawn random bytes, of an actor, in a session, by a digest of their name.
+static THREADS: Mutex<BTreeMap<(usize, u64, u64), u64>> = Mutex::new(BTreeMap::new());
 /// How far each actor's clock is off, in seconds.
 static OFFSETS: [AtomicI64; ACTORS_MAX] = [const { AtomicI64::new(0) }; ACTORS_MAX];
 /// Seconds since the start.
@@ -40,7 +44,8 @@ pub fn begin(seed: u64) {
     RUN.fetch_add(1, Ordering::SeqCst);
     NOW.store(0, Ordering::SeqCst);
     HOLDER.store(NOBODY, Ordering::SeqCst);
-    THREADS.iter().for_each(|threads| threads.store(0, Ordering::SeqCst));
+    SESSIONS.iter().for_each(|sessions| sessions.store(0, Ordering::SeqCst));
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner).clear();
     OFFSETS.iter().for_each(|offset| offset.store(0, Ordering::SeqCst));
 }
 
@@ -59,6 +64,14 @@ pub fn holds(actor: Option<usize>) {
     HOLDER.store(actor.unwrap_or(NOBODY), Ordering::SeqCst);
 }
 
+/// An actor begins a session. What its threads draw from here on doesn't depend on how many threads drew anything before:
+/// those of a run that failed may have come to it or not.
+pub fn begins_session(actor: usize) {
+    if let Some(sessions) = SESSIONS.get(actor) {
+        sessions.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A second passes.
 pub fn tick() {
     NOW.fetch_add(1, Ordering::SeqCst);
@@ -75,6 +88,11 @@ fn actor() -> Option<usize> {
     (actor < ACTORS_MAX).then_some(actor)
 }
 
+/// FNV-1a.
+fn digest(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 fn fill(bytes: &mut [u8]) {
     let Some(actor) = actor() else {
         // The place of a variable differs from run to run, the time does too.
@@ -88,8 +106,14 @@ fn fill(bytes: &mut [u8]) {
     let (run, seed) = (RUN.load(Ordering::SeqCst), SEED.load(Ordering::SeqCst));
     RANDOM.with_borrow_mut(|random| {
         if random.as_ref().is_none_or(|(of, _)| *of != run) {
-            let thread = THREADS[actor].fetch_add(1, Ordering::SeqCst);
-            let mixed = Rng::new(seed ^ (actor as u64) << 48 ^ thread << 32).u64();
+            // By its name: which of several threads is the first to draw is for the system to say.
+            let name = digest(std::thread::current().name().unwrap_or_default());
+            let session = SESSIONS[actor].load(Ordering::SeqCst);
+            let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = threads.entry((actor, session, name)).or_default();
+            *number += 1;
+            let parts = [seed, actor as u64, session, name, *number];
+            let mixed = parts.iter().fold(0, |mixed, part| Rng::new(mixed ^ part).u64());
             *random = Some((run, Rng::new(mixed)));
         }
         if let Some((_, rng)) = random {

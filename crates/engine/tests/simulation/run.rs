@@ -6,6 +6,7 @@ use crate::book::{Book, no_cache};
 use crate::machine;
 use crate::turns::Turns;
 use crate::world::{Shared, Troubles};
+use drumlin_engine::check::{self, check};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_format::PackId;
@@ -45,15 +46,16 @@ impl<'a> Run<'a> {
             (0..1 + rng.below(most)).filter_map(|_| rng.pick(of).copied()).collect()
         };
         let mut cast = vec![deeds(&[Deed::Backup], 3), deeds(&[Deed::Prune], 3)];
-        let others: [&[Deed]; 5] = [
+        let others: [&[Deed]; 6] = [
             &[Deed::Backup],
             &[Deed::Prune],
             &[Deed::Forget],
             &[Deed::Forget, Deed::Undelete],
             &[Deed::Read, Deed::Read, Deed::Backup],
+            &[Deed::Check],
         ];
         for _ in 0..1 + seed % 4 {
-            let of = others[deeds(&[Deed::Read; 1], 5).len() - 1];
+            let of = others[deeds(&[Deed::Read; 1], 6).len() - 1];
             cast.push(deeds(of, 3));
         }
         let once_in = |rng: &mut Rng, of: &[usize]| rng.pick(of).copied().unwrap_or(0);
@@ -119,6 +121,9 @@ impl<'a> Run<'a> {
         let repository = self.base.open(Arc::new(self.shared.observer()));
         let cache = no_cache(&repository, self.base.scratch());
         self.book.compare(&repository, &cache, |_| true)?;
+        if self.rng.one_in(3) {
+            self.is_sound(&repository)?;
+        }
         let mut options = prune_options(&mut self.rng, Vec::new());
         (options.max_unused, options.max_repack) = (Unused::Bytes(0), None);
         self.tidy(&repository, &options)?;
@@ -162,6 +167,17 @@ impl<'a> Run<'a> {
             let cache = no_cache(repository, self.base.scratch());
             let evict = Desk::new(repository).sessions()?;
             prune(repository, &cache, &prune::Options { evict, ..options.clone() }, &Quiet::default())?;
+        }
+        Ok(())
+    }
+
+    /// Whatever happened, nothing that is there is damaged.
+    fn is_sound(&self, repository: &Repository) -> drumlin_engine::Result<()> {
+        let cache = no_cache(repository, self.base.scratch());
+        let options = check::Options { read: None, workers: 1 };
+        let report = check(repository, &cache, options, &Quiet::default())?;
+        if !report.findings.is_empty() {
+            self.book.wrong(format!("a check tells of damage: {:?}", report.findings));
         }
         Ok(())
     }

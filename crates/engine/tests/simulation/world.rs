@@ -5,6 +5,7 @@
 //! is durable once that process has synced; before, it becomes durable by itself, or is lost with the process, or with
 //! the power.
 
+use crate::machine;
 use crate::turns::Turns;
 use drumlin_store::{Error, Kind, Listed, Op, Put, Result, Store, Upload, name};
 use drumlin_testkit::Rng;
@@ -354,6 +355,8 @@ impl Client {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if passes {
             self.shared.turns.pass(self.actor);
+        } else {
+            self.shared.turns.stay(self.actor);
         }
         let step = self.shared.turns.steps();
         let mut world = self.shared.world();
@@ -484,6 +487,7 @@ impl Store for Client {
             && let Some(id) = name.split('/').nth(1)
         {
             self.shared.world().processes[self.pid].sessions.push(id.into());
+            machine::begins_session(self.actor);
         }
         self.change(Op::Put, name, Change::Put(name.into(), Arc::new(bytes.to_vec()), how))
     }
@@ -522,7 +526,7 @@ struct Uploading {
 
 impl Upload for Uploading {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        // Nobody sees it yet, so nobody need have a turn.
+        // Nobody sees it yet, so nobody else need have a turn.
         let fate = self.process.begin(Op::Write, &self.name, false)?.1;
         if fate != Fate::Done {
             return Err(failed("write", &self.name, "the line is broken"));

@@ -10,7 +10,7 @@ use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId};
 use drumlin_store::{Kind, Put};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 
 /// A repository as the protocol sees it.
@@ -18,6 +18,8 @@ pub struct Desk<'a> {
     repository: &'a Repository,
     /// What a session of ours says of itself.
     session: Session,
+    /// The session that was put last: a listing has to have it.
+    own: Cell<Option<SessionId>>,
     trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
 }
 
@@ -29,7 +31,7 @@ impl<'a> Desk<'a> {
 
     /// For who registers sessions, and says this of each.
     pub fn of(repository: &'a Repository, session: Session) -> Self {
-        Desk { repository, session, trusted: OnceCell::new() }
+        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new() }
     }
 
     fn trusted(&self) -> Result<&HashMap<KeyId, TrustedKey>> {
@@ -50,6 +52,12 @@ impl<'a> Desk<'a> {
             Err(e) if e.kind == Kind::Missing => Ok(None),
             other => Ok(Some(other?)),
         }
+    }
+
+    /// The storage listed a folder, and left out what is in it.
+    fn too_short(&self, folder: &str, name: &str) -> Error {
+        let cause = format!("'{name}' is left out, though it is there: is all of the storage mounted?");
+        drumlin_store::Error::because(Kind::Io, "list", folder, &self.repository.store().location(), cause).into()
     }
 
     fn seal(&self, flag: Flag, verdict: &Verdict) -> Result<Vec<u8>> {
@@ -144,7 +152,16 @@ impl Board for Desk<'_> {
     }
 
     fn sessions(&self) -> Result<Vec<SessionId>> {
-        self.list(names::SESSIONS, SessionId::parse)
+        let mut sessions = self.list(names::SESSIONS, SessionId::parse)?;
+        // A collector that is shown too few of them would take what the others refer to: what one listing leaves out by some
+        // mishap another one has.
+        sessions.extend(self.list(names::SESSIONS, SessionId::parse)?);
+        sessions.sort_unstable();
+        sessions.dedup();
+        match self.own.get().filter(|own| !sessions.contains(own)) {
+            Some(own) if self.has_session(own)? => Err(self.too_short(names::SESSIONS, &names::session(own))),
+            _ => Ok(sessions),
+        }
     }
 
     fn has_session(&self, id: SessionId) -> Result<bool> {
@@ -153,7 +170,9 @@ impl Board for Desk<'_> {
 
     fn put_session(&self, id: SessionId) -> Result<()> {
         let bytes = self.session.seal(id, self.repository.config().suite, self.repository.sealing()?);
-        Ok(self.repository.store().put(&names::session(id), &bytes, Put::Create)?)
+        self.repository.store().put(&names::session(id), &bytes, Put::Create)?;
+        self.own.set(Some(id));
+        Ok(())
     }
 
     fn remove_session(&self, id: SessionId) -> Result<()> {
@@ -213,6 +232,8 @@ impl Registration {
     /// Register a session, durably.
     pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
         repository.may_write()?;
+        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so.
+        let _ = repository.store().clear_unfinished();
         let id = SessionId(random_id()?);
         let known = super::register(&Desk::of(repository, session), id)?;
         Ok(Registration { repository: repository.clone(), id, known })

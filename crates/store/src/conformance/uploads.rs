@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::{bytes, fails, names, ok, same, upload};
-use crate::{Kind, Put, Store};
+use crate::{Cleared, Kind, Put, Store};
 
 const MIB: usize = 1 << 20;
 
@@ -14,6 +14,17 @@ pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
     never_replaces(&*make());
     interleaved(&*make());
     concurrent(&*make());
+    not_cleared(&*make());
+}
+
+/// What somebody is writing is no leftover.
+fn not_cleared(store: &dyn Store) {
+    let mut upload = ok(store.upload("up/living", 0));
+    ok(upload.write(b"12"));
+    assert_eq!(ok(store.clear_unfinished()), Cleared::default(), "something that is being written was cleared away");
+    ok(upload.write(b"34"));
+    ok(upload.finish());
+    same(&ok(store.get("up/living")), b"1234", "an object that was being written while leftovers were cleared");
 }
 
 fn sizes_and_steps(store: &dyn Store) {

@@ -11,7 +11,7 @@
 //! An object gets its name only when its data is durable, so it is complete or absent. The order is: data
 //! (`fdatasync` of the file in `tmp/`) → name (`link` or `rename`) → folder (`fsync`, and of the folders above that
 //! are new) → `put` or `sync` returns. Before the folder is synced, a crash may take the name away again, or bring back
-//! the object that a replacement or a removal took away. What stays in `tmp/` is found by [`LocalStore::stale_tmp`].
+//! the object that a replacement or a removal took away. What stays in `tmp/` goes with [`Store::clear_unfinished`].
 //!
 //! If a sync of a folder fails, nothing in it can be known to be durable from then on: every later `put` and `sync` of
 //! this [`LocalStore`] fails too, until the store is opened anew.
@@ -31,10 +31,9 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::name::{self, TMP};
-use crate::{Error, Kind, Listed, Put, Result, Store, Upload};
+use crate::{Cleared, Error, Kind, Listed, Put, Result, Store, Upload};
 use folder::{Root, split};
 use read::{Handle, Handles, Outcome};
-pub use temporary::StaleTmp;
 use temporary::Temporary;
 use writer::Writer;
 
@@ -90,19 +89,6 @@ impl LocalStore {
     fn with(root: Root, location: String) -> Self {
         let inner = Inner { root, location, handles: Handles::default(), writer: OnceLock::new() };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Files in `tmp/` that processes of this machine left there when they died. Files of other machines, and of
-    /// processes that may still run, are not among them.
-    pub fn stale_tmp(&self) -> Result<Vec<StaleTmp>> {
-        let files = list::temporaries(&self.inner.root).map_err(|(errno, name)| self.error("list", &name, errno))?;
-        Ok(temporary::stale(files))
-    }
-
-    /// Remove a file that [`LocalStore::stale_tmp`] found.
-    pub fn remove_tmp(&self, stale: &StaleTmp) -> Result<()> {
-        let removed = temporary::remove(&self.inner.root, stale);
-        removed.map_err(|errno| self.error("delete", &format!("{TMP}/{}", stale.name), errno))
     }
 
     fn error(&self, action: &'static str, name: &str, errno: Errno) -> Error {
@@ -165,6 +151,10 @@ impl Inner {
                 because(Kind::Refused, "it is neither a file nor a folder")
             }
             Errno::EXIST => because(Kind::Exists, "an object of that name exists already"),
+            Errno::STALE if action == "write" => because(
+                Kind::Transient,
+                "its unfinished file is gone: another run took this one for dead, or the storage was mounted anew",
+            ),
             errno => Error::new(action, name, &self.location, errno),
         }
     }
@@ -259,6 +249,10 @@ impl Store for LocalStore {
             Err(errno) => return Err(self.error("delete", name, errno)),
         }
         Ok(())
+    }
+
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        temporary::clear(&self.inner.root).map_err(|(errno, name)| self.error("delete", &name, errno))
     }
 }
 

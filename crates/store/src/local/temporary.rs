@@ -1,21 +1,34 @@
 //! Unfinished objects: files in the folder `tmp/` that get their real name, or vanish, when they are done.
 //!
-//! Their names tell who is writing them, so that files left over from a crash can be told from files in use without
-//! looking at any clock: `<host>-<boot>-<pid namespace>-<pid>-<random>`, all hexadecimal. A file is stale if this
-//! host wrote it, and either in an earlier boot or in a process of this boot that is gone. A file of another host is
-//! never stale here.
+//! Their names tell who is writing them: `<host>-<boot>-<pid namespace>-<pid>-<random>`, all hexadecimal. What a run that
+//! was killed left is cleared by a later one:
+//!
+//! | who wrote it | when it goes |
+//! |---|---|
+//! | a process of this boot, in this process namespace | once it is gone: it can be asked for |
+//! | this host, before it was started again | after a day in which nobody wrote to it |
+//! | another host, or a container | after a week in which nobody wrote to it |
+//!
+//! The day is for clones of a machine that bear one name and share a storage. Time is told by the storage alone: a file
+//! made there just now is compared with, so that a client's wrong clock takes nothing from anybody. And a writer that
+//! wakes up after its week has lost no more than that object: it gets no name, and its run fails.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::process::{Pid, getpid, test_kill_process};
 
 use super::folder::{Root, split};
-use crate::Put;
+use super::list;
 use crate::name::TMP;
+use crate::{Cleared, Put};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// A file in `tmp/`. Dropped before [`Temporary::publish`], it is removed.
 pub(super) struct Temporary {
@@ -48,13 +61,19 @@ impl Temporary {
     }
 
     /// Give the file, whose data must be durable, its real name. The name itself is durable after a sync of the
-    /// folder. [`Errno::EXIST`] if `how` is [`Put::Create`] and the name is taken.
+    /// folder. [`Errno::EXIST`] if `how` is [`Put::Create`] and the name is taken, [`Errno::STALE`] if the file was
+    /// cleared away: its writer was taken for dead.
     pub(super) fn publish(mut self, root: &Root, name: &str, how: Put) -> Result<()> {
         let (folder, file) = split(name);
         let folder = root.folder_made(folder)?;
-        match how {
+        let published = match how {
             Put::Create => self.publish_new(&folder, file),
             Put::Replace => self.rename(&folder, file),
+        };
+        match published {
+            // On a network file system the file itself can't be asked any more.
+            Err(Errno::NOENT) if fs::fstat(&self.file).map_or(true, |stat| stat.st_nlink == 0) => Err(Errno::STALE),
+            result => result,
         }
     }
 
@@ -111,28 +130,46 @@ impl Drop for Temporary {
     }
 }
 
-/// A file that a process of this host left in `tmp/` when it died.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaleTmp {
-    /// Its name within `tmp/`.
-    pub(super) name: String,
-    /// Its length in bytes.
-    pub len: u64,
-}
-
-/// The stale ones among the files in `tmp/`, which were listed with their lengths.
-pub(super) fn stale(files: Vec<(String, u64)>) -> Vec<StaleTmp> {
-    let this = Writer::this();
-    let gone = |name: &str| Writer::parse(name).is_some_and(|writer| writer.is_gone(this, is_running));
-    files.into_iter().filter(|(name, _)| gone(name)).map(|(name, len)| StaleTmp { name, len }).collect()
-}
-
-/// Remove a file from `tmp/`; `Ok` if it is gone already.
-pub(super) fn remove(root: &Root, stale: &StaleTmp) -> Result<()> {
-    match fs::unlinkat(root.folder(TMP)?.as_fd(), &stale.name, AtFlags::empty()) {
-        Err(Errno::NOENT) => Ok(()),
-        result => result,
+/// Remove what writers that are gone left in `tmp/`. What can't be removed doesn't keep the rest from going; the first
+/// such failure is told, with the name.
+pub(super) fn clear(root: &Root) -> std::result::Result<Cleared, (Errno, String)> {
+    let mut cleared = Cleared::default();
+    let mut failed = None;
+    let mut now = None;
+    for (name, len) in list::temporaries(root)? {
+        let Some(patience) = Writer::parse(&name).and_then(|writer| writer.patience(Writer::this(), is_running)) else {
+            continue;
+        };
+        let mut remove = || {
+            let tmp = root.folder(TMP)?;
+            if !patience.is_zero() {
+                let now = match now {
+                    Some(now) => now,
+                    None => *now.insert(written(Temporary::create(root, OFlags::empty())?.file())?),
+                };
+                let file = fs::openat(&tmp, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+                if now.saturating_sub(written(&file)?) < patience.as_secs() as i64 {
+                    return Ok(false);
+                }
+            }
+            fs::unlinkat(&tmp, &name, AtFlags::empty()).map(|()| true)
+        };
+        match remove() {
+            Ok(true) => {
+                cleared.files += 1;
+                cleared.bytes += len;
+            }
+            // Its writer lives, or somebody else has removed it.
+            Ok(false) | Err(Errno::NOENT) => {}
+            Err(errno) => failed = failed.or(Some((errno, format!("{TMP}/{name}")))),
+        }
     }
+    failed.map_or(Ok(cleared), Err)
+}
+
+/// When a file was written last, in seconds by the storage's clock.
+fn written(file: impl AsFd) -> Result<i64> {
+    Ok(fs::fstat(file)?.st_mtime)
 }
 
 fn is_running(pid: u64) -> bool {
@@ -189,15 +226,14 @@ impl Writer {
         fields.next().is_none().then_some(writer)
     }
 
-    /// Whether the process is known to be gone, seen from the process `this`. Any doubt is a no.
-    fn is_gone(self, this: Self, is_running: impl Fn(u64) -> bool) -> bool {
-        if self.boot == 0 || this.boot == 0 {
-            return false;
+    /// How long it has to have been silent to be taken for gone, seen from the process `this`; `None`: it is alive.
+    fn patience(self, this: Self, is_running: impl Fn(u64) -> bool) -> Option<Duration> {
+        let same = |mine: u64, other: u64| mine != 0 && mine == other;
+        if same(this.boot, self.boot) && same(this.namespace, self.namespace) {
+            return (!is_running(self.pid)).then_some(Duration::ZERO);
         }
-        if self.boot == this.boot {
-            return self.namespace == this.namespace && this.namespace != 0 && !is_running(self.pid);
-        }
-        self.host == this.host && this.host != 0
+        let restarted = same(this.host, self.host) && this.boot != 0 && self.boot != 0 && this.boot != self.boot;
+        Some(if restarted { DAY } else { WEEK })
     }
 }
 
@@ -249,21 +285,22 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_certainly_dead_is_stale() {
+    fn who_can_be_asked_for_is_and_others_are_waited_for() {
         let this = Writer { host: 1, boot: 2, namespace: 3, pid: 4 };
         let running = |pid| pid == 4;
-        for (writer, gone, why) in [
-            (this, false, "ourselves"),
-            (Writer { pid: 5, ..this }, true, "a process that died"),
-            (Writer { pid: 5, namespace: 9, ..this }, false, "in another container"),
-            (Writer { boot: 9, ..this }, true, "before this boot"),
-            (Writer { boot: 9, host: 9, ..this }, false, "another host"),
-            (Writer { boot: 0, pid: 5, ..this }, false, "an unknown boot"),
+        for (writer, patience, why) in [
+            (this, None, "ourselves"),
+            (Writer { pid: 5, ..this }, Some(Duration::ZERO), "a process that died"),
+            (Writer { pid: 5, namespace: 9, ..this }, Some(WEEK), "in another container"),
+            (Writer { boot: 9, ..this }, Some(DAY), "before this boot"),
+            (Writer { boot: 9, host: 9, ..this }, Some(WEEK), "another host"),
+            (Writer { boot: 0, pid: 5, ..this }, Some(WEEK), "an unknown boot"),
         ] {
-            assert_eq!(writer.is_gone(this, running), gone, "{why}");
+            assert_eq!(writer.patience(this, running), patience, "{why}");
         }
         let nameless = Writer { host: 0, ..this };
-        assert!(!Writer { boot: 9, ..nameless }.is_gone(nameless, running), "hosts without an id are not the same");
+        let other = Writer { boot: 9, ..nameless };
+        assert_eq!(other.patience(nameless, running), Some(WEEK), "hosts without an id are not the same");
         assert!(is_running(u64::from(std::process::id())));
     }
 }

@@ -187,31 +187,67 @@ fn an_object_that_shrinks_under_a_reader() {
     assert!(error.to_string().contains("ends after 1000 bytes, and 1010 were expected"), "{error}");
 }
 
+/// A name in `tmp/` of somebody who is not this process.
+fn name_of(ours: &str, change: impl Fn(&mut [String])) -> String {
+    let mut fields: Vec<String> = ours.split('-').map(str::to_owned).collect();
+    change(&mut fields);
+    fields.join("-")
+}
+
 #[test]
-fn leftovers_of_dead_processes_are_found() {
+fn what_dead_processes_left_goes_and_what_the_living_write_stays() {
     let (_dir, path, store) = repo();
+    let tmp = path.join(TMP);
     let mut upload = store.upload("a", 0).unwrap();
     upload.write(b"1").unwrap();
-    let ours = fs::read_dir(path.join(TMP)).unwrap().next().unwrap().unwrap().file_name().into_string().unwrap();
-    assert_eq!(store.stale_tmp().unwrap(), []);
+    let ours = fs::read_dir(&tmp).unwrap().next().unwrap().unwrap().file_name().into_string().unwrap();
+    assert_eq!(store.clear_unfinished().unwrap(), Cleared::default());
 
-    // The same name as a process of this boot that is gone would have made it.
+    // The same name as a process of this boot that is gone would have made it; and as others would have.
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let mut fields: Vec<String> = ours.split('-').map(str::to_owned).collect();
-    fields[3] = format!("{pid:x}");
-    let dead = fields.join("-");
-    fs::write(path.join(TMP).join(&dead), b"12345").unwrap();
-    fs::write(path.join(TMP).join("foreign"), b"").unwrap();
-    let stale = store.stale_tmp().unwrap();
-    assert_eq!(stale.len(), 1);
-    assert_eq!((stale[0].name.as_str(), stale[0].len), (dead.as_str(), 5));
-    store.remove_tmp(&stale[0]).unwrap();
-    store.remove_tmp(&stale[0]).unwrap();
-    assert_eq!(store.stale_tmp().unwrap(), []);
+    let dead = name_of(&ours, |fields| fields[3] = format!("{pid:x}"));
+    let restarted = name_of(&ours, |fields| fields[1] = "9".into());
+    let elsewhere = name_of(&ours, |fields| (fields[0], fields[1]) = ("8".into(), "9".into()));
+    let days = |days: u64| std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400 + 60);
+    let put = |name: &str, age: u64| {
+        let file = fs::File::create(tmp.join(name)).unwrap();
+        std::io::Write::write_all(&mut &file, b"12345").unwrap();
+        file.set_modified(days(age)).unwrap();
+    };
+    let names = |name: &str| fs::exists(tmp.join(name)).unwrap();
+    [&dead, &restarted, &elsewhere].iter().for_each(|name| put(name, 0));
+    put("foreign", 1000);
+    assert_eq!(store.clear_unfinished().unwrap(), Cleared { files: 1, bytes: 5 });
+    assert!(!names(&dead) && names(&restarted) && names(&elsewhere));
+    for (age, gone) in [(1, [true, false]), (7, [true, true])] {
+        fs::remove_file(tmp.join(&elsewhere)).unwrap();
+        [&restarted, &elsewhere].iter().for_each(|name| put(name, age));
+        let cleared = store.clear_unfinished().unwrap();
+        assert_eq!(cleared.files, gone.iter().filter(|gone| **gone).count() as u64);
+        assert_eq!([!names(&restarted), !names(&elsewhere)], gone, "{age} days");
+    }
+    // Whoever it belongs to knows. And nothing of the probes is left.
+    assert!(names("foreign") && names(&ours));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 2);
     upload.finish().unwrap();
     assert_eq!(store.get("a").unwrap(), b"1");
+}
+
+#[test]
+fn a_writer_that_was_taken_for_dead_is_told_so() {
+    let (_dir, path, store) = repo();
+    let mut upload = store.upload("a", 0).unwrap();
+    upload.write(b"1").unwrap();
+    for entry in fs::read_dir(path.join(TMP)).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let error = upload.finish().unwrap_err();
+    assert_eq!(error.kind, Kind::Transient);
+    assert!(error.to_string().contains("'a'") && error.to_string().contains("took this one for dead"), "{error}");
+    assert_eq!(store.len("a").unwrap(), None);
+    store.put("a", b"2", Put::Create).unwrap();
 }
 
 #[test]

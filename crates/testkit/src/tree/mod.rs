@@ -7,5 +7,5 @@ mod random;
 
 pub use mutate::mutate;
 pub use nasty::{Skipped, nasty};
-pub use protect::{remove, unprotect};
+pub use protect::{Unprotect, remove, unprotect};
 pub use random::random;

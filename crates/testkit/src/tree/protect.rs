@@ -23,6 +23,17 @@ pub fn unprotect(dir: &Path) -> io::Result<()> {
     })
 }
 
+/// Calls [`unprotect`] when it is dropped, so that the folder around the tree can be removed, however a test ends. Made after
+/// that folder, it is dropped before it.
+pub struct Unprotect<'a>(pub &'a Path);
+
+impl Drop for Unprotect<'_> {
+    fn drop(&mut self) {
+        // There may be no such tree yet.
+        let _ = unprotect(self.0);
+    }
+}
+
 /// Removes the tree with all its protections, its paths as long as they may be.
 pub fn remove(dir: &Path) -> io::Result<()> {
     unprotect(dir)?;

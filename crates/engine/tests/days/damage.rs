@@ -1,0 +1,162 @@
+//! Each kind of object deleted, cut short, flipped or swapped for another, and then each operation: it names what is wrong or
+//! goes on lawfully; what could be restored before can be restored after; and if the disk gives back what it had lost, all can.
+
+use crate::deed::{self, Deed};
+use crate::scene::{Objects, Scene, contents, objects, store_of};
+use drumlin_format::SnapshotId;
+use drumlin_store::{MemoryStore, Put, Store};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    Deleted,
+    Cut,
+    Flipped,
+    Swapped,
+}
+
+const DAMAGES: [Damage; 4] = [Damage::Deleted, Damage::Cut, Damage::Flipped, Damage::Swapped];
+
+const KINDS: [&str; 11] =
+    ["config", "data", "decisions", "forgotten", "index", "keys", "losses", "plans", "sessions", "snapshots", "tree"];
+
+fn folder(name: &str) -> &str {
+    name.split('/').next().unwrap()
+}
+
+/// The objects as they are afterwards; `None` if there is no other one to swap it for.
+fn damaged(whole: &Objects, name: &str, damage: Damage) -> Option<Objects> {
+    let (mut objects, bytes) = (whole.clone(), &whole[name]);
+    match damage {
+        Damage::Deleted => _ = objects.remove(name),
+        Damage::Cut => _ = objects.insert(name.into(), bytes[..bytes.len() / 2].to_vec()),
+        Damage::Flipped => {
+            // In each part of it: the header, what is sealed, and what ends it.
+            let mut bent = bytes.clone();
+            [3, bytes.len() / 3, bytes.len() / 2, bytes.len() - 20].iter().for_each(|at| bent[*at] ^= 0x20);
+            objects.insert(name.into(), bent);
+        }
+        Damage::Swapped => {
+            let fits = |other: &&String| folder(other) == folder(name) && *other != name && whole[*other] != *bytes;
+            let other = whole.keys().find(fits)?;
+            objects.insert(name.into(), whole[other].clone());
+            objects.insert(other.clone(), bytes.clone());
+        }
+    }
+    Some(objects)
+}
+
+/// The snapshots that come back whole. What opens the repository is not in question.
+fn whole_ones(scene: &Scene, store: &MemoryStore) -> BTreeSet<SnapshotId> {
+    let store = store_of(&objects(store));
+    store.put("config", &scene.objects["config"], Put::Replace).unwrap();
+    let repository = scene.open(store);
+    let Ok((infos, _)) = repository.snapshots() else { return BTreeSet::new() };
+    let is_whole = |id: &SnapshotId, expected: &crate::scene::Contents| {
+        let info = infos.iter().find(|info| info.snapshot.id == *id);
+        info.is_some_and(|info| {
+            contents(&repository, &info.snapshot, scene.folder.path()).is_ok_and(|found| found == *expected)
+        })
+    };
+    scene.standing.iter().filter(|(id, expected)| is_whole(id, expected)).map(|(id, _)| *id).collect()
+}
+
+/// What came of an operation, in a word, and in full.
+fn attempt(scene: &Scene, deed: Deed, store: &MemoryStore) -> (&'static str, String) {
+    let outcome = match scene.try_open(store.clone()) {
+        Err(error) => Err(error.into()),
+        Ok(repository) => deed.run(scene, &repository),
+    };
+    match outcome {
+        Ok(told) if told.is_empty() => ("goes on", String::new()),
+        Ok(told) => ("tells", told.join("\n")),
+        Err(error) => ("refuses", error.to_string()),
+    }
+}
+
+/// Whether a user can tell from this what is the matter: the object's name, or what it held.
+fn names_it(text: &str, name: &str, damage: Damage) -> bool {
+    let id = name.rsplit('/').next().unwrap();
+    // Of what is gone nothing says what its name was: what refers to it is told.
+    let gone =
+        ["no pack", "isn't there", "is not there", "there is no", "are gone", "missing", "no known key", "unknown key"];
+    text.contains(id)
+        || matches!(damage, Damage::Deleted) && gone.iter().any(|words| text.contains(words))
+        // The other of the two that were swapped is met first.
+        || damage == Damage::Swapped && text.contains(folder(name))
+        || folder(name) == "keys" && (text.contains("key") || text.contains("signed"))
+        || matches!(folder(name), "data" | "tree" | "index")
+            && ["in no pack", "can't be had back"].iter().any(|words| text.contains(words))
+}
+
+/// The largest objects of each kind: one, and two where others depend on them.
+fn victims(objects: &Objects) -> Vec<&String> {
+    let mut victims = Vec::new();
+    for kind in KINDS {
+        let mut of_kind: Vec<&String> = objects.keys().filter(|name| folder(name) == kind).collect();
+        of_kind.sort_by_key(|name| std::cmp::Reverse(objects[*name].len()));
+        of_kind.truncate(if matches!(kind, "data" | "keys" | "tree") { 2 } else { 1 });
+        victims.extend(of_kind);
+    }
+    victims
+}
+
+#[test]
+fn any_damage_and_then_any_operation() {
+    let scene = Scene::new(true);
+    for deed in deed::ALL {
+        let (word, text) = attempt(&scene, deed, &scene.store());
+        assert_eq!((word, text.as_str()), ("goes on", ""), "{deed:?} on a sound repository");
+    }
+    let found: BTreeSet<&str> = scene.objects.keys().map(|name| folder(name)).collect();
+    assert!(found.into_iter().eq(KINDS), "the scene has one of each kind");
+    let mut table: BTreeMap<String, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for name in victims(&scene.objects) {
+        let kind = folder(name);
+        for damage in DAMAGES {
+            let Some(damaged) = damaged(&scene.objects, name, damage) else { continue };
+            let before = whole_ones(&scene, &store_of(&damaged));
+            if !matches!(kind, "data" | "tree" | "index" | "snapshots") {
+                assert_eq!(before.len(), scene.standing.len(), "{name} {damage:?} is nothing that a restore needs");
+            }
+            for deed in deed::ALL {
+                let what = format!("{name} {damage:?}, then {deed:?}");
+                let store = store_of(&damaged);
+                let (word, text) = attempt(&scene, deed, &store);
+                *table.entry(format!("{kind} {damage:?} {deed:?} {word}")).or_default() += 1;
+                if word == "refuses" && !names_it(&text, name, damage) {
+                    wrong.push(format!("{what} {word} and doesn't name it: {text}"));
+                }
+                let mut after = whole_ones(&scene, &store);
+                after.extend(deed.takes(&scene));
+                if !after.is_superset(&before) {
+                    wrong.push(format!("{what} {word}: {before:?} were whole, {after:?} are ({text})"));
+                }
+                // The packs say all that the index does.
+                if (kind, deed) == ("index", Deed::Repair) && after.len() < scene.standing.len() {
+                    wrong.push(format!("{what} {word}, and only {after:?} are whole ({text})"));
+                }
+                // The disk gives it back. Whether a prune is told all snapshots is for the signed history to say.
+                if (kind, damage, deed) == ("snapshots", Damage::Deleted, Deed::Prune) {
+                    continue;
+                }
+                for (name, bytes) in scene.objects.iter().filter(|(name, bytes)| damaged.get(*name) != Some(bytes)) {
+                    store.put(name, bytes, Put::Replace).unwrap();
+                }
+                if matches!(deed, Deed::Prune | Deed::Repair) {
+                    let (word, text) = attempt(&scene, Deed::Repair, &store);
+                    assert_ne!(word, "refuses", "{what}, healed, then a repair: {text}");
+                }
+                let wrongs = scene.wrongs(&store, &deed.takes(&scene));
+                if !wrongs.is_empty() {
+                    wrong.push(format!("{what} {word}, and the damage healed: {wrongs:?}"));
+                }
+            }
+        }
+    }
+    if std::env::var_os("DRUMLIN_DAMAGE_TABLE").is_some() {
+        println!("{}", table.keys().map(String::as_str).collect::<Vec<_>>().join("\n"));
+    }
+    assert!(wrong.is_empty(), "{} of them: {wrong:#?}", wrong.len());
+}

@@ -1,0 +1,118 @@
+//! A disk that is full at any write and a place that can't be read at any read, of each operation in turn.
+
+use crate::deed::{self, Deed, store_error};
+use crate::scene::{Scene, objects, tidy};
+use drumlin_store::{Call, Fault, FaultStore, Kind, Op, RecordStore, When};
+use std::collections::BTreeMap;
+
+const WRITES: [Op; 6] = [Op::Put, Op::Upload, Op::Write, Op::Finish, Op::Sync, Op::Delete];
+const READS: [Op; 4] = [Op::List, Op::Len, Op::Get, Op::ReadAt];
+
+/// The n-th call of this operation fails, and all later ones unless `once`. Gives the failed object's name, or `None` if
+/// there was no such call.
+fn fail(scene: &Scene, deed: Deed, op: Op, n: u64, kind: Kind, once: bool) -> Option<Failed> {
+    let memory = scene.store();
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let store = RecordStore::new(store);
+    let log = store.log();
+    let repository = scene.open(store);
+    log.take();
+    let when = When::op(op).skip(n);
+    faults.add(if once { when.times(1) } else { when }, Fault::Fail(kind));
+    let outcome = deed.run(scene, &repository);
+    faults.clear();
+    let failed = log.take().into_iter().find_map(|call| match call {
+        Call::Failed { name, kind: k, .. } if k == kind => Some(name),
+        _ => None,
+    })?;
+    let what = format!("{deed:?}, {op:?} number {n} of '{failed}', {}", if once { "once" } else { "from there on" });
+    let told = match &outcome {
+        Ok(told) => told.iter().any(|text| text.contains(&failed) && text.contains("the test says so")),
+        Err(error) => {
+            let text = error.to_string();
+            let of = store_error(error).unwrap_or_else(|| panic!("{what}: {text}"));
+            assert_eq!(of.kind, kind, "{what}: {text}");
+            assert!(text.contains(&of.name) && text.contains("the test says so"), "{what}: {text}");
+            assert!(!of.name.is_empty() || op == Op::Sync, "{what}: {text}");
+            true
+        }
+    };
+    // Whatever was not synced is lost besides.
+    memory.crash();
+    let wrongs = scene.wrongs(&memory, &deed.takes(scene));
+    assert!(wrongs.is_empty(), "{what}: {wrongs:#?}");
+    if deed.writes() {
+        again(scene, deed, &memory, &what);
+    } else {
+        assert!(objects(&memory) == scene.objects, "{what}: it only reads");
+    }
+    Some(Failed { name: failed, once, told })
+}
+
+struct Failed {
+    name: String,
+    once: bool,
+    told: bool,
+}
+
+/// The storage is well again: the same ends well, and all is sound.
+pub fn again(scene: &Scene, deed: Deed, memory: &drumlin_store::MemoryStore, what: &str) {
+    let repository = scene.open(memory.clone());
+    match deed.run(scene, &repository) {
+        Ok(told) => assert_eq!(told, Vec::<String>::new(), "{what}, and again"),
+        // It was done all the same.
+        Err(drumlin_engine::Error::NoSnapshot(_)) if matches!(deed, Deed::Forget | Deed::Undelete) => {}
+        Err(error) => panic!("{what}, and again: {error}"),
+    }
+    let wrongs = scene.wrongs(memory, &deed.takes(scene));
+    assert!(wrongs.is_empty(), "{what}, and again: {wrongs:#?}");
+    let report = scene.check(memory);
+    assert!(report.findings.is_empty(), "{what}, and again: {:#?}", report.findings);
+}
+
+/// Fail each call in turn; how many of each operation were told, and what was not.
+fn each(deeds: &[Deed], ops: &[Op], kind: Kind, whether_once: &[bool], may_be_silent: fn(Deed, Op, &Failed) -> bool) {
+    let scene = tidy();
+    let mut told: BTreeMap<Deed, usize> = BTreeMap::new();
+    let mut untold = Vec::new();
+    for deed in deeds {
+        for op in ops {
+            for once in whether_once {
+                for n in 0.. {
+                    let Some(failed) = fail(&scene, *deed, *op, n, kind, *once) else { break };
+                    if !failed.told && !may_be_silent(*deed, *op, &failed) {
+                        untold.push(format!("{deed:?}, {op:?} number {n} of '{}'", failed.name));
+                    }
+                    *told.entry(*deed).or_default() += usize::from(failed.told);
+                }
+            }
+        }
+    }
+    assert!(untold.is_empty(), "failed, and nobody told: {untold:#?}");
+    assert!(told.len() == deeds.len() && told.values().all(|n| *n >= 3), "{told:?}");
+}
+
+/// What is cleared up after the deed is done, and tried again by the next one.
+fn clearing_up(deed: Deed, op: Op, failed: &Failed) -> bool {
+    let of = |folder| failed.name.starts_with(folder);
+    let clears = op == Op::Sync || op == Op::Delete && (of("sessions/") || of("decisions/"));
+    clears && matches!(deed, Deed::Backup | Deed::Undelete | Deed::CopyTo)
+}
+
+#[test]
+fn a_full_disk_at_any_write_is_told_and_costs_that_run() {
+    let deeds: Vec<Deed> = deed::ALL.into_iter().filter(|d| d.writes() && *d != Deed::Backup).collect();
+    each(&deeds, &WRITES, Kind::Full, &[true, false], clearing_up);
+}
+
+#[test]
+fn a_place_that_cannot_be_read_is_told_and_harms_nothing() {
+    let deeds = [Deed::Forget, Deed::Undelete, Deed::Prune, Deed::Repair, Deed::CopyFrom, Deed::CopyTo];
+    each(&deeds, &READS, Kind::Io, &[true], |_, _, _| false);
+}
+
+#[test]
+fn a_check_looks_once_more_at_what_it_could_not_read() {
+    each(&[Deed::Check], &READS, Kind::Io, &[true, false], |_, _, failed| failed.once);
+}

@@ -1,0 +1,139 @@
+//! What goes and what stays: how much, in which order, within which limits, by whose key.
+
+use crate::common::restore_options;
+use crate::history::{History, bytes, fresh, lesser, objects, prune_all, prune_options};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{self, Options, Unused, prune};
+use drumlin_engine::{Error, restore};
+use drumlin_format::key::Role;
+use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Cache, Repository, Unlock};
+use drumlin_store::{Call, MemoryStore, RecordStore};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+#[test]
+fn half_of_six_are_forgotten() {
+    let mut history = History::new(6);
+    history.forget(|at| at % 2 == 0);
+    let before = history.bytes();
+    let planned =
+        prune::plan(&history.bench.repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+    assert_eq!(history.bytes(), before, "a plan changes nothing");
+    let report = prune_all(&history.bench).unwrap();
+    assert_eq!(report.survey, Some(planned));
+    assert!(report.gone.packs > 0 && report.after < report.before, "{report:?}");
+    history.whole();
+    let (after, fresh) = (history.bytes(), bytes(&fresh(&history).0));
+    assert!(after * 10 <= fresh * 11, "{after} bytes after a prune of {before}, {fresh} in a fresh repository");
+    // And the next backup finds what is there.
+    let report = history.bench.backup(&history.source);
+    assert_eq!(report.counts.chunks_new, 0, "{:?}", report.counts);
+}
+
+/// What a restore of a state reads: calls of `read_at`, and their bytes.
+fn restore_reads(memory: &MemoryStore, key: &str, snapshot: &Snapshot, folder: &Path) -> (usize, u64) {
+    let store = RecordStore::new(memory.clone());
+    let log = store.log();
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key.into())).unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, folder).unwrap());
+    let target = folder.join("reads");
+    log.take();
+    restore::restore(&repository, &cache, restore_options(snapshot, &target), &Quiet::default()).unwrap();
+    fs::remove_dir_all(&target).unwrap();
+    let calls = log.take();
+    let data: Vec<u64> = calls
+        .iter()
+        .filter_map(|call| match call {
+            Call::ReadAt { name, bytes, .. } if name.starts_with("data/") => Some(*bytes),
+            _ => None,
+        })
+        .collect();
+    (data.len(), data.iter().sum())
+}
+
+/// After years of changes the newest state is scattered over many packs. A prune that leaves nothing unused puts it together
+/// again: a restore then reads about as much, and in as few steps, as one from a fresh repository.
+#[test]
+fn a_restore_does_not_get_slower_with_age() {
+    let mut history = History::new(12);
+    history.forget(|at| at < 11);
+    let (snapshot, _) = history.states[0].clone();
+    let (key, folder) = (history.bench.key_file(), history.bench.folder.path().to_owned());
+    let aged = restore_reads(&history.bench.memory, &key, &snapshot, &folder);
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    prune(&history.bench.repository, &history.bench.cache, &strict, &Quiet::default()).unwrap();
+    history.whole();
+    let pruned = restore_reads(&history.bench.memory, &key, &snapshot, &folder);
+    let (memory, fresh) = fresh(&history);
+    let new = restore_reads(&memory, &key, &fresh, &folder);
+    assert!(aged.1 * 10 > new.1 * 12, "there is nothing to gain: {aged:?} beside {new:?}");
+    assert!(pruned.1 * 10 < new.1 * 13 && pruned.0 * 10 < new.0 * 14, "{pruned:?} beside {new:?}");
+}
+
+#[test]
+fn with_nothing_to_do_it_lists_and_reads_nothing() {
+    let mut history = History::new(3);
+    history.forget(|at| at == 1);
+    prune_all(&history.bench).unwrap();
+    let report = prune_all(&history.bench).unwrap();
+    assert_eq!((report.gone.packs, report.written), (0, 0));
+    let state = objects(&history.bench.memory);
+    let store = RecordStore::new(history.bench.memory.clone());
+    let log = store.log();
+    let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    log.take();
+    let report = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+    assert_eq!(report.survey, None);
+    assert!(log.calls().iter().all(|call| matches!(call, Call::List { .. })), "{:?}", log.calls());
+    assert_eq!(objects(&history.bench.memory), state);
+    // Other limits are another question.
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    assert!(prune(&repository, &history.bench.cache, &strict, &Quiet::default()).unwrap().survey.is_some());
+}
+
+#[test]
+fn all_snapshots_are_forgotten() {
+    let mut history = History::new(2);
+    history.forget(|_| true);
+    let report = prune_all(&history.bench).unwrap();
+    assert_eq!(report.after, 0);
+    let left = objects(&history.bench.memory);
+    assert!(left.keys().all(|name| name == "config" || name.starts_with("keys/")), "{left:?}");
+    history.step(9);
+    history.whole();
+}
+
+#[test]
+fn limits_are_kept() {
+    let mut history = History::new(4);
+    history.forget(|at| at < 3);
+    let none = Options { max_unused: Unused::Unlimited, ..prune_options() };
+    let report = prune(&history.bench.repository, &history.bench.cache, &none, &Quiet::default()).unwrap();
+    assert_eq!(report.written, 0);
+    let little = Options { max_repack: Some(200_000), max_unused: Unused::Bytes(0), ..prune_options() };
+    let report = prune(&history.bench.repository, &history.bench.cache, &little, &Quiet::default()).unwrap();
+    assert!(report.survey.unwrap().moves <= 200_000, "{report:?}");
+    let report = prune_all(&history.bench).unwrap();
+    assert!(report.written > 200_000, "{report:?}");
+    history.whole();
+}
+
+#[test]
+fn a_keeper_prunes_by_metadata_alone_and_others_may_not() {
+    let mut history = History::new(4);
+    history.forget(|at| at < 3);
+    for role in [Role::Reader, Role::Writer] {
+        let repository = lesser(&history.bench, role);
+        let refused = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default());
+        assert!(matches!(refused, Err(Error::Repo(drumlin_repo::Error::NotAllowed { .. }))), "{refused:?}");
+    }
+    let keeper = lesser(&history.bench, Role::Keeper);
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&keeper, None, scratch.path()).unwrap());
+    let before = history.bytes();
+    let report = prune(&keeper, &cache, &prune_options(), &Quiet::default()).unwrap();
+    assert!(report.gone.packs > 0 && history.bytes() < before, "{report:?}");
+    history.whole();
+}

@@ -1,0 +1,137 @@
+//! Backups, restores and other prunes in the midst of a prune.
+
+use crate::common::{self, options, restore_options};
+use crate::history::{History, objects, prune_all, prune_options};
+use crate::meanwhile::{Meanwhile, WhileReading};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{Options, Unused, prune};
+use drumlin_engine::{Error, backup, restore};
+use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_testkit::compare;
+use std::fs;
+use std::sync::Arc;
+
+/// A backup that has read the index before the plan was there, and ends after the first look, refers to what the plan
+/// condemned: that has to stay. And one that comes after the plan stores anew what the plan condemns.
+#[test]
+fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
+    for prefix in ["plans/", "decisions/"] {
+        let mut history = History::new(2);
+        // The last state is forgotten, and a backup of the same tree finds all of it in the index.
+        let copy = history.states[1].1.clone();
+        history.forget(|at| at == 1);
+        let inside =
+            Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(history.bench.key_file())).unwrap();
+        let (source, folder) = (history.source.clone(), tempfile::tempdir().unwrap());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let then = move || {
+            let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+            let report = backup::backup(&inside, &cache, options(&[&source]), &Quiet::default()).unwrap();
+            sender.send(report).unwrap();
+        };
+        let memory = history.bench.memory.clone();
+        let store = Meanwhile { inner: memory, prefix, then: std::sync::Mutex::new(Some(then)) };
+        let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let report = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+        let backup = receiver.recv().unwrap();
+        if prefix == "plans/" {
+            assert_eq!(backup.counts.chunks_new, 0, "it found all in the index");
+        } else {
+            assert!(backup.counts.chunks_new > 0 && report.gone.packs > 0, "it knew the plan");
+        }
+        history.states.push((backup.snapshot.unwrap(), copy));
+        history.whole();
+        prune_all(&history.bench).unwrap();
+        history.whole();
+    }
+}
+
+/// One that comes while another is about to remove what it condemned: it writes index objects in place of others, and none of
+/// them may name what will be gone. Else the next backup of the same contents takes it for stored.
+#[test]
+fn two_prunes_leave_no_name_of_what_is_gone() {
+    let mut history = History::new(3);
+    history.forget(|at| at < 2);
+    // A copy of a state that was forgotten, to be saved again.
+    let again = history.bench.folder.path().join("copy1");
+    let key = history.bench.key_file();
+    let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let then = move || {
+        let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+        let thorough = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        sender.send(prune(&inside, &cache, &thorough, &Quiet::default())).unwrap();
+    };
+    let memory = history.bench.memory.clone();
+    let store = Meanwhile { inner: memory, prefix: "decisions/", then: std::sync::Mutex::new(Some(then)) };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+    let lazy = Options { max_unused: Unused::Unlimited, ..prune_options() };
+    let report = prune(&repository, &history.bench.cache, &lazy, &Quiet::default()).unwrap();
+    assert!(report.gone.packs > 0, "{report:?}");
+    let busy = receiver.recv().unwrap();
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    let there = objects(&history.bench.memory);
+    for (id, _) in history.bench.repository.index_objects().unwrap() {
+        for pack in history.bench.repository.index_hooks(id).unwrap().unwrap() {
+            let name = names::pack(pack.kind, pack.pack);
+            assert!(there.contains_key(&name), "'{}' names {name}, which is gone", names::index(id));
+        }
+    }
+    fs::remove_dir_all(&history.source).unwrap();
+    assert!(std::process::Command::new("cp").arg("-a").args([&again, &history.source]).status().unwrap().success());
+    common::settle();
+    let saved = history.bench.backup(&history.source).snapshot.unwrap();
+    history.states.push((saved, again));
+    history.whole();
+}
+
+/// Restores that have read the index, and perhaps begun, before a prune moves what they want.
+#[test]
+fn a_restore_goes_on_while_packs_are_moved() {
+    for prefix in ["data/", "tree/"] {
+        let mut history = History::new(5);
+        history.forget(|at| at % 2 == 0);
+        let (snapshot, copy) = history.states.last().unwrap().clone();
+        let (source, key) = (history.source.clone(), history.bench.key_file());
+        let bench = &history.bench;
+        let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        let run = || {
+            let before = objects(&bench.memory);
+            let report = prune(&bench.repository, &bench.cache, &strict, &Quiet::default()).unwrap();
+            assert!(report.gone.packs > 3, "{report:?}");
+            let data = |name: &&String| name.starts_with("data/") || name.starts_with("tree/");
+            let now = objects(&bench.memory);
+            assert!(before.keys().filter(data).any(|name| !now.contains_key(name)));
+        };
+        let target = bench.folder.path().join("out");
+        std::thread::scope(|scope| {
+            let (go, going) = std::sync::mpsc::channel::<()>();
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                going.recv().unwrap();
+                run();
+                done.send(()).unwrap();
+            });
+            let wait = std::sync::Mutex::new(wait);
+            let once = std::sync::Once::new();
+            let go = std::sync::Mutex::new(go);
+            let then = move || {
+                once.call_once(|| {
+                    go.lock().unwrap().send(()).unwrap();
+                    wait.lock().unwrap().recv().unwrap();
+                });
+            };
+            let store = WhileReading { inner: bench.memory.clone(), prefix, then: Box::new(then) };
+            let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+            let scratch = tempfile::tempdir().unwrap();
+            let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+            let monitor = Quiet::default();
+            let mut options = restore_options(&snapshot, &target);
+            options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+            restore::restore(&repository, &cache, options, &monitor).unwrap();
+            assert!(monitor.problems().is_empty(), "{prefix}: {:?}", monitor.problems());
+        });
+        compare::assert_same(&copy, &target, &compare::Options { roots: false, ..compare::Options::default() });
+    }
+}

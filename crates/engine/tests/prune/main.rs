@@ -1,0 +1,11 @@
+//! Prune: what is needed stays whole, what isn't goes, whatever happens beside it or in its middle.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod amounts;
+mod beside;
+mod history;
+mod kills;
+mod meanwhile;
+mod sessions;

@@ -1,0 +1,85 @@
+//! Stores in which something happens at a certain call.
+
+use drumlin_store::{MemoryStore, Put, Store};
+
+/// A store in which something happens when an object is put.
+pub struct Meanwhile<F> {
+    pub inner: MemoryStore,
+    pub prefix: &'static str,
+    pub then: std::sync::Mutex<Option<F>>,
+}
+
+impl<F: FnOnce() + Send> Store for Meanwhile<F> {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        if name.starts_with(self.prefix)
+            && let Some(then) = self.then.lock().unwrap().take()
+        {
+            then();
+        }
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
+        self.inner.upload(name, len_hint)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+/// A store in which something happens before the first range of an object is read.
+pub struct WhileReading {
+    pub inner: MemoryStore,
+    pub prefix: &'static str,
+    pub then: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Store for WhileReading {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        if name.starts_with(self.prefix) {
+            (self.then)();
+        }
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
+        self.inner.upload(name, len_hint)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.inner.delete(name)
+    }
+}

@@ -1,0 +1,97 @@
+//! Who is at work, or was: waited for, named, cleared up after, evicted.
+
+use crate::history::{History, objects, prune_all, prune_options};
+use drumlin_engine::Error;
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{Options, prune};
+use drumlin_format::session::{Process, Session};
+use drumlin_repo::collection::{Board, Desk, Registration};
+use drumlin_repo::{Index, IndexMode, WriteSession};
+use drumlin_testkit::Rng;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn leftovers_of_a_killed_backup_go_and_its_session_too() {
+    let history = History::new(1);
+    let repository = &history.bench.repository;
+    let before = objects(&history.bench.memory);
+    let mut child = std::process::Command::new("sleep").arg("0").spawn().unwrap();
+    let this = drumlin_host::process::Process::this().unwrap();
+    let process =
+        Process { machine: this.machine, boot: this.boot, namespace: this.namespace, id: child.id(), began: 1 };
+    child.wait().unwrap();
+    let session = Session { process: Some(process), ..Session::new("host", "backup", 0) };
+    let registration = Registration::begin(repository, session).unwrap();
+    let index = Arc::new(Index::open_for(&registration, history.bench.cache.clone(), IndexMode::Exact).unwrap());
+    let session = WriteSession::begin(registration, index, history.bench.cache.clone());
+    let mut block = drumlin_repo::pack::BlockBuilder::default();
+    let bytes = Rng::new(77).bytes(50_000);
+    block.push(repository.data_id(&bytes).unwrap(), &bytes);
+    let mut coder = drumlin_repo::pack::Coder::new().unwrap();
+    session.data.append(&mut block, &mut coder, drumlin_repo::pack::Coding::Raw).unwrap();
+    session.data.finish().unwrap();
+    drop(session);
+    let report = prune_all(&history.bench).unwrap();
+    assert_eq!(report.survey.unwrap().orphans.packs, 1);
+    let mut after = objects(&history.bench.memory);
+    after.retain(|name, _| !name.starts_with("decisions/"));
+    assert_eq!(after, before);
+    history.whole();
+}
+
+#[test]
+fn whoever_is_at_work_is_waited_for_and_named() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let session = Session::new("elsewhere", "backup", 0);
+    let registration = Registration::begin(&history.bench.repository, session).unwrap();
+    let before = objects(&history.bench.memory);
+    let busy = prune_all(&history.bench);
+    let Err(Error::Busy(message)) = busy else { panic!("{busy:?}") };
+    assert!(message.contains("elsewhere") && message.contains("backup"), "{message}");
+    let gone: Vec<_> = before.keys().filter(|n| !objects(&history.bench.memory).contains_key(*n)).cloned().collect();
+    assert!(gone.is_empty(), "{gone:?}");
+    assert!(!objects(&history.bench.memory).keys().any(|n| n.starts_with("plans/")), "its plan is left");
+    history.whole();
+    // It ends while somebody waits for it.
+    let waiting = Options { wait: Duration::from_secs(60), ..prune_options() };
+    std::thread::scope(|scope| {
+        let thread =
+            scope.spawn(|| prune(&history.bench.repository, &history.bench.cache, &waiting, &Quiet::default()));
+        std::thread::sleep(Duration::from_millis(500));
+        registration.abandon().unwrap();
+        assert!(thread.join().unwrap().unwrap().gone.packs > 0);
+    });
+    history.whole();
+}
+
+#[test]
+fn who_is_said_to_be_dead_is_evicted() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let _left = Registration::begin(&history.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let sessions = Desk::new(&history.bench.repository).sessions().unwrap();
+    let evicting = Options { evict: sessions, ..prune_options() };
+    let report = prune(&history.bench.repository, &history.bench.cache, &evicting, &Quiet::default()).unwrap();
+    assert!(report.gone.packs > 0);
+    history.whole();
+}
+
+/// A session of another machine that writes nothing from one prune to another is taken for dead, one that writes isn't.
+#[test]
+fn who_is_silent_for_long_is_evicted() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let _left = Registration::begin(&history.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let cautious = prune_options();
+    let busy = |options: &Options| {
+        let done = prune(&history.bench.repository, &history.bench.cache, options, &Quiet::default());
+        matches!(done, Err(Error::Busy(_)))
+    };
+    assert!(busy(&cautious));
+    std::thread::sleep(Duration::from_millis(2100));
+    assert!(busy(&cautious));
+    assert!(!busy(&Options { evict_after: Duration::from_secs(1), ..cautious }));
+    history.whole();
+}
