@@ -3,6 +3,7 @@
 //! The libraries tell their errors apart by type; this is the one place that says what each means to a user and to a
 //! script.
 
+use crate::render::missing;
 use drumlin_repo::Error as RepoError;
 use drumlin_store::Kind;
 use std::borrow::Cow;
@@ -22,6 +23,8 @@ pub enum Exit {
     Usage = 2,
     /// Done, but something of the source could not be read, or something of the target not written.
     Incomplete = 3,
+    /// Done, but the repository lacks what this client has seen in it, or can't be compared with that.
+    Unexplained = 4,
     /// There is no repository there.
     NoRepository = 10,
     /// Refused, because something else is at work.
@@ -34,11 +37,12 @@ pub enum Exit {
 
 impl Exit {
     /// All of them, in order.
-    pub const ALL: [Exit; 8] = [
+    pub const ALL: [Exit; 9] = [
         Exit::Done,
         Exit::Failed,
         Exit::Usage,
         Exit::Incomplete,
+        Exit::Unexplained,
         Exit::NoRepository,
         Exit::Busy,
         Exit::WrongKey,
@@ -52,6 +56,7 @@ impl Exit {
             Exit::Failed => "failed",
             Exit::Usage => "the command line makes no sense",
             Exit::Incomplete => "done, but part of the source could not be read, or part of the target not written",
+            Exit::Unexplained => "done, but the storage has lost or withholds what this client has seen in it",
             Exit::NoRepository => "there is no repository at that place",
             Exit::Busy => "refused, because something else is at work",
             Exit::WrongKey => "the passphrase or key file does not open the repository",
@@ -184,6 +189,9 @@ impl From<RepoError> for Failure {
                 Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
             }
             RepoError::Store(e) => e.into(),
+            RepoError::Unexplained(missing) => {
+                Failure::failed(format!("{}; nothing was changed", missing::words(&missing))).hint(missing::HINT)
+            }
             RepoError::NoSnapshot(_) => {
                 Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
             }

@@ -4,6 +4,7 @@
 //! $XDG_DATA_HOME/drumlin/repository          the repository used when none is named
 //! $XDG_CONFIG_HOME/drumlin/profiles.toml     profiles
 //! $XDG_CONFIG_HOME/drumlin/keys/<id>.key     key files, by the id of their repository
+//! $XDG_STATE_HOME/drumlin/<id>/seen          what was seen of a repository
 //! $XDG_CACHE_HOME/drumlin/<id>/              caches, by the id of their repository
 //! $XDG_CACHE_HOME/drumlin/locks/             what is at work
 //! ```
@@ -55,6 +56,11 @@ pub fn profiles() -> Result<PathBuf> {
 /// The folder of caches.
 pub fn caches() -> Result<PathBuf> {
     xdg("XDG_CACHE_HOME", ".cache")
+}
+
+/// The folder of what is remembered and is no cache.
+pub fn states() -> Result<PathBuf> {
+    xdg("XDG_STATE_HOME", ".local/state")
 }
 
 /// A path with a leading `~/` replaced by the home folder.

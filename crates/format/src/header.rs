@@ -32,6 +32,8 @@ pub enum ObjectType {
     Plan = 9,
     /// What is lost.
     Loss = 10,
+    /// What somebody has removed.
+    History = 11,
 }
 
 impl ObjectType {
@@ -48,6 +50,7 @@ impl ObjectType {
             ObjectType::Decision => "decision",
             ObjectType::Plan => "plan",
             ObjectType::Loss => "loss",
+            ObjectType::History => "history entry",
         }
     }
 }

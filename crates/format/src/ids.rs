@@ -111,6 +111,8 @@ random_id! {
     PlanId,
     /// A loss.
     LossId,
+    /// An entry of the history.
+    HistoryId,
     /// A key object.
     KeyId,
 }

@@ -13,6 +13,7 @@ mod wire;
 
 pub mod config;
 pub mod decision;
+pub mod history;
 pub mod index;
 pub mod key;
 pub mod key_file;
@@ -25,7 +26,7 @@ pub mod tree;
 
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, ObjectType};
-pub use ids::{ChunkId, IndexId, KeyId, LossId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
+pub use ids::{ChunkId, HistoryId, IndexId, KeyId, LossId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
 pub use signer::{Sealing, Signer};
 
 /// Random bytes that go into the key of everything sealed under a key derived from the index secret: two writers of one

@@ -2,11 +2,12 @@
 //! repository of version 1 is in the world: what was written must be read for ever.
 
 use drumlin_format::decision::Verdict;
+use drumlin_format::history::Entry;
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::pack::{self, Codec, Footer, PackKind, Slot, Table};
 use drumlin_format::session::Session;
 use drumlin_format::tree::{Body, Child, Content, Data, Inner, Kind, Leaf, List, Meta, Ref, Sums, Time, Xattrs};
-use drumlin_format::{ChunkId, KeyId, PackId, RepositoryId, Sealing, SessionId, SnapshotId};
+use drumlin_format::{ChunkId, HistoryId, KeyId, PackId, RepositoryId, Sealing, SessionId, SnapshotId};
 use drumlin_seal::{IdKey, PassphraseCost, Secret, SigningKey, Suite, checksum, derive};
 
 fn secret(byte: u8) -> Secret {
@@ -74,6 +75,28 @@ const SESSION: &str = "6472756d6c696e010701000000000000
     acf0802d205a76b4b310205914bd551e0c34990531d3cc0a17ef8f779ee8db259b677503416a5f22534d019543730933
     53fd6c1b66d2cb9a760eb0f8c94404dc5429adcf6a7b727078f55c71e998b93bdbe39bf7d3f0137b0688661d99bd0072
     4f804e25457bacfd5fe12d964efb2c9f27f3f3ad0efd900f84811fb8c3293fed2761ba4d02263fb7781a3b4a5c1b7cbb";
+
+#[test]
+fn history_entry() {
+    let (index_key, signing) = (secret(1), signing(2));
+    let with = Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
+    let entry = Entry {
+        snapshots: vec![SnapshotId([5; 16])],
+        absorbed: vec![HistoryId([8; 16])],
+        ..Entry::new(HistoryId([3; 16]), "forget", 5)
+    };
+    assert_bytes(&entry.seal(Suite::Aes256Gcm, with), HISTORY);
+}
+
+const HISTORY: &str = "6472756d6c696e010b01000000000000
+    03030303030303030303030303030303
+    09090909090909090909090909090909
+    795536cd4c81f40c87b4c934ce81a3907fda2750586b8d893c1a19eb9e55e5b7ede3e55ad5f1219db57b99e4c2b65e4b
+    a35359d00d93a3dd60046ee8d20d15ba0fa07130aefd1efe5b778a02f323a52c7cba1a95e114ec6856c659930e42b41e
+    f993f655a55679f4cca17fbffd415f681b4e731b15abf2ecad68495e6af4b3fcfc060d62046955b272fe266bea56448f
+    4b5fbb081335810d00db335fb53a9357362116172e70af69859445c951c770028107e17a5464547a0b31964fde157c9e
+    67ed9b60e7b9489436d313802b9506d10fe91e20422d079553918c254e02232ace7b6b25ed655b55ba0cb5460be09089
+    cd04ced9d8aa549035ac5418e3dfdb8d279d061e359bee512760be93ebcc6629";
 
 #[test]
 fn certificates() {

@@ -98,6 +98,9 @@ pub enum Error {
     /// The session was evicted by a collection while it slept; nothing of it counts.
     #[error("this backup's session was evicted by a prune while it stood still; run the backup again")]
     Evicted,
+    /// What this client has seen is not there any more, and no entry of the history says who removed it.
+    #[error("the storage has lost or withholds what this client has seen in it: {0}")]
+    Unexplained(Box<crate::history::Missing>),
     /// A snapshot's name fits none, or several.
     #[error("{0}")]
     NoSnapshot(String),

@@ -1,9 +1,10 @@
 //! Snapshots that were forgotten. Their objects lie in a folder of their own, so that they can be had back for as long as
 //! no prune has removed what they refer to.
 //!
-//! Crash order: the copy, durable → the snapshot's removal. A snapshot is in one of the two places at any time, or in
+//! Crash order: the copy, durable → an entry of the history → the snapshot's removal. A snapshot is in one of the two places at any time, or in
 //! both; then it counts as it did before. Packs are not touched.
 
+use crate::history::Act;
 use crate::{Error, Repository, Result, SnapshotInfo, names};
 use drumlin_format::SnapshotId;
 use drumlin_format::key::Role;
@@ -34,6 +35,8 @@ impl Repository {
     /// One of them isn't there, or the storage fails. Nothing is forgotten before all copies are made.
     pub fn forget(&self, ids: &[SnapshotId]) -> Result<()> {
         self.may_forget()?;
+        let act = Act::now("forget");
+        self.refuse_unexplained(act.time)?;
         let present: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
         let (found, absent): (Vec<SnapshotId>, Vec<_>) = ids.iter().partition(|id| present.contains(*id));
         for id in absent {
@@ -43,8 +46,11 @@ impl Repository {
         }
         found.iter().try_for_each(|id| self.keep_forgotten(*id))?;
         self.store().sync()?;
+        self.record(act, &found, &[])?;
         found.iter().try_for_each(|id| self.store().delete(&names::snapshot(*id)))?;
-        Ok(self.store().sync()?)
+        self.store().sync()?;
+        self.take_note(act.time);
+        Ok(())
     }
 
     fn keep_forgotten(&self, id: SnapshotId) -> Result<()> {

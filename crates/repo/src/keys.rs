@@ -175,7 +175,7 @@ impl Repository {
     }
 
     /// All key objects; a damaged one is an error of its own.
-    fn key_objects(&self) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
+    pub(crate) fn key_objects(&self) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
         let mut ids = Vec::new();
         self.store().list(names::KEYS, &mut |listed| ids.extend(KeyId::parse(names::last(&listed.name))))?;
         ids.into_iter()

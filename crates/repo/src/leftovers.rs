@@ -2,6 +2,7 @@
 //! snapshots of sessions that were evicted.
 
 use crate::collection::Desk;
+use crate::history::Act;
 use crate::{Repository, Result, names};
 use drumlin_format::{SessionId, SnapshotId, snapshot};
 use drumlin_store::Kind;
@@ -23,6 +24,7 @@ impl Repository {
         let decided: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
         let Some(meta) = self.secrets().meta.as_ref().filter(|_| !decided.is_empty()) else { return Ok(()) };
         let desk = Desk::new(self);
+        let mut evicted = Vec::new();
         for id in self.ids(names::SNAPSHOTS, SnapshotId::parse)? {
             let name = names::snapshot(id);
             let bytes = match self.store().get(&name) {
@@ -32,9 +34,10 @@ impl Repository {
             // One that is damaged is left to a check.
             let Ok((snapshot, _)) = snapshot::open(id, meta, &bytes) else { continue };
             if decided.contains(&snapshot.session) && desk.is_evicted(snapshot.session)? {
-                self.remove_snapshot(id)?;
+                evicted.push(id);
             }
         }
-        Ok(())
+        self.record(Act::now("prune"), &evicted, &[])?;
+        evicted.into_iter().try_for_each(|id| self.remove_snapshot(id))
     }
 }

@@ -18,6 +18,7 @@ mod snapshots;
 mod writer;
 
 pub mod collection;
+pub mod history;
 pub mod index;
 pub mod names;
 pub mod pack;

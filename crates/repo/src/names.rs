@@ -1,7 +1,7 @@
 //! The names of objects in the store.
 
 use drumlin_format::pack::PackKind;
-use drumlin_format::{IndexId, KeyId, LossId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_format::{HistoryId, IndexId, KeyId, LossId, PackId, PlanId, SessionId, SnapshotId};
 
 /// The config.
 pub const CONFIG: &str = "config";
@@ -21,6 +21,8 @@ pub const FORGOTTEN: &str = "forgotten";
 pub const SESSIONS: &str = "sessions";
 /// The folder of decisions.
 pub const DECISIONS: &str = "decisions";
+/// The folder of the history: what was removed.
+pub const HISTORY: &str = "history";
 /// The folder of losses: what could not be healed.
 pub const LOSSES: &str = "losses";
 /// The folder of collection plans.
@@ -77,6 +79,11 @@ pub fn plan(id: PlanId) -> String {
 /// What could not be healed.
 pub fn loss(id: LossId) -> String {
     format!("{LOSSES}/{id}")
+}
+
+/// An entry of the history.
+pub fn history(id: HistoryId) -> String {
+    format!("{HISTORY}/{id}")
 }
 
 /// The last segment of a listed name, where ids stand.

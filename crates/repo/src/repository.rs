@@ -1,5 +1,6 @@
 //! The repository: what is open, and the keys made from its secrets.
 
+use crate::history::Memory;
 use crate::{Error, NewLock, Result, Unlock, names, random_id, random_secret};
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
@@ -16,6 +17,7 @@ pub struct Repository {
     secrets: Arc<Secrets>,
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
+    memory: Option<Arc<Memory>>,
 }
 
 /// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
@@ -150,7 +152,19 @@ impl Repository {
             store,
             config: Arc::new(config),
             secrets: Arc::new(secrets),
+            memory: None,
         }
+    }
+
+    /// The same repository, with what this client has seen of it: [`Repository::look_back`].
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<Memory>) -> Self {
+        Repository { memory: Some(memory), ..self }
+    }
+
+    /// What this client has seen of it, if anything remembers that.
+    pub fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.as_ref()
     }
 
     /// The storage.

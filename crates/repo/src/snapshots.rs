@@ -1,6 +1,7 @@
 //! The snapshots of a repository: which there are, which count, and who signed them.
 
 use crate::collection::Desk;
+use crate::history::now;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::decision::{self, Verdict};
@@ -11,6 +12,9 @@ use drumlin_seal::PrivateKey;
 use drumlin_store::Kind;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+
+/// So often the snapshots are listed, if a listing is cut short.
+const LISTINGS_MAX: usize = 3;
 
 /// Whose word a snapshot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,11 +99,12 @@ impl Repository {
     /// All snapshots whose chunks must stay, newest first: those that count, and those of open sessions, which may count yet.
     ///
     /// # Errors
-    /// One of them can't be read: then nobody knows what it needs.
+    /// One of them can't be read: then nobody knows what it needs. [`Error::Unexplained`] if one is gone that this client has
+    /// seen.
     pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
         let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
         let mut snapshots = Vec::new();
-        for id in self.ids(names::SNAPSHOTS, SnapshotId::parse)? {
+        for id in self.standing_ids()? {
             let name = names::snapshot(id);
             match self.store().get(&name) {
                 // Forgotten since it was listed.
@@ -119,6 +124,19 @@ impl Repository {
         snapshots.retain(|s| !evicted.contains(&s.session));
         snapshots.sort_by_key(|s| std::cmp::Reverse((s.time, s.id)));
         Ok(snapshots)
+    }
+
+    /// The snapshots that are listed: all that this client remembers and nobody has removed must be among them.
+    fn standing_ids(&self) -> Result<Vec<SnapshotId>> {
+        for _ in 0..LISTINGS_MAX {
+            let listed = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
+            if self.lists_all(&listed, now())? {
+                return Ok(listed);
+            }
+        }
+        let why =
+            "the storage lists fewer snapshots than it has, again and again; nothing can be said of what they need";
+        Err(Error::Misuse(why.into()))
     }
 
     /// The snapshot in an object of this name, and whose word it is; `None` if there is no such object.

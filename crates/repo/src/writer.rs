@@ -70,7 +70,11 @@ impl Ledger {
         let id = IndexId::of(self.session, random);
         let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
         let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
-        self.repository.store().put(&names::index(id), &bytes, Put::Create)?;
+        let (store, name) = (self.repository.store(), names::index(id));
+        store.put(&name, &bytes, Put::Create).inspect_err(|_| {
+            // It may be there and not be durable, and nobody shall remember it then once the session has ended.
+            let _ = store.delete(&name);
+        })?;
         self.index.settle(id, &pending.entries)
     }
 }

@@ -17,4 +17,12 @@ pub struct Check {
     /// gone on with by the next one of the same PART.
     #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "100%")]
     pub read_data: Option<Part>,
+
+    /// Take the repository as it is now, whatever this client has seen in it before
+    ///
+    /// Each client remembers which snapshots, index objects and keys it has seen, and says so if something of it is gone
+    /// that nobody who may has removed. That is right after the repository was put back from an older copy: then this is
+    /// the way to go on.
+    #[arg(long)]
+    pub accept_history: bool,
 }

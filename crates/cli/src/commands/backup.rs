@@ -129,6 +129,9 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         }
         Err(e) => return Err(e.into()),
     };
+    if let (Some(memory), Some(snapshot), false) = (repository.memory(), &report.snapshot, args.dry_run) {
+        memory.made(snapshot.id);
+    }
     finish(context, &report, args.dry_run)
 }
 
@@ -140,6 +143,7 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
         () if report.counts.unreadable > 0 => Exit::Incomplete,
         () => Exit::Done,
     };
+    let exit = context.outcome(exit);
     if context.out.json() {
         context.out.tell(&summary::json(report, Extra { dry_run, exit }));
     } else {
@@ -156,7 +160,7 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
             let kept = if snapshot.is_some() { "; the next run goes on from the partial snapshot" } else { "" };
             context.out.failure(&Failure::new(exit, format!("interrupted{kept}")));
         }
-        Exit::Incomplete if !context.out.json() && !context.out.quiet() => {
+        _ if report.counts.unreadable > 0 && !context.out.json() && !context.out.quiet() => {
             context.out.warn("part of the source could not be read: see above");
         }
         _ => {}
@@ -238,7 +242,10 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
             let (memory, lock) = (Arc::new(MemoryStore::new()), NewLock::File(random_secret()?));
             Repository::create(memory, CreateOptions::default(), lock, "dry run", 0)?.0
         } else {
-            unlock::open(Arc::new(DiscardStore::new(context.store(&place)?)), given)?
+            let store = Arc::new(DiscardStore::new(context.store(&place)?));
+            let repository = context.remembered(unlock::open(store, given)?);
+            context.heed(&repository, false);
+            repository
         };
         let cache = Cache::open(&repository, None, &std::env::temp_dir())?;
         return Ok((repository, Arc::new(cache)));
@@ -247,14 +254,15 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
         Place::Default(path) if is_new => match make_default(&path, given) {
             Ok(made) => {
                 made.report(context)?;
-                made.repository
+                context.remembered(made.repository)
             }
             // Somebody else's first backup was faster: theirs is as good.
-            Err(_) if path.exists() => context.open()?,
+            Err(_) if path.exists() => context.open_to_remove()?,
             Err(e) => return Err(e),
         },
-        place => unlock::open(context.store(&place)?, given)?,
+        place => context.remembered(unlock::open(context.store(&place)?, given)?),
     };
+    context.heed(&repository, false);
     let cache = context.cache(&repository)?;
     Ok((repository, cache))
 }

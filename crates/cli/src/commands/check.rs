@@ -4,8 +4,10 @@ use super::{Context, processors};
 use crate::args::check::Check;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::check::{JsonCheck, JsonDamage, damage, lines};
+use crate::render::missing;
 use crate::render::progress::Watch;
 use crate::render::size::counted;
+use crate::render::time::now;
 use drumlin_engine::check::{Options, Part, check};
 
 /// Run it.
@@ -17,7 +19,15 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
         let message = "--no-cache and a share of the packs don't go together: the cache remembers which were read";
         return Err(Failure::usage(message).hint("read parts by their number, such as --read-data=1/10"));
     }
-    let repository = context.open_to_read()?;
+    let repository = context.open_to_check()?;
+    if args.accept_history {
+        let missing = repository.look_back(now().0, true)?;
+        repository.accept_history(now().0)?;
+        match missing.is_empty() {
+            true => context.out.note("nothing is missing that this client has seen"),
+            false => context.out.note(format!("accepted that these are missing: {missing}")),
+        }
+    }
     let cache = context.cache(&repository)?;
     let watch = Watch::new(context.out, "check");
     let options = Options { read: args.read_data, workers: processors() };
@@ -39,7 +49,12 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
         Exit::Failed => {
             let objects = report.findings.len() as u64;
             let damaged = counted(objects, "object is not as it should be", "objects are not as they should be");
-            Err(Failure::failed(format!("the repository is damaged: {damaged}")))
+            let failure = Failure::failed(format!("the repository is damaged: {damaged}"));
+            if report.missing.is_empty() {
+                return Err(failure);
+            }
+            let words = missing::words(&report.missing);
+            Err(Failure::failed(format!("{}; {words}", failure.message)).hint(missing::HINT))
         }
         other => Ok(other),
     }

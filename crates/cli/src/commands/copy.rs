@@ -62,11 +62,12 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     // Told before anything is asked about the other one.
     source.may_read()?;
     let store = drumlin_store::open(&to)?;
-    let target = unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?;
+    let target = context.remembered(unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?);
     if source.config().id == target.config().id {
         let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);
         return Err(Failure::usage(message));
     }
+    context.heed(&target, true);
     let (all, damaged) = source.snapshots()?;
     let chosen = match args.snapshots.is_empty() {
         true => filter.select(&all),
@@ -93,6 +94,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
         index: IndexMode::Auto(memory / 4),
     };
     let watch = Watch::new(context.out, "copy");
+    let memory = target.memory().cloned();
     let source = End { cache: context.cache(&source)?, repository: source };
     let target = End { cache: context.cache(&target)?, repository: target };
     let named = !args.snapshots.is_empty();
@@ -110,6 +112,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
             }
             match copier.copy(info, &all, monitor) {
                 Ok(report) => {
+                    memory.iter().for_each(|memory| memory.made(report.snapshot.id));
                     tally.copied += 1;
                     told(context, &info.snapshot, &report);
                 }

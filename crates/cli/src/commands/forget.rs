@@ -27,7 +27,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
     let (rules, filter) = what(context, args)?;
     let repository = match args.dry_run {
         true => context.open_to_read()?,
-        false => context.open()?,
+        false => context.open_to_remove()?,
     };
     if !args.dry_run {
         repository.may_forget()?;

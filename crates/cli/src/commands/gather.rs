@@ -2,6 +2,7 @@
 
 use super::{Context, whole};
 use crate::exit::{Failure, Result, plain};
+use crate::place;
 use crate::process::host_name;
 use crate::render::path::shown;
 use crate::sources::{self, Lines};
@@ -74,12 +75,12 @@ pub fn parent(repository: &Repository, given: Option<&str>) -> Result<Parent> {
     Ok(Parent::Id(whole(find_snapshot(&all, spec, &SnapshotFilter::default())?)?.snapshot.id))
 }
 
-/// The folders that a backup would change by saving them: the repository and the caches.
+/// The folders that a backup would change by saving them: the repository, the caches, and what is remembered.
 ///
 /// # Errors
 /// What names the repository makes no sense.
 pub fn own_folders(context: &Context) -> Result<Vec<PathBuf>> {
-    let mut own: Vec<PathBuf> = context.caches().into_iter().collect();
+    let mut own: Vec<PathBuf> = context.caches().into_iter().chain(place::states().ok()).collect();
     if let Location::Local(path) = context.place()?.location() {
         own.push(path);
     }

@@ -19,14 +19,18 @@ mod undelete;
 mod why;
 
 use crate::args::{Cli, Command, Global};
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{Exit, Failure, Result, plain};
 use crate::place;
 use crate::profile::Profile;
 use crate::render::Out;
+use crate::render::missing::{self, JsonMissing};
+use crate::render::time::now;
 use crate::unlock;
 use drumlin_engine::select::SnapshotSpec;
+use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Repository, SnapshotInfo};
 use drumlin_store::{Location, ReadOnlyStore, Store};
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,30 +40,36 @@ use std::sync::Arc;
 /// Whatever ends it as a whole.
 pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
     let context = Context::new(cli.global, out)?;
-    match cli.command {
-        Command::Init(args) => init::run(&context, &args),
-        Command::Backup(args) => backup::run(&context, *args),
-        Command::Restore(args) => restore::run(&context, *args),
-        Command::Copy(args) => copy::run(&context, &args),
-        Command::Prune(args) => prune::run(&context, &args),
-        Command::Repair(args) => repair::run(&context, &args),
-        Command::Snapshots(args) => snapshots::run(&context, &args),
-        Command::Forget(args) => forget::run(&context, &args),
-        Command::Undelete(args) => undelete::run(&context, &args),
-        Command::Ls(args) => look::ls::run(&context, &args),
-        Command::Find(args) => look::find::run(&context, &args),
-        Command::Diff(args) => look::diff::run(&context, &args),
-        Command::Du(args) => look::du::run(&context, &args),
-        Command::Dump(args) => look::dump::run(&context, &args),
-        Command::Stats(args) => count::stats(&context, &args),
-        Command::Estimate(args) => count::run_estimate(&context, *args),
-        Command::Check(args) => check::run(&context, &args),
-        Command::Key(args) => key::run(&context, &args),
-        Command::Why(args) => why::run(&context, &args),
-        Command::Cache(args) => cache::run(&context, &args),
-        Command::Completions(args) => about::completions(&context, &args),
-        Command::Man(args) => about::man(&context, &args),
-        Command::Version(_) => about::version(&context),
+    let done = command(&context, cli.command);
+    context.keep();
+    done.map(|exit| context.outcome(exit))
+}
+
+fn command(context: &Context, command: Command) -> Result<Exit> {
+    match command {
+        Command::Init(args) => init::run(context, &args),
+        Command::Backup(args) => backup::run(context, *args),
+        Command::Restore(args) => restore::run(context, *args),
+        Command::Copy(args) => copy::run(context, &args),
+        Command::Prune(args) => prune::run(context, &args),
+        Command::Repair(args) => repair::run(context, &args),
+        Command::Snapshots(args) => snapshots::run(context, &args),
+        Command::Forget(args) => forget::run(context, &args),
+        Command::Undelete(args) => undelete::run(context, &args),
+        Command::Ls(args) => look::ls::run(context, &args),
+        Command::Find(args) => look::find::run(context, &args),
+        Command::Diff(args) => look::diff::run(context, &args),
+        Command::Du(args) => look::du::run(context, &args),
+        Command::Dump(args) => look::dump::run(context, &args),
+        Command::Stats(args) => count::stats(context, &args),
+        Command::Estimate(args) => count::run_estimate(context, *args),
+        Command::Check(args) => check::run(context, &args),
+        Command::Key(args) => key::run(context, &args),
+        Command::Why(args) => why::run(context, &args),
+        Command::Cache(args) => cache::run(context, &args),
+        Command::Completions(args) => about::completions(context, &args),
+        Command::Man(args) => about::man(context, &args),
+        Command::Version(_) => about::version(context),
     }
 }
 
@@ -87,6 +97,10 @@ pub struct Context<'a> {
     pub out: &'a Out,
     /// The profile, if one was named.
     pub profile: Option<Profile>,
+    /// What was seen of the repositories at hand.
+    memories: RefCell<Vec<Arc<Memory>>>,
+    /// Something is missing that was seen before.
+    alarmed: Cell<bool>,
 }
 
 /// Where the repository is.
@@ -114,7 +128,7 @@ impl<'a> Context<'a> {
             Some(name) => Some(Profile::load(name, global.config.as_deref())?),
             None => None,
         };
-        Ok(Context { global, out, profile })
+        Ok(Context { global, out, profile, memories: RefCell::default(), alarmed: Cell::new(false) })
     }
 
     /// Where the repository is: by flag, profile, environment, or by default.
@@ -170,6 +184,17 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There is none, or the key doesn't fit.
     pub fn open(&self) -> Result<Repository> {
+        let repository = self.open_to_remove()?;
+        self.heed(&repository, true);
+        Ok(repository)
+    }
+
+    /// Open the repository for a command that removes something, and so looks itself whether anything is missing that this
+    /// client has seen.
+    ///
+    /// # Errors
+    /// As [`Context::open`].
+    pub fn open_to_remove(&self) -> Result<Repository> {
         self.unlock(self.store(&self.place()?)?)
     }
 
@@ -178,6 +203,16 @@ impl<'a> Context<'a> {
     /// # Errors
     /// As [`Context::open`].
     pub fn open_to_read(&self) -> Result<Repository> {
+        let repository = self.open_to_check()?;
+        self.heed(&repository, true);
+        Ok(repository)
+    }
+
+    /// The same for a check, which tells itself what is missing.
+    ///
+    /// # Errors
+    /// As [`Context::open`].
+    pub fn open_to_check(&self) -> Result<Repository> {
         self.unlock(Arc::new(ReadOnlyStore::new(self.store(&self.place()?)?)))
     }
 
@@ -186,7 +221,56 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There is none in it, or the key doesn't fit.
     pub fn unlock(&self, store: Arc<dyn Store>) -> Result<Repository> {
-        unlock::open(store, unlock::given(&self.global, self.profile.as_ref())?)
+        Ok(self.remembered(unlock::open(store, unlock::given(&self.global, self.profile.as_ref())?)?))
+    }
+
+    /// The same repository, with what this client has seen of it.
+    pub fn remembered(&self, repository: Repository) -> Repository {
+        let memory = Arc::new(Memory::open(&repository, place::states().ok().as_deref()));
+        if let (Some(why), Some(path)) = (memory.trouble(), memory.path()) {
+            let path = path.display();
+            self.out.warn(format!("what was seen of the repository before is not known any more: '{path}': {why}"));
+        }
+        self.memories.borrow_mut().push(memory.clone());
+        repository.with_memory(memory)
+    }
+
+    /// Tell if anything is missing in a repository that this client has seen; its keys are looked at, too, if wanted. The
+    /// command goes on.
+    pub fn heed(&self, repository: &Repository, keys: bool) {
+        match repository.look_back(now().0, keys) {
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) => {
+                self.alarmed.set(true);
+                match self.out.json() {
+                    true => self.out.tell_err(&JsonMissing::from(&missing)),
+                    false => self.out.alarm(&missing::words(&missing), missing::HINT),
+                }
+            }
+            Err(e) => {
+                self.alarmed.set(true);
+                let message = format!("the repository can't be compared with what this client has seen of it: {e}");
+                self.out.trouble_with("history", &message);
+            }
+        }
+    }
+
+    /// With what to exit: whoever looks at nothing else shall notice.
+    pub fn outcome(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Done | Exit::Incomplete if self.alarmed.get() => Exit::Unexplained,
+            other => other,
+        }
+    }
+
+    /// Keep what was seen. Failing that, it is told, and nothing else suffers.
+    fn keep(&self) {
+        for memory in self.memories.take() {
+            if let (Err(e), Some(path)) = (memory.save(), memory.path()) {
+                let (path, why) = (path.display(), plain(&e));
+                self.out.warn(format!("what is in the repository can't be remembered: cannot write '{path}': {why}"));
+            }
+        }
     }
 
     /// The cache for a repository.

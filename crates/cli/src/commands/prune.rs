@@ -50,7 +50,7 @@ struct JsonPrune {
 /// # Errors
 /// Nothing was removed, or not all that should have been.
 pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
-    let repository = if args.dry_run { context.open_to_read()? } else { context.open()? };
+    let repository = if args.dry_run { context.open_to_read()? } else { context.open_to_remove()? };
     let cache = context.cache(&repository)?;
     let options = Options {
         host: gather::host(context, None),

@@ -40,7 +40,7 @@ struct JsonRepair {
 /// # Errors
 /// It can't be repaired now.
 pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
-    let repository = context.open()?;
+    let repository = context.open_to_remove()?;
     let cache = context.cache(&repository)?;
     let workers = args.workers.map_or_else(processors, usize::from);
     let watch = Watch::new(context.out, "repair");

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod json;
+pub mod missing;
 pub mod out;
 pub mod path;
 pub mod progress;

@@ -134,6 +134,12 @@ impl Out {
         }
     }
 
+    /// Trouble with what to do about it, though the command goes on; whatever the verbosity.
+    pub fn alarm(&self, text: &str, hint: &str) {
+        self.mark("error", "31", text);
+        self.mark("hint", "36", hint);
+    }
+
     /// An object on standard error.
     pub fn tell_err(&self, value: &impl Serialize) {
         if let Ok(mut bytes) = serde_json::to_vec(value) {

@@ -128,7 +128,7 @@ impl Home {
             command.env("PATH", path);
         }
         command.env("HOME", self.path("home")).env("TZ", "UTC");
-        for name in ["DATA", "CONFIG", "CACHE"] {
+        for name in ["DATA", "CONFIG", "CACHE", "STATE"] {
             command.env(format!("XDG_{name}_HOME"), self.path(&name.to_lowercase()));
         }
         command.args(args);

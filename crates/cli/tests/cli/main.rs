@@ -7,6 +7,7 @@ mod check;
 mod copy;
 mod forget;
 mod golden;
+mod history;
 mod interrupt;
 mod json;
 mod keys;

@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 
-const STATUSES: [&str; 8] = ["0", "1", "2", "3", "10", "11", "12", "130"];
+const STATUSES: [&str; 9] = ["0", "1", "2", "3", "4", "10", "11", "12", "130"];
 
 #[test]
 fn statuses_are_in_help_and_man_page() {

@@ -16,6 +16,8 @@ pub enum ObjectKind {
     Plan,
     /// What a repair could not heal.
     Loss,
+    /// An entry of the history.
+    History,
     /// What became of a session.
     Decision,
     /// A writer's registration.
@@ -38,6 +40,7 @@ impl ObjectKind {
             ObjectKind::Key => "key",
             ObjectKind::Plan => "plan",
             ObjectKind::Loss => "loss",
+            ObjectKind::History => "history",
             ObjectKind::Decision => "decision",
             ObjectKind::Session => "session",
             ObjectKind::Snapshot => "snapshot",

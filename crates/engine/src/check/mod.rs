@@ -30,6 +30,7 @@ pub use rotation::Part;
 use crate::monitor::Monitor;
 use crate::{Error, Result};
 use context::Context;
+use drumlin_repo::history::Missing;
 use drumlin_repo::{Cache, Repository};
 use finding::Findings;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct Report {
     pub read: Option<ReadReport>,
     /// What the key in use kept from being checked.
     pub limits: Vec<Limit>,
+    /// What this client has seen and is gone by nobody's word; it is among the findings.
+    pub missing: Missing,
     /// The user wanted an end before all was looked at. What the damage touches is not told then.
     pub stopped: bool,
     /// How long it took, in milliseconds.

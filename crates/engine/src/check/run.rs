@@ -54,6 +54,7 @@ fn with_signers(
     let listed = small::list_snapshots(context)?;
     let sessions = small::sessions(context, signers)?;
     report.open_sessions = sessions.open;
+    report.missing = small::missing(context)?;
     let trees = small::snapshots(context, signers, &sessions, &listed)?;
     if context.repository.secrets().meta.is_none() {
         report.limits.push(Limit::Trees);

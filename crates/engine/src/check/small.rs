@@ -1,18 +1,21 @@
-//! Sessions, decisions, plans, losses and snapshots: each is opened, and whose word it is compared with the certificates.
+//! Sessions, decisions, plans, losses, entries of the history and snapshots: each is opened, and whose word it is compared with the certificates.
 
 use super::context::{Context, Read};
 use super::finding::ObjectKind;
 use super::signers::Signers;
 use crate::Result;
 use drumlin_format::decision::{self, Verdict};
+use drumlin_format::history::Entry;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Root};
-use drumlin_format::{LossId, PlanId, SessionId, SnapshotId};
+use drumlin_format::{HistoryId, LossId, PlanId, SessionId, SnapshotId};
+use drumlin_repo::history::Missing;
 use drumlin_repo::{may_decide, names};
 use std::collections::HashSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The sessions that a check has to know of.
 #[derive(Default)]
@@ -83,7 +86,41 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
     }
+    for (id, _) in context.list(names::HISTORY, HistoryId::parse)? {
+        let about = (ObjectKind::History, &names::history(id)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        match Entry::open(id, index_key, &bytes) {
+            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
     Ok(sessions)
+}
+
+/// Tell of what this client has seen before and that is gone by nobody's word.
+pub(super) fn missing(context: &Context) -> Result<Missing> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let missing = context.repository.look_back(now.as_secs().cast_signed(), true)?;
+    let tell = |kind, name: String| {
+        let cause = "this client has seen it, and now it isn't there, though nobody who may has signed that it goes";
+        context.findings.add(kind, &name, cause)
+    };
+    for id in &missing.snapshots {
+        context.findings.whole(tell(ObjectKind::Snapshot, names::snapshot(*id)), *id);
+    }
+    for id in &missing.indexes {
+        tell(ObjectKind::Index, names::index(*id));
+    }
+    for id in &missing.entries {
+        tell(ObjectKind::History, names::history(*id));
+    }
+    for (id, trouble) in &missing.keys {
+        context.findings.add(ObjectKind::Key, &names::key(*id), format!("it {}", trouble.words()));
+    }
+    if missing.config {
+        context.findings.add(ObjectKind::Config, names::CONFIG, "it is another one than this client has seen");
+    }
+    Ok(missing)
 }
 
 /// The snapshots that there are.

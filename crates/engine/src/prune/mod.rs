@@ -135,17 +135,18 @@ pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, moni
 /// Prune.
 ///
 /// # Errors
-/// [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
+/// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    repository.refuse_unexplained(now.as_secs().cast_signed())?;
     let unfinished = Unfinished::clear(repository);
     let state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == state.digest) {
         return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before, unfinished });
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
     let mut forgotten = repository.forgotten_ids()?;
     let me = SessionId(random_id()?);
@@ -182,6 +183,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             repository.clear_forgotten(&forgotten)?;
             repository.clear_evicted()?;
             report.after = State::of(repository, options)?.pack_bytes;
+            repository.take_note(now.as_secs().cast_signed());
             report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
             Ok(report)
         }

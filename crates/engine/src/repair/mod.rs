@@ -14,6 +14,7 @@ use crate::prune::silence::{Waiting, describe};
 use crate::{Error, Result, convert};
 use drumlin_format::{PackId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
+use drumlin_repo::history::Act;
 use drumlin_repo::{Cache, Repository, random_id};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -68,10 +69,15 @@ impl Report {
 /// Repair.
 ///
 /// # Errors
+/// Something else than index objects is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]);
 /// [`Error::Busy`] if somebody is at work who may be harmed: then nothing is removed.
 pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let missing = repository.look_back(now.as_secs().cast_signed(), true)?;
+    if !missing.is_but_indexes() {
+        return Err(drumlin_repo::Error::Unexplained(Box::new(missing)).into());
+    }
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
     let me = SessionId(random_id()?);
     let mut mending = Mending::new(repository, cache, options, monitor, me);
@@ -87,7 +93,12 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
     let collected = collect(&desk, me, &mut mending, &mut |session| waiting.patience(session));
     match collected {
-        Ok(Collected::Nothing | Collected::Done(_)) => Ok(mending.report),
+        Ok(Collected::Nothing | Collected::Done(_)) => {
+            // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
+            repository.record(Act::now("repair"), &[], &missing.indexes)?;
+            repository.take_note(now.as_secs().cast_signed());
+            Ok(mending.report)
+        }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
         Ok(Collected::Blocked(session)) => Err(Error::Busy(describe(&desk, session))),
         Ok(Collected::Evicted) => {

@@ -7,5 +7,6 @@ mod amounts;
 mod beside;
 mod history;
 mod kills;
+mod listings;
 mod meanwhile;
 mod sessions;

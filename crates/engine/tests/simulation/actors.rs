@@ -17,6 +17,7 @@ use drumlin_engine::{Error, Result};
 use drumlin_format::SessionId;
 use drumlin_host::filter::Filter;
 use drumlin_repo::collection::{Board, Desk};
+use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Error as RepoError, IndexMode, Repository};
 use drumlin_store::Kind;
 use drumlin_testkit::Rng;
@@ -54,6 +55,8 @@ pub struct Actor<'a> {
     /// Where his cache is, if he keeps one from run to run.
     pub cache: Option<PathBuf>,
     pub scratch: PathBuf,
+    /// What he has seen so far, if he remembers that.
+    pub memory: Option<Arc<Memory>>,
 }
 
 /// A process of an actor.
@@ -88,6 +91,7 @@ impl Actor<'_> {
                 Ok(()) => format!("{deed:?}: done"),
                 Err(error) => format!("{deed:?}: {error}"),
             });
+            self.look_back(&running);
             if let Err(error) = outcome
                 && !self.is_fair(deed, &error, &running.client)
             {
@@ -99,7 +103,11 @@ impl Actor<'_> {
 
     fn start(&mut self) -> Running {
         let client = self.shared.process(self.number);
-        let repository = self.base.open(Arc::new(client.clone()));
+        let mut repository = self.base.open(Arc::new(client.clone()));
+        if self.number.is_multiple_of(2) {
+            let memory = self.memory.get_or_insert_with(|| Arc::new(Memory::open(&repository, None)));
+            repository = repository.with_memory(memory.clone());
+        }
         let cache = match &self.cache {
             Some(folder) => Arc::new(Cache::open(&repository, Some(folder), &self.scratch).unwrap()),
             None => no_cache(&repository, &self.scratch),
@@ -108,11 +116,22 @@ impl Actor<'_> {
         Running { client, repository, cache }
     }
 
+    /// The storage drops nothing here: whatever is gone was removed by somebody who said so.
+    fn look_back(&self, running: &Running) {
+        match running.repository.look_back(0, true) {
+            Ok(missing) if !missing.is_empty() => self.book.wrong(format!("actor {} misses {missing}", self.number)),
+            Ok(_) => {}
+            Err(RepoError::Store(e)) if e.kind == Kind::Transient => {}
+            Err(error) => self.book.wrong(format!("actor {} can't look back: {error}", self.number)),
+        }
+    }
+
     /// Whether an operation may end like this.
     fn is_fair(&self, deed: Deed, error: &Error, client: &Client) -> bool {
         match error {
             Error::Repo(RepoError::Store(e)) if e.kind == Kind::Transient => true,
             Error::Unsure { source: RepoError::Store(e), .. } if e.kind == Kind::Transient => true,
+            Error::Repo(RepoError::Unexplained(_)) => false,
             Error::Repo(RepoError::Evicted) => matches!(deed, Deed::Backup),
             Error::Busy(_) => deed == Deed::Prune,
             Error::Interrupted => deed == Deed::Backup,

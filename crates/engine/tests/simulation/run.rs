@@ -90,6 +90,7 @@ impl<'a> Run<'a> {
                 clock,
                 cache,
                 scratch: self.base.scratch().to_owned(),
+                memory: None,
             });
         }
         std::thread::scope(|scope| {
@@ -147,12 +148,9 @@ impl<'a> Run<'a> {
             repository.forget(&ids)?;
             self.tidy(&repository, &options)?;
             let mut left = self.leftovers(&repository)?;
-            left.extend(
-                self.shared
-                    .objects()
-                    .into_keys()
-                    .filter(|name| !["config", "keys/", "decisions/"].iter().any(|known| name.starts_with(known))),
-            );
+            left.extend(self.shared.objects().into_keys().filter(|name| {
+                !["config", "keys/", "decisions/", "history/"].iter().any(|known| name.starts_with(known))
+            }));
             self.is_tidy(&left, "prune without a snapshot");
         }
         Ok(())

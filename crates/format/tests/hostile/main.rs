@@ -92,6 +92,7 @@ hostile! {
     decision 20_000,
     plan 20_000,
     loss 20_000,
+    history 20_000,
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The protocol's objects in a repository.
 
 use super::{Board, Flag};
+use crate::history::Act;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names, random_id};
 use drumlin_format::decision::{self, Verdict};
@@ -207,6 +208,8 @@ impl Board for Desk<'_> {
 
     fn remove_indexes(&self, ids: &[IndexId]) -> Result<()> {
         let store = self.repository.store();
+        let name = if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose };
+        self.repository.record(Act::now(name), &[], ids)?;
         ids.iter().try_for_each(|id| store.delete(&names::index(*id)))?;
         Ok(store.sync()?)
     }

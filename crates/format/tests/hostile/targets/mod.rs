@@ -11,12 +11,13 @@ mod tree;
 
 pub use keys::{config, key_file, key_object, recovery};
 pub use packs::{footer, index, table};
-pub use small::{decision, loss, plan, session, snapshot};
+pub use small::{decision, history, loss, plan, session, snapshot};
 pub use tree::{body, inner, leaf, list};
 
 use super::memory::bounded;
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::decision::{self, Verdict};
+use drumlin_format::history::Entry as HistoryEntry;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
@@ -29,7 +30,8 @@ use drumlin_format::tree::{
     Body, Child, Content, Data, Inner, Kind, Leaf, List, ListNode, Meta, Ref, Sums, Time, Xattrs, is_dir_path, is_name,
 };
 use drumlin_format::{
-    ChunkId, Header, IndexId, KeyId, LossId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId, SnapshotId,
+    ChunkId, Header, HistoryId, IndexId, KeyId, LossId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId,
+    SnapshotId,
 };
 use drumlin_seal::{PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest};
 use minicbor::{Decoder, Encoder};
@@ -46,7 +48,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 16] = [
+pub const ALL: [Target; 17] = [
     Target { name: "leaf", run: leaf, samples: tree::leaf_samples },
     Target { name: "body", run: body, samples: tree::body_samples },
     Target { name: "inner", run: inner, samples: tree::inner_samples },
@@ -63,6 +65,7 @@ pub const ALL: [Target; 16] = [
     Target { name: "decision", run: decision, samples: small::decision_samples },
     Target { name: "plan", run: plan, samples: small::plan_samples },
     Target { name: "loss", run: loss, samples: small::loss_samples },
+    Target { name: "history", run: history, samples: small::history_samples },
 ];
 
 const SUITE: Suite = Suite::Aes256Gcm;

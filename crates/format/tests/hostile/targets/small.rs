@@ -1,4 +1,4 @@
-//! Snapshots, sessions, decisions, plans, losses.
+//! Snapshots, sessions, decisions, plans, losses, entries of the history.
 
 use super::*;
 
@@ -126,6 +126,30 @@ pub fn loss_samples() -> Vec<Vec<u8>> {
         e.u8(key).unwrap().bytes(ids).unwrap();
     }
     shared_samples(&loss.seal(SUITE, sealing()), &body)
+}
+
+/// The object of an entry of the history, its message, or its body.
+pub fn history(bytes: &[u8]) -> bool {
+    let id = HistoryId([3; 16]);
+    let object = shared_object(&Header::new(ObjectType::History, SUITE, id.0), bytes);
+    let opened = bounded(small(object.len()), || HistoryEntry::open(id, &KEYS.index, &object));
+    let Ok((entry, _)) = opened else { return false };
+    let again = entry.seal(SUITE, sealing());
+    assert_eq!(HistoryEntry::open(id, &KEYS.index, &again).unwrap().0, entry);
+    true
+}
+
+pub fn history_samples() -> Vec<Vec<u8>> {
+    let (snapshots, indexes) = (vec![SnapshotId([5; 16]); 2], vec![IndexId([7; 16])]);
+    let entry = HistoryEntry { snapshots, indexes, ..HistoryEntry::new(HistoryId([3; 16]), "prune", -5) };
+    // The body as it is encoded: a map of the act, its time and three strings of ids.
+    let mut body = Vec::new();
+    let mut e = Encoder::new(&mut body);
+    e.map(5).unwrap().u8(0).unwrap().str("prune").unwrap().u8(1).unwrap().i64(-5).unwrap();
+    for (key, ids) in [(2, &[5; 32][..]), (3, &[7; 16]), (4, &[])] {
+        e.u8(key).unwrap().bytes(ids).unwrap();
+    }
+    shared_samples(&entry.seal(SUITE, sealing()), &body)
 }
 
 /// A plan's object, its message, or its body.

@@ -1,0 +1,217 @@
+//! Looking: what is there is listed and compared with what this client has seen.
+
+use super::entries::Read;
+use super::judge::{View, judge};
+use super::missing::Missing;
+use super::seen::{Id, Ids, Seen, SeenKey};
+use crate::collection::Desk;
+use crate::{Error, Repository, Result, names};
+use drumlin_format::{HistoryId, IndexId, SessionId, SnapshotId, snapshot};
+use drumlin_seal::checksum;
+use std::collections::HashSet;
+
+/// So often it is looked before anybody is accused, or an entry that has just come is left to another time; and so often the history is listed anew because it changes meanwhile.
+const LOOKS: usize = 3;
+const LISTINGS_MAX: usize = 8;
+/// So many snapshots are opened in one look to find out whether they count for good; the others another time.
+const OPENED_MAX: usize = 256;
+
+impl Repository {
+    /// Compare what is there with what this client has seen, and remember what is new. `keys`: look at all keys, too. Without
+    /// a memory nothing is looked at.
+    ///
+    /// `now` is in seconds since 1970, for people.
+    ///
+    /// # Errors
+    /// The storage can't be listed, or the history can't be read.
+    pub fn look_back(&self, now: i64, keys: bool) -> Result<Missing> {
+        Ok(self.look(now, keys)?.0)
+    }
+
+    /// Fails if something that this client has seen is gone by nobody's word: for whoever removes.
+    ///
+    /// # Errors
+    /// [`Error::Unexplained`]; and as [`Repository::look_back`].
+    pub fn refuse_unexplained(&self, now: i64) -> Result<()> {
+        let missing = self.look_back(now, true)?;
+        if missing.is_empty() { Ok(()) } else { Err(Error::Unexplained(Box::new(missing))) }
+    }
+
+    /// Remember what this client has done itself: for whoever has removed something. Failing that, the next look does it.
+    pub fn take_note(&self, now: i64) {
+        let _ = self.look(now, false);
+    }
+
+    /// Take the repository as it is now: what this client has seen before is forgotten.
+    ///
+    /// # Errors
+    /// As [`Repository::look_back`].
+    pub fn accept_history(&self, now: i64) -> Result<()> {
+        let Some(memory) = self.memory() else { return Ok(()) };
+        let view = self.view(&Seen::default(), true, self.listed_history()?)?;
+        let (_, mut seen) = judge(&Seen::default(), &view);
+        seen.last = now;
+        memory.replace(seen);
+        Ok(())
+    }
+
+    /// Whether a listing of snapshots has all that this client has seen and that nobody has removed. `false`: it was cut
+    /// short, and another one may not be.
+    ///
+    /// # Errors
+    /// [`Error::Unexplained`] if they are gone; and as [`Repository::look_back`].
+    pub(crate) fn lists_all(&self, listed: &[SnapshotId], now: i64) -> Result<bool> {
+        let Some(memory) = self.memory() else { return Ok(true) };
+        let lacking = memory.read(|seen| seen.snapshots_not_in(listed));
+        if lacking.is_empty() {
+            return Ok(true);
+        }
+        let (missing, view) = self.look(now, false)?;
+        if !missing.snapshots.is_empty() {
+            return Err(Error::Unexplained(Box::new(missing)));
+        }
+        Ok(!lacking.iter().any(|id| view.snapshots.contains(&id.0)))
+    }
+
+    fn look(&self, now: i64, keys: bool) -> Result<(Missing, View)> {
+        let Some(memory) = self.memory() else { return Ok(Default::default()) };
+        let (mut looks, mut noticed) = (0, Ids::default());
+        loop {
+            looks += 1;
+            let view = self.view(&memory.read(Seen::clone), keys, noticed)?;
+            // Another thread may have looked meanwhile.
+            let (missing, next) = memory.read(|seen| judge(seen, &view));
+            let fresh = view.entries.iter().any(|entry| !view.noticed.contains(&entry.id.0));
+            if missing.is_empty() && !fresh || looks == LOOKS {
+                memory.remember(next, missing.is_empty().then_some(now));
+                return Ok((missing, view));
+            }
+            noticed = view.history;
+        }
+    }
+
+    /// What is there. The order is that of `docs/history.md`: objects, then sessions, then decisions; and the history after
+    /// the objects.
+    fn view(&self, seen: &Seen, keys: bool, noticed: Ids) -> Result<View> {
+        let list =
+            |folder, parse: fn(&str) -> Option<Id>| Ok::<Ids, Error>(self.ids(folder, parse)?.into_iter().collect());
+        let snapshots = list(names::SNAPSHOTS, |name| Some(SnapshotId::parse(name)?.0))?;
+        let indexes = list(names::INDEX, |name| Some(IndexId::parse(name)?.0))?;
+        let mut view = View { config: config(self), noticed, ..View::default() };
+        let new_snapshots: Vec<Id> = snapshots.not_in(&seen.snapshots).copied().collect();
+        let new_indexes: Vec<Id> = indexes.not_in(&seen.indexes).copied().collect();
+        if !new_snapshots.is_empty() || !new_indexes.is_empty() {
+            let open: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
+            let decided = self.ids(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))?.into_iter().collect();
+            view.lasting_indexes = lasting_indexes(new_indexes, &open, &decided);
+            view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
+        }
+        if keys {
+            view.keys = Some(self.seen_keys()?);
+        }
+        (view.snapshots, view.indexes) = (snapshots, indexes);
+        for _ in 0..LISTINGS_MAX {
+            view.history = self.listed_history()?;
+            if let Some(entries) = self.new_entries(view.history.not_in(&seen.entries))? {
+                view.entries = entries;
+                return Ok(view);
+            }
+        }
+        let why = "the history of the repository changes again and again while it is read; run it again";
+        Err(Error::Misuse(why.into()))
+    }
+
+    fn listed_history(&self) -> Result<Ids> {
+        Ok(self.history_ids()?.into_iter().map(|(id, _)| id.0).collect())
+    }
+
+    /// Those of these entries that count; `None` if one of them is gone.
+    fn new_entries<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a Id>,
+    ) -> Result<Option<Vec<drumlin_format::history::Entry>>> {
+        let mut ids = ids.peekable();
+        let mut entries = Vec::new();
+        if ids.peek().is_none() {
+            return Ok(Some(entries));
+        }
+        let trusted = self.trusted_keys()?;
+        for id in ids {
+            match self.history_entry(HistoryId(*id), &trusted)? {
+                Read::Counts(entry) => entries.push(entry),
+                Read::Void => {}
+                Read::Gone => return Ok(None),
+            }
+        }
+        Ok(Some(entries))
+    }
+
+    /// The snapshots that nobody removes without a word: their sessions have ended, and were not evicted. Others are
+    /// checkpoints that their own writer replaces.
+    fn lasting_snapshots(
+        &self,
+        ids: Vec<Id>,
+        open: &HashSet<SessionId>,
+        decided: &HashSet<SessionId>,
+    ) -> Result<Vec<Id>> {
+        if open.is_empty() && decided.is_empty() {
+            return Ok(ids);
+        }
+        // Whoever can't open them knows his own.
+        let Some(meta) = &self.secrets().meta else { return Ok(Vec::new()) };
+        let desk = Desk::new(self);
+        let mut lasting = Vec::new();
+        for id in ids.into_iter().take(OPENED_MAX) {
+            let bytes = match self.store().get(&names::snapshot(SnapshotId(id))).map_err(Error::from) {
+                // Gone since it was listed, or damaged.
+                Err(e) if e.is_of_one_object() => continue,
+                other => other?,
+            };
+            let Ok((snapshot, _)) = snapshot::open(SnapshotId(id), meta, &bytes) else { continue };
+            let session = snapshot.session;
+            if open.contains(&session) {
+                continue;
+            }
+            let evicted = match decided.contains(&session).then(|| desk.is_evicted(session)) {
+                None => false,
+                Some(Err(e)) if e.is_damage() => continue,
+                Some(evicted) => evicted?,
+            };
+            if !evicted {
+                lasting.push(id);
+            }
+        }
+        Ok(lasting)
+    }
+
+    /// What is to be remembered of the keys that the owner has certified.
+    fn seen_keys(&self) -> Result<std::collections::BTreeMap<Id, SeenKey>> {
+        let secrets = self.secrets();
+        let mut keys = std::collections::BTreeMap::new();
+        for (id, object) in self.key_objects()? {
+            let Ok(object) = object else { continue };
+            let Ok(certificate) = object.certificate(secrets.repository, &secrets.owner) else { continue };
+            let verifying = certificate.verifying.map(|key| key.0).unwrap_or_default();
+            let fixed = [certificate.role.name().as_bytes(), &certificate.created.to_le_bytes(), &verifying].concat();
+            keys.insert(id.0, SeenKey { certificate: checksum(&fixed), revoked: certificate.revoked.is_some() });
+        }
+        Ok(keys)
+    }
+}
+
+/// The index objects of writers that have ended: the others may not be durable yet.
+fn lasting_indexes(ids: Vec<Id>, open: &HashSet<SessionId>, decided: &HashSet<SessionId>) -> Vec<Id> {
+    let writers: HashSet<[u8; 8]> = open.iter().chain(decided).filter_map(|id| id.0.first_chunk().copied()).collect();
+    ids.into_iter().filter(|id| id.first_chunk().is_none_or(|writer| !writers.contains(writer))).collect()
+}
+
+/// What the config says. Nobody changes a config in version 1.
+fn config(repository: &Repository) -> Id {
+    let config = repository.config();
+    let sizes = [config.chunks.min, config.chunks.normal, config.chunks.max, config.block_bytes, config.pack_bytes];
+    let mut bytes: Vec<u8> = sizes.iter().flat_map(|n| u64::from(*n).to_le_bytes()).collect();
+    bytes.push(config.suite.number());
+    bytes.extend(config.data_key.encode());
+    bytes.extend(config.meta_key.encode());
+    checksum(&bytes)
+}

@@ -1,0 +1,159 @@
+//! The file in which a client keeps what it has seen of a repository. It stands in a folder that is no cache, and every key
+//! of the repository that is used on the machine shares it.
+//!
+//! ```text
+//! <folder>/<repository id>/seen:  "drumlin seen" 00 00 00 01 | fresh (16) | sealed
+//! ```
+//!
+//! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects.
+
+use super::seen::Seen;
+use crate::cache::make_folder;
+use crate::{Repository, random_id};
+use drumlin_format::SnapshotId;
+use drumlin_seal::{SealKey, Secret, Suite, derive};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MAGIC: &[u8; 16] = b"drumlin seen\0\0\0\x01";
+/// That everything was there is written anew after so many seconds, if nothing else has changed.
+const STALE: i64 = 24 * 3600;
+
+/// What a client has seen of a repository.
+pub struct Memory {
+    path: Option<PathBuf>,
+    secret: Secret,
+    suite: Suite,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    seen: Seen,
+    /// As it is in the file, so far as this process knows.
+    kept: Seen,
+    /// What others have written to the file since doesn't matter.
+    replaced: bool,
+    trouble: Option<String>,
+}
+
+impl Memory {
+    /// What is remembered in a folder; nothing beyond this process without one. Made when it is saved.
+    pub fn open(repository: &Repository, folder: Option<&Path>) -> Self {
+        let config = repository.config();
+        let memory = Memory {
+            path: folder.map(|folder| folder.join(config.id.to_string()).join("seen")),
+            secret: derive(&repository.secrets().index, "remembered history", &config.id.0),
+            suite: config.suite,
+            inner: Mutex::default(),
+        };
+        match memory.load() {
+            Ok(seen) => {
+                let mut inner = memory.lock();
+                (inner.seen, inner.kept) = (seen.clone(), seen);
+            }
+            Err(why) => memory.lock().trouble = Some(why),
+        }
+        memory
+    }
+
+    /// Why what was remembered is lost, if so.
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// This client has made a snapshot, which counts.
+    pub fn made(&self, snapshot: SnapshotId) {
+        self.lock().seen.snapshots.extend([snapshot.0]);
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
+        read(&self.lock().seen)
+    }
+
+    /// From now on this is remembered; all of it was there at `whole`.
+    pub(super) fn remember(&self, mut next: Seen, whole: Option<i64>) {
+        let mut inner = self.lock();
+        // What another thread has made meanwhile stays.
+        let made = inner.seen.snapshots.not_in(&next.snapshots).filter(|id| !next.gone.contains(id));
+        let made: Vec<_> = made.copied().collect();
+        next.snapshots.extend(made);
+        next.last = whole.unwrap_or(inner.seen.last);
+        inner.seen = next;
+    }
+
+    pub(super) fn replace(&self, seen: Seen) {
+        let mut inner = self.lock();
+        (inner.seen, inner.replaced) = (seen, true);
+    }
+
+    /// Write it, if there is anything new: in one step, so that what is there is whole at any time.
+    ///
+    /// # Errors
+    /// The folder or the file can't be written.
+    pub fn save(&self) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut inner = self.lock();
+        let unchanged = Seen { last: inner.kept.last, ..inner.seen.clone() } == inner.kept;
+        if unchanged && !inner.replaced && (inner.seen.last - inner.kept.last).abs() < STALE {
+            return Ok(());
+        }
+        // Another process may have written since; what it has seen and nobody is sure of is found out by the next look.
+        if !inner.replaced
+            && let Ok(others) = self.load()
+            && others != inner.kept
+        {
+            inner.seen.join(others);
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        make_folder(folder)?;
+        let fresh = random_id().map_err(io::Error::other)?;
+        let mut sealed = inner.seen.encode();
+        self.key(&fresh).seal(0, MAGIC, &mut sealed);
+        let temporary = path.with_extension(format!("new-{}", std::process::id()));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            file.write_all(&[&MAGIC[..], &fresh, &sealed].concat())?;
+            file.sync_data()?;
+            fs::rename(&temporary, path)
+        };
+        write().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+        inner.kept = inner.seen.clone();
+        inner.replaced = false;
+        Ok(())
+    }
+
+    /// Where it is kept, if it is.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// What the file says; nothing if there is none. An error in words if it says nothing that can be used.
+    fn load(&self) -> std::result::Result<Seen, String> {
+        let Some(path) = &self.path else { return Ok(Seen::default()) };
+        let bytes = match fs::read(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Seen::default()),
+            Err(e) => return Err(e.to_string()),
+            Ok(bytes) => bytes,
+        };
+        let Some((magic, rest)) = bytes.split_first_chunk::<16>() else { return Err("it is too short".into()) };
+        if magic != MAGIC {
+            return Err("it is no such file, or of another version of drumlin".into());
+        }
+        let Some((fresh, sealed)) = rest.split_first_chunk() else { return Err("it is too short".into()) };
+        let mut sealed = sealed.to_vec();
+        let plain = self.key(fresh).open(0, MAGIC, &mut sealed).map_err(|_| "it is damaged")?;
+        Seen::decode(plain).ok_or_else(|| "it is damaged".into())
+    }
+
+    fn key(&self, fresh: &[u8; 16]) -> SealKey {
+        SealKey::new(self.suite, &derive(&self.secret, "seen", fresh))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
