@@ -934,7 +934,7 @@ class Repository:
         for _ in range(f.count()):
             pack, kind, length, t, l, chunks = f.take(16), f.byte(), f.varint(), f.varint(), f.varint32(), f.varint32()
             need(kind in (DATA_PACK, TREE_PACK), "a pack of an unknown type")
-            need(length == t + l + 48 and t >= 32 and l <= MAX_TABLE, "a pack whose lengths disagree")
+            need(t + l + 48 <= length < t + l + 48 + 2**32 and t >= 32 and l <= MAX_TABLE, "a pack whose lengths disagree")
             packs.append((pack, kind, t, chunks, [f.take(8) for _ in range(f.count())]))
         f.zeros()
         g = Fields(tables)

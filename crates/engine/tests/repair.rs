@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Bench, bench, restore_options};
+use drumlin_engine::check;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_engine::repair::{self, Report, repair};
@@ -12,7 +13,7 @@ use drumlin_format::PackId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
-use drumlin_testkit::{Rng, compare};
+use drumlin_testkit::{Rng, compare, parity_of, wipe_parity};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -135,8 +136,10 @@ impl Scene {
         self.names(folder).into_iter().max_by_key(|name| self.bench.memory.len(name).unwrap()).unwrap()
     }
 
+    /// In a way that parity doesn't make up for.
     fn flip(&self, name: &str, at: impl Fn(usize) -> usize) {
         let mut bytes = self.bench.memory.get(name).unwrap();
+        wipe_parity(&mut bytes);
         let at = at(bytes.len());
         bytes[at] ^= 0x40;
         self.bench.memory.put(name, &bytes, Put::Replace).unwrap();
@@ -177,6 +180,142 @@ fn the_index_is_made_anew_from_the_packs() {
         scene.assert_whole();
         assert!(scene.repair(&[]).is_sound());
         scene.prune().unwrap();
+        scene.assert_whole();
+    }
+}
+
+/// Lost sectors, in every pack at once: nobody loses anything, and repair writes the packs anew.
+#[test]
+fn what_parity_heals_is_written_anew() {
+    for damage in ["flipped", "zeros", "bad sectors", "header and footer", "a burst"] {
+        let scene = Scene::new();
+        let store = FaultStore::new(scene.bench.memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(scene.bench.key_file())).unwrap();
+        let packs: Vec<String> = [scene.names(names::DATA), scene.names(names::TREE)].concat();
+        for name in &packs {
+            let mut bytes = scene.bench.memory.get(name).unwrap();
+            let (parity, len) = (parity_of(&bytes), bytes.len());
+            let middle = parity.start / 2 / 4096 * 4096;
+            match damage {
+                "flipped" => bytes[middle + 77] ^= 1,
+                "zeros" => bytes[middle..middle + 4096].fill(0),
+                "bad sectors" => faults.bad_bytes(name, middle as u64..middle as u64 + 4096),
+                "a burst" => {
+                    // One of three in the small ones, as many as are woven together in the others.
+                    let sectors = if parity.start > 256 * 4096 { 4 } else { 1 };
+                    bytes[middle..middle + sectors * 4096].iter_mut().for_each(|b| *b = !*b);
+                }
+                _ => {
+                    bytes[..32].fill(0);
+                    bytes[len - 48..].fill(0);
+                }
+            }
+            scene.bench.memory.put(name, &bytes, Put::Replace).unwrap();
+        }
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let check = |repository: &Repository| {
+            let options = check::Options { read: Some(check::Part::All), workers: 2 };
+            check::check(repository, &cache, options, &Quiet::default()).unwrap()
+        };
+        let found = check(&repository).findings;
+        assert_eq!(found.len(), packs.len(), "{damage}: {found:#?}");
+        for finding in &found {
+            assert_eq!((finding.healed, finding.chunks), (Some(true), 0), "{damage}: {finding:#?}");
+            assert!(finding.touched.is_empty() && finding.snapshots.is_empty());
+        }
+        let restored = |repository: &Repository| {
+            for (number, (snapshot, copy)) in scene.states.iter().enumerate() {
+                let target = scene.bench.folder.path().join(format!("healed {number}"));
+                let _ = fs::remove_dir_all(&target);
+                let mut options = restore_options(snapshot, &target);
+                options.subfolder = Some(scene.source.as_os_str().as_encoded_bytes().to_vec());
+                let monitor = Quiet::default();
+                restore::restore(repository, &cache, options, &monitor).unwrap();
+                assert!(monitor.problems().is_empty(), "{damage}: {:?}", monitor.problems());
+                let compared = compare::Options { roots: false, dir_mtime: false, ..compare::Options::default() };
+                assert!(compare::trees(copy, &target, &compared).unwrap().is_empty(), "{damage}");
+            }
+        };
+        restored(&repository);
+        assert_eq!(repository.healed().is_empty(), damage == "header and footer", "{damage}: it is told");
+
+        let damaged = packs.iter().map(|name| pack(name)).collect();
+        let options = repair::Options { damaged, ..options() };
+        let report = repair(&repository, &cache, &options, &Quiet::default()).unwrap();
+        assert_eq!((report.mended.len(), report.damaged.len()), (packs.len(), 0), "{damage}: {report:?}");
+        assert!(report.lost_chunks == 0 && report.unreadable.is_empty(), "{damage}: {report:?}");
+        assert!(scene.names(names::LOSSES).is_empty(), "{damage}");
+        // The old ones stay until a prune knows that nobody needs them.
+        assert!(packs.iter().all(|name| scene.bench.memory.len(name).unwrap().is_some()));
+        assert!(check(&repository).findings.is_empty(), "{damage}");
+        prune(&repository, &cache, &prune_options(), &Quiet::default()).unwrap();
+        assert!(packs.iter().all(|name| scene.bench.memory.len(name).unwrap().is_none()), "{damage}");
+        faults.clear();
+        assert!(check(&repository).findings.is_empty(), "{damage}");
+        scene.assert_whole();
+    }
+}
+
+/// The parity alone is damaged: nothing is touched, and what is written anew has all of it.
+#[test]
+fn parity_that_is_damaged_is_a_finding_and_made_anew() {
+    let scene = Scene::new();
+    let name = scene.largest(names::DATA);
+    let mut bytes = scene.bench.memory.get(&name).unwrap();
+    let parity = parity_of(&bytes);
+    let (repository, cache) = scene.fresh();
+    let check = || {
+        let options = check::Options { read: Some(check::Part::All), workers: 2 };
+        check::check(&repository, &cache, options, &Quiet::default()).unwrap().findings
+    };
+    for at in [parity.start, parity.start + 5000, parity.len() / 2 + parity.start, parity.end - 1] {
+        bytes[at] ^= 1;
+        scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+        let found = check();
+        assert_eq!(found.len(), 1);
+        assert_eq!((&found[0].object, found[0].healed, found[0].chunks), (&name, Some(true), 0), "{found:#?}");
+        assert!(found[0].causes.iter().all(|c| c.starts_with("its parity is damaged")), "{found:#?}");
+        bytes[at] ^= 1;
+    }
+    bytes[parity].fill(0);
+    scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+    assert_eq!(check()[0].chunks, 0);
+    scene.assert_whole();
+    assert_eq!(scene.repair(&[pack(&name)]).mended, [pack(&name)]);
+    assert!(check().is_empty());
+    scene.assert_whole();
+}
+
+/// Killed at every call, a repair of what parity heals costs nothing.
+#[test]
+fn killed_while_it_heals_nothing_is_lost() {
+    let scene = Scene::new();
+    let name = scene.largest(names::DATA);
+    let mut bytes = scene.bench.memory.get(&name).unwrap();
+    bytes[40_960..45_056].fill(0);
+    scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+    let start = scene.objects();
+    let run = |from: Option<u64>| {
+        for name in scene.names("") {
+            scene.bench.memory.delete(&name).unwrap();
+        }
+        start.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+        let store = FaultStore::new(scene.bench.memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(scene.bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let first = faults.calls();
+        if let Some(from) = from {
+            faults.add(When::any().skip(from), Fault::Fail(Kind::Io));
+        }
+        let options = repair::Options { damaged: [pack(&name)].into(), ..options() };
+        (repair(&repository, &cache, &options, &Quiet::default()), faults.calls() - first)
+    };
+    let (done, calls) = run(None);
+    assert_eq!(done.unwrap().mended, [pack(&name)]);
+    for from in (0..calls).step_by(11) {
+        assert!(run(Some(from)).0.is_err(), "call {from} of {calls} failed and nobody noticed");
         scene.assert_whole();
     }
 }
@@ -331,6 +470,7 @@ fn a_restore_gets_over_a_gap_in_the_tree() {
     for part in 1..16 {
         let whole = bench.memory.get(&packs[0]).unwrap();
         let mut bent = whole.clone();
+        wipe_parity(&mut bent);
         let at = whole.len() / 16 * part;
         bent[at] ^= 1;
         bench.memory.put(&packs[0], &bent, Put::Replace).unwrap();

@@ -19,6 +19,7 @@ pub mod key;
 pub mod key_file;
 pub mod loss;
 pub mod pack;
+pub mod parity;
 pub mod plan;
 pub mod session;
 pub mod snapshot;

@@ -1,7 +1,7 @@
 //! A pack: blocks of chunks, a sealed table of contents, a fixed footer.
 //!
 //! ```text
-//! header (32) | block … | sealed table | parity (none in version 1) | footer (48)
+//! header (32) | block … | sealed table | parity | footer (48)
 //!
 //! sealed table:  fresh (16) | sealed: key id (16), signature (64), table, zeros
 //! ```
@@ -345,21 +345,17 @@ pub struct Footer {
     pub table_offset: u64,
     /// Bytes of the sealed table.
     pub table_len: u32,
-    /// Bytes of parity behind the table; 0 in version 1.
+    /// Bytes of parity behind the table; see [`crate::parity`].
     pub parity_len: u32,
     /// Bytes of the whole pack.
     pub pack_len: u64,
 }
 
 impl Footer {
-    /// The footer of a pack without parity.
-    pub fn new(table_offset: u64, table_len: u32) -> Self {
-        Footer {
-            table_offset,
-            table_len,
-            parity_len: 0,
-            pack_len: table_offset + u64::from(table_len) + FOOTER_BYTES as u64,
-        }
+    /// The footer of a pack with so many bytes of parity.
+    pub fn new(table_offset: u64, table_len: u32, parity_len: u32) -> Self {
+        let pack_len = table_offset + u64::from(table_len) + u64::from(parity_len) + FOOTER_BYTES as u64;
+        Footer { table_offset, table_len, parity_len, pack_len }
     }
 
     /// The bytes; the checksum at their end covers the pack's header too.
@@ -550,13 +546,13 @@ mod tests {
     #[test]
     fn footers_notice_every_flip() {
         let header = header(PackKind::Tree, Suite::Aes256Gcm, PackId([9; 16]));
-        let footer = Footer::new(1000, 2000);
+        let footer = Footer::new(1000, 2000, 0);
         let bytes = footer.encode(&header);
         assert_eq!(Footer::decode(&bytes, &header, 3048), Ok(footer));
         assert!(Footer::decode(&bytes, &header, 3049).is_err());
-        let longest = Footer::new(1000, TABLE_BYTES_MAX);
+        let longest = Footer::new(1000, TABLE_BYTES_MAX, 0);
         assert!(Footer::decode(&longest.encode(&header), &header, longest.pack_len).is_ok());
-        let longer = Footer::new(1000, TABLE_BYTES_MAX + 1);
+        let longer = Footer::new(1000, TABLE_BYTES_MAX + 1, 0);
         assert!(Footer::decode(&longer.encode(&header), &header, longer.pack_len).is_err());
         for i in 0..FOOTER_BYTES {
             let mut bent = bytes;

@@ -133,7 +133,7 @@ const SECRETS: &str = "a8 00 50 01*16  01 50 02*16  02 03
 fn footer_and_table() {
     let header = pack::header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16]));
     assert_bytes(
-        &Footer::new(1000, 2000).encode(&header),
+        &Footer::new(1000, 2000, 0).encode(&header),
         "6472756d656e6401 e803000000000000 d0070000 00000000 e80b000000000000 de91a85f80cafe99153c2f4e68bb74bd",
     );
     let mut table = Table::default();

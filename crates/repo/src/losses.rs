@@ -1,12 +1,12 @@
 //! Losses: what a repair could not heal, and pack tables read from the packs themselves.
 
 use crate::keys::TrustedKey;
-use crate::pack::read_table;
+use crate::pack::{read_footer, read_table};
 use crate::{Error, PackInfo, Repository, Result, names};
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
-use drumlin_format::pack::{FOOTER_BYTES, Footer, PackKind, header};
+use drumlin_format::pack::PackKind;
 use drumlin_format::{KeyId, LossId, PackId};
 use drumlin_store::{Kind, Put};
 use std::collections::HashMap;
@@ -68,13 +68,8 @@ impl<'a> PackScan<'a> {
     /// The pack is damaged, or nobody signed its table who may write packs.
     pub fn entry(&self, kind: PackKind, pack: PackId, pack_len: u64) -> Result<Entry> {
         let name = names::pack(kind, pack);
-        let store = self.repository.store();
         let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });
-        let footer_at = pack_len.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| damaged("it is too short"))?;
-        let mut bytes = [0; FOOTER_BYTES];
-        store.read_at(&name, footer_at, &mut bytes)?;
-        let header = header(kind, self.repository.config().suite, pack);
-        let footer = Footer::decode(&bytes, &header, pack_len).map_err(Error::damaged(&name))?;
+        let footer = read_footer(self.repository, kind, pack, pack_len)?;
         let (table_offset, table_len) = (footer.table_offset, footer.table_len);
         let info = PackInfo { id: pack, kind, len: pack_len, table_offset, table_len };
         let (table, signer) = read_table(self.repository, &info)?;

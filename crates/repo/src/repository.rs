@@ -7,7 +7,8 @@ use drumlin_format::key::{Role, Secrets};
 use drumlin_format::{ChunkId, KeyId, RepositoryId, Sealing};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
 use drumlin_store::{Kind, Put, Store};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An open repository. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub struct Repository {
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
     memory: Option<Arc<Memory>>,
+    /// Packs that were read through their parity.
+    healed: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
@@ -153,6 +156,20 @@ impl Repository {
             config: Arc::new(config),
             secrets: Arc::new(secrets),
             memory: None,
+            healed: Arc::default(),
+        }
+    }
+
+    /// The names of the packs that were found damaged and whose parity made up for it, since the repository was opened: they
+    /// should be repaired.
+    pub fn healed(&self) -> Vec<String> {
+        self.healed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    pub(crate) fn note_healed(&self, name: &str) {
+        let mut healed = self.healed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !healed.contains(name) {
+            healed.insert(name.to_owned());
         }
     }
 

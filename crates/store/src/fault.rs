@@ -1,5 +1,6 @@
 //! A wrapper that makes chosen calls fail, or lie, so that a test can try every way in which storage misbehaves.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Cleared, Error, Kind, Listed, Op, Put, Result, Store, Upload};
@@ -91,6 +92,8 @@ struct Plan {
     calls: u64,
     /// How many more bytes fit; `None` for no limit.
     room: Option<u64>,
+    /// Stretches of objects that can't be read.
+    bad: Vec<(String, Range<u64>)>,
 }
 
 /// The plan of a [`FaultStore`]; clones share it, so that a test can change it while the store is in use.
@@ -110,10 +113,21 @@ impl Faults {
         self.plan().room = Some(bytes);
     }
 
-    /// Forget all rules and the limit of space. The count of calls goes on.
+    /// These bytes of an object lie on bad sectors: whatever reads one of them fails with [`Kind::Io`].
+    pub fn bad_bytes(&self, name: &str, bytes: Range<u64>) {
+        self.plan().bad.push((name.to_owned(), bytes));
+    }
+
+    fn are_bad(&self, name: &str, bytes: Range<u64>) -> bool {
+        !bytes.is_empty()
+            && self.plan().bad.iter().any(|(of, bad)| of == name && bad.start < bytes.end && bytes.start < bad.end)
+    }
+
+    /// Forget all rules, bad bytes and the limit of space. The count of calls goes on.
     pub fn clear(&self) {
         let mut plan = self.plan();
         plan.rules.clear();
+        plan.bad.clear();
         plan.room = None;
     }
 
@@ -210,6 +224,9 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
+        if self.faults.are_bad(name, 0..u64::MAX) {
+            return Err(injected(Kind::Io, Op::Get, name, &self.location()));
+        }
         match self.faults.decide(Op::Get, name, 0) {
             Some(Fault::Fail(kind)) => Err(injected(kind, Op::Get, name, &self.location())),
             Some(Fault::FailAfter(kind)) => {
@@ -221,6 +238,9 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        if self.faults.are_bad(name, offset..offset.saturating_add(buf.len() as u64)) {
+            return Err(injected(Kind::Io, Op::ReadAt, name, &self.location()));
+        }
         self.run(Op::ReadAt, name, || self.inner.read_at(name, offset, buf))
     }
 
@@ -321,6 +341,19 @@ mod tests {
         store.sync().unwrap();
         assert_eq!(store.len("a").unwrap_err().kind, Kind::Transient);
         assert_eq!(store.len("a").unwrap(), None);
+    }
+
+    #[test]
+    fn bad_bytes_fail_whoever_reads_one_of_them() {
+        let (store, faults) = make();
+        store.put("a", b"0123456789", Put::Create).unwrap();
+        faults.bad_bytes("a", 4..6);
+        let read = |at: u64, len: usize| store.read_at("a", at, &mut vec![0; len]).map_err(|e| e.kind);
+        assert_eq!((read(0, 4), read(6, 4), read(5, 0)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((read(0, 5), read(5, 1), read(4, 6)), (Err(Kind::Io), Err(Kind::Io), Err(Kind::Io)));
+        assert_eq!(store.get("a").unwrap_err().kind, Kind::Io);
+        faults.clear();
+        assert_eq!((read(0, 10), store.get("a").unwrap()), (Ok(()), b"0123456789".to_vec()));
     }
 
     #[test]

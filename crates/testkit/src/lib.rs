@@ -8,9 +8,11 @@ mod at;
 pub mod compare;
 mod lease;
 mod loopfs;
+mod parity;
 mod rng;
 pub mod tree;
 
 pub use lease::Lease;
 pub use loopfs::LoopFs;
+pub use parity::{parity_of, wipe_parity};
 pub use rng::Rng;

@@ -30,6 +30,7 @@ use drumlin_engine::select::SnapshotSpec;
 use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Repository, SnapshotInfo};
 use drumlin_store::{Location, ReadOnlyStore, Store};
+use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,8 +41,12 @@ use std::sync::Arc;
 /// Whatever ends it as a whole.
 pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
     let context = Context::new(cli.global, out)?;
+    let repairs = matches!(cli.command, Command::Repair(_));
     let done = command(&context, cli.command);
     context.keep();
+    if !repairs {
+        context.tell_healed();
+    }
     done.map(|exit| context.outcome(exit))
 }
 
@@ -101,6 +106,8 @@ pub struct Context<'a> {
     memories: RefCell<Vec<Arc<Memory>>>,
     /// Something is missing that was seen before.
     alarmed: Cell<bool>,
+    /// The repositories that were opened.
+    opened: RefCell<Vec<Repository>>,
 }
 
 /// Where the repository is.
@@ -122,13 +129,21 @@ impl Place {
     }
 }
 
+/// Packs that were damaged and could be read all the same.
+#[derive(Serialize)]
+struct JsonHealed<'a> {
+    message_type: &'static str,
+    packs: &'a [String],
+}
+
 impl<'a> Context<'a> {
     fn new(global: Global, out: &'a Out) -> Result<Self> {
         let profile = match &global.profile {
             Some(name) => Some(Profile::load(name, global.config.as_deref())?),
             None => None,
         };
-        Ok(Context { global, out, profile, memories: RefCell::default(), alarmed: Cell::new(false) })
+        let (memories, opened) = (RefCell::default(), RefCell::default());
+        Ok(Context { global, out, profile, memories, alarmed: Cell::new(false), opened })
     }
 
     /// Where the repository is: by flag, profile, environment, or by default.
@@ -232,7 +247,9 @@ impl<'a> Context<'a> {
             self.out.warn(format!("what was seen of the repository before is not known any more: '{path}': {why}"));
         }
         self.memories.borrow_mut().push(memory.clone());
-        repository.with_memory(memory)
+        let repository = repository.with_memory(memory);
+        self.opened.borrow_mut().push(repository.clone());
+        repository
     }
 
     /// Tell if anything is missing in a repository that this client has seen; its keys are looked at, too, if wanted. The
@@ -270,6 +287,23 @@ impl<'a> Context<'a> {
                 let (path, why) = (path.display(), plain(&e));
                 self.out.warn(format!("what is in the repository can't be remembered: cannot write '{path}': {why}"));
             }
+        }
+    }
+
+    /// Tell once of packs that were damaged and could be read all the same.
+    fn tell_healed(&self) {
+        for repository in self.opened.borrow().iter() {
+            let packs = repository.healed();
+            let Some(first) = packs.first() else { continue };
+            if self.out.json() {
+                self.out.tell_err(&JsonHealed { message_type: "healed", packs: &packs });
+            }
+            let which = match packs.len() {
+                1 => format!("pack '{first}' is damaged, and was read through its parity"),
+                n => format!("{n} packs are damaged, '{first}' among them, and were read through their parity"),
+            };
+            let advice = "nothing is lost yet, and 'drumlin repair --read-data' writes anew what is damaged";
+            self.out.warn(format!("{which}: {advice}"));
         }
     }
 

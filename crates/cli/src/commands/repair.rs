@@ -30,6 +30,7 @@ struct JsonRepair {
     index_objects_replaced: u64,
     packs_gone: Vec<String>,
     packs_damaged: Vec<String>,
+    packs_mended: Vec<String>,
     bytes_salvaged: u64,
     chunks_lost: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
@@ -86,6 +87,7 @@ fn json(report: &Report) -> JsonRepair {
         index_objects_replaced: report.indexes,
         packs_gone: report.gone.iter().map(ToString::to_string).collect(),
         packs_damaged: report.damaged.iter().map(ToString::to_string).collect(),
+        packs_mended: report.mended.iter().map(ToString::to_string).collect(),
         bytes_salvaged: report.salvaged,
         chunks_lost: report.lost_chunks,
         snapshots_unreadable: report
@@ -106,6 +108,10 @@ fn lines(report: &Report) -> Vec<String> {
     }
     if report.indexes > 0 {
         lines.push(format!("{} of the index were written anew", counted(report.indexes, "object", "objects")));
+    }
+    if !report.mended.is_empty() {
+        let packs = counted(report.mended.len() as u64, "damaged pack was", "damaged packs were");
+        lines.push(format!("{packs} written anew, with all that snapshots need of it; a prune removes the old"));
     }
     let packs = (report.gone.len() + report.damaged.len()) as u64;
     if packs > 0 {

@@ -22,6 +22,8 @@ pub struct JsonDamage<'a> {
     chunks: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chunks_elsewhere: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    healed_by_parity: Option<bool>,
     snapshots: Vec<JsonSnapshot>,
     touched: Vec<JsonTouched<'a>>,
     touches_more: bool,
@@ -58,6 +60,7 @@ impl<'a> From<&'a Finding> for JsonDamage<'a> {
             causes_total: f.causes_total,
             chunks: of_pack(f.chunks),
             chunks_elsewhere: of_pack(f.chunks_elsewhere),
+            healed_by_parity: f.healed,
             snapshots: f.snapshots.iter().map(|s| JsonSnapshot { id: s.id.to_string(), entries: s.entries }).collect(),
             touched: f.touched.iter().map(JsonTouched::from).collect(),
             touches_more: f.touches_more,
@@ -164,6 +167,10 @@ pub fn damage(f: &Finding) -> Vec<String> {
         };
         lines.push(format!("  {} can't be read{elsewhere}", counted(f.chunks, "chunk in it", "chunks in it")));
     }
+    lines.extend(f.healed.map(|healed| match healed {
+        true => "  its parity makes up for it, so nothing is lost; 'drumlin repair --read-data' writes it anew".into(),
+        false => "  its parity doesn't heal all of it".into(),
+    }));
     for s in f.snapshots.iter().take(SNAPSHOTS_NAMED) {
         let what = match s.entries {
             Some(n) => format!("{} of", counted(n, "entry", "entries")),
@@ -259,6 +266,7 @@ mod tests {
             causes_total: 3,
             chunks: 7,
             chunks_elsewhere: 2,
+            healed: Some(false),
             snapshots: (0..12).map(|n| TouchedSnapshot { id: SnapshotId([n; 16]), entries: Some(4) }).collect(),
             touched: vec![
                 Touched { path: b"/a\n".to_vec(), entries: 1, before: None },
@@ -274,7 +282,7 @@ mod tests {
         let text = damage(&finding()).join("\n");
         for part in [
             "damaged: data pack 'data/1f/x'\n  block 3: it can't be decompressed\n  and 2 more of that kind\n",
-            "  7 chunks in it can't be read; 2 of them are whole in other packs, and not lost",
+            "  7 chunks in it can't be read; 2 of them are whole in other packs, and not lost\n  its parity doesn't",
             "  touches 4 entries of snapshot 00000000",
             "  and 2 more snapshots",
             "    /a\\n\n    /b and what follows, up to /c\\xff: 1,200 entries\n    /d and all that follows: 2 entries",

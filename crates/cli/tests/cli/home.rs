@@ -169,11 +169,14 @@ impl Home {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Damage each data pack: some block of it, whichever that is.
+    /// Damage each data pack: some block of it, whichever that is, and its parity.
     pub fn damage(&self) {
         for folder in std::fs::read_dir(self.repository().join("data")).unwrap() {
             for pack in std::fs::read_dir(folder.unwrap().path()).unwrap() {
-                self.tamper(&pack.unwrap().path(), |b| b.iter_mut().skip(40).take(400).for_each(|b| *b ^= 0x55));
+                self.tamper(&pack.unwrap().path(), |b| {
+                    drumlin_testkit::wipe_parity(b);
+                    b.iter_mut().skip(40).take(400).for_each(|b| *b ^= 0x55);
+                });
             }
         }
     }

@@ -25,6 +25,7 @@ fn a_flipped_byte_is_found_repaired_and_healed() {
     let home = home();
     assert!(home.run(&["repair"]).ok().stdout.contains("nothing to repair"));
     home.tamper(&packs(&home, "data")[0], |bytes| {
+        drumlin_testkit::wipe_parity(bytes);
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
     });
@@ -41,6 +42,63 @@ fn a_flipped_byte_is_found_repaired_and_healed() {
     assert!(same(&home.path("src"), &home.path("out")));
     home.run(&["prune"]).ok();
     assert_eq!(home.run(&["--json", "check", "--read-data"]).ok().the("check")["leftover_packs"], 0);
+}
+
+/// As if somebody had written zeros over sectors of every pack, its header and its footer.
+#[test]
+fn lost_sectors_are_healed() {
+    let home = home();
+    for folder in ["data", "tree"] {
+        for pack in packs(&home, folder) {
+            home.tamper(&pack, |bytes| {
+                let (data, len) = (drumlin_testkit::parity_of(bytes).start, bytes.len());
+                let middle = data / 2 / 4096 * 4096;
+                // Sixteen in a row where sixteen codewords are woven.
+                let sectors = if data > 1024 * 4096 { 16 } else { 1 };
+                bytes[middle..middle + sectors * 4096].fill(0);
+                bytes[len - 48..].fill(0);
+                bytes[if data > 16 * 4096 { 0..4096 } else { 0..0 }].fill(0);
+            });
+        }
+    }
+    let found = home.run(&["check", "--read-data"]).expect(1).stdout;
+    assert!(found.contains("its parity makes up for it") && !found.contains("touches"), "{found}");
+    let found = home.run(&["--json", "check"]).expect(1).the("damage");
+    assert_eq!((&found["kind"], &found["healed_by_parity"]), (&"tree_pack".into(), &true.into()), "{found}");
+    let restored = home.run(&["restore", &home.saved_folder(), "-t", "out"]).expect(0);
+    assert!(restored.stderr.contains("read through their parity"), "{}", restored.stderr);
+    assert!(same(&home.path("src"), &home.path("out")));
+    let told = home.run(&["--json", "ls", "latest"]).expect(0);
+    assert!(told.stderr.contains("\"message_type\":\"healed\""), "{}", told.stderr);
+    let repaired = home.run(&["repair", "--read-data"]).ok().stdout;
+    assert!(repaired.contains("written anew") && repaired.contains("is lost"), "{repaired}");
+    home.run(&["check", "--read-data"]).ok();
+    let restored = home.run(&["restore", &home.saved_folder(), "-t", "again"]).ok();
+    assert!(restored.stderr.is_empty(), "{}", restored.stderr);
+    assert!(same(&home.path("src"), &home.path("again")));
+    home.run(&["prune"]).ok();
+    assert_eq!(home.run(&["--json", "check", "--read-data"]).ok().the("check")["leftover_packs"], 0);
+}
+
+/// No index, and no pack whose footer can be read: the parity tells where the tables are.
+#[test]
+fn an_index_is_made_anew_from_packs_without_footers() {
+    let home = home();
+    for pack in ["data", "tree"].iter().flat_map(|folder| packs(&home, folder)) {
+        home.tamper(&pack, |bytes| {
+            let len = bytes.len();
+            bytes[len - 48..].fill(0);
+        });
+    }
+    for object in home.repository().join("index").read_dir().unwrap() {
+        std::fs::remove_file(object.unwrap().path()).unwrap();
+    }
+    home.run(&["cache", "clear"]).ok();
+    assert!(home.run(&["repair"]).ok().stdout.contains("in the index again"));
+    home.run(&["repair", "--read-data"]).ok();
+    home.run(&["check", "--read-data"]).ok();
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
 }
 
 #[test]

@@ -76,6 +76,18 @@ impl Bad {
         }
     }
 
+    /// Which of a pack's chunks can't be read.
+    pub fn of(&self, pack: u32, chunks: u32) -> Vec<u32> {
+        let packs = lock(&self.packs);
+        let Some(bad) = packs.get(&pack) else { return Vec::new() };
+        (0..chunks).filter(|ordinal| bad.has(*ordinal)).collect()
+    }
+
+    /// All that is bad in a pack can be healed.
+    pub fn forgive(&self, pack: u32) {
+        lock(&self.packs).remove(&pack);
+    }
+
     /// Whether anything is bad.
     pub fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)

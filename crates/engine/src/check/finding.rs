@@ -66,6 +66,8 @@ pub struct Finding {
     pub chunks: u64,
     /// How many of those are whole in other packs, and so not lost.
     pub chunks_elsewhere: u64,
+    /// Of a pack with parity: whether that heals all of it. Then it touches nothing.
+    pub healed: Option<bool>,
     /// The snapshots that it touches, the latest first.
     pub snapshots: Vec<TouchedSnapshot>,
     /// What it touches in those, each stretch once; [`PATHS_MAX`] at the most.
@@ -162,6 +164,16 @@ impl Findings {
         }
     }
 
+    /// The number of the finding about an object.
+    pub fn about(&self, object: &str) -> Option<u32> {
+        self.lock().by_object.get(object).copied()
+    }
+
+    /// Whether a pack's parity heals it.
+    pub fn healed(&self, number: u32, healed: bool) {
+        self.lock().findings[number as usize].healed = Some(healed);
+    }
+
     /// How many of a pack's chunks can't be read, and how many of those are elsewhere.
     pub fn chunks(&self, number: u32, chunks: u64, elsewhere: u64) {
         let finding = &mut self.lock().findings[number as usize];
@@ -198,6 +210,7 @@ impl Collected {
             causes_total: 0,
             chunks: 0,
             chunks_elsewhere: 0,
+            healed: None,
             snapshots: Vec::new(),
             touched: Vec::new(),
             touches_more: false,

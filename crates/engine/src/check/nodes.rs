@@ -68,7 +68,15 @@ impl Nodes<'_> {
             }
             match self.bad.instead(self.packs, first)? {
                 Some(other) => place = other,
-                None => return Ok(Node::Lost(self.bad.findings_of(self.packs, first)?)),
+                // It was told; what it leads to is looked at all the same.
+                None => {
+                    let pack = self.packs.pack(first.pack);
+                    return match self.reader.healed_chunk(&pack.info, first.ordinal, PackKind::Tree, id) {
+                        Ok(bytes) => Ok(Node::Whole(bytes, Some(first))),
+                        Err(e) if e.is_of_one_object() => Ok(Node::Lost(self.bad.findings_of(self.packs, first)?)),
+                        Err(e) => Err(e.into()),
+                    };
+                }
             }
         }
     }

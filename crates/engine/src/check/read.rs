@@ -1,5 +1,6 @@
 //! Reading packs whole: every byte is compared with something. The header and the footer with what they must be, the table
-//! with what the index says of it and with its signature, each block is opened, each chunk's identity is made again.
+//! with what the index says of it and with its signature, each block is opened, each chunk's identity is made again, and so is
+//! the parity.
 //!
 //! Each thread reads one pack after the other, in large pieces. A role that can't open blocks of a kind checks what is
 //! around them.
@@ -14,8 +15,9 @@ use crate::Result;
 use crate::monitor::add;
 use drumlin_format::HEADER_BYTES;
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind, Table};
+use drumlin_format::parity::Head;
 use drumlin_repo::Repository;
-use drumlin_repo::pack::Reader;
+use drumlin_repo::pack::{Encoder, Reader};
 use drumlin_seal::checksum;
 
 /// Bytes read at a time; more for a block that is longer.
@@ -67,7 +69,7 @@ impl<'a> PackReader<'a> {
     /// Read a pack, which was there when packs were listed.
     pub fn read(&mut self, number: u32) -> Result<Outcome> {
         let pack = self.packs.pack(number);
-        let mut one = OnePack { reader: self, number, name: pack.name(), damaged: false };
+        let mut one = OnePack { reader: self, number, name: pack.name(), damaged: false, parity: None };
         let read = one.whole();
         let damaged = one.damaged;
         match read {
@@ -103,6 +105,8 @@ struct OnePack<'r, 'a> {
     number: u32,
     name: String,
     damaged: bool,
+    /// Makes the parity again, as long as all that comes before it could be read.
+    parity: Option<Encoder>,
 }
 
 impl OnePack<'_, '_> {
@@ -136,19 +140,22 @@ impl OnePack<'_, '_> {
     fn whole(&mut self) -> std::result::Result<(), Ended> {
         let (packs, number) = (self.reader.packs, self.number);
         let info = &packs.pack(number).info;
-        let Some(table) = self.table()? else {
+        let Some((table, sealed)) = self.table()? else {
             let finding = self.tell("nothing in it can be read without its table");
             self.reader.bad.all_of(number, Some(finding));
-            return Ok(());
+            return self.footer();
         };
         if opens(self.reader.context.repository, info.kind) {
-            return self.blocks(&table);
+            let head = self.head();
+            self.parity = head.layout().filter(|layout| layout.pack_len() == info.len).map(|_| Encoder::default());
+            self.blocks(&table)?;
+            return self.tail(&head, &sealed);
         }
         match self.fill(0, HEADER_BYTES)? {
             Some(cause) => drop(self.tell(cause)),
             None => self.header(),
         }
-        Ok(())
+        self.footer()
     }
 
     /// Check the header, which the piece at hand begins with.
@@ -160,34 +167,78 @@ impl OnePack<'_, '_> {
         }
     }
 
+    /// What the directory of its parity begins with, if it has one.
+    fn head(&self) -> Head {
+        let info = &self.reader.packs.pack(self.number).info;
+        let header = pack::header(info.kind, self.suite(), info.id).encode();
+        Head { header, table_offset: info.table_offset, table_len: info.table_len }
+    }
+
+    /// Read and check what follows the table: the parity, which must be what is made of all before it, and the footer.
+    fn tail(&mut self, head: &Head, sealed: &[u8]) -> std::result::Result<(), Ended> {
+        let info = &self.reader.packs.pack(self.number).info;
+        let table_end = info.table_offset + u64::from(info.table_len);
+        let expected = self.parity.take().and_then(|mut encoder| {
+            encoder.write(sealed);
+            encoder.finish(head)
+        });
+        let Some(expected) = expected else { return self.footer() };
+        let unprotected = "what it holds is whole, but could not be healed everywhere if it were damaged as well";
+        let before = self.damaged;
+        if let Some(cause) = self.fill(table_end, expected.len() + FOOTER_BYTES)? {
+            self.footer()?;
+            if !before && !self.damaged {
+                self.tell(format!("its parity can't be read ({cause}): {unprotected}"));
+            }
+            return Ok(());
+        }
+        // Of a pack that is damaged otherwise, what its parity is worth is asked when that is healed.
+        if !before && !self.reader.piece.starts_with(&expected) {
+            self.tell(format!("its parity is damaged: {unprotected}"));
+        }
+        self.reader.piece.drain(..expected.len());
+        self.check_footer();
+        Ok(())
+    }
+
+    /// Read and check the footer.
+    fn footer(&mut self) -> std::result::Result<(), Ended> {
+        let info = &self.reader.packs.pack(self.number).info;
+        match self.fill(info.len - FOOTER_BYTES as u64, FOOTER_BYTES)? {
+            Some(cause) => drop(self.tell(cause)),
+            None => self.check_footer(),
+        }
+        Ok(())
+    }
+
+    /// Check the footer, which is the piece at hand.
+    fn check_footer(&mut self) {
+        let info = &self.reader.packs.pack(self.number).info;
+        let header = pack::header(info.kind, self.suite(), info.id);
+        match Footer::decode(&self.reader.piece, &header, info.len) {
+            Ok(footer) if (footer.table_offset, footer.table_len) == (info.table_offset, info.table_len) => {}
+            Ok(_) => drop(self.tell("its footer and its index object say different things of its table")),
+            Err(e) => drop(self.tell(e.to_string())),
+        }
+    }
+
     fn suite(&self) -> drumlin_seal::Suite {
         self.reader.context.repository.config().suite
     }
 
-    /// Read and check table and footer.
-    fn table(&mut self) -> std::result::Result<Option<Table>, Ended> {
+    /// Read and check the table.
+    fn table(&mut self) -> std::result::Result<Option<(Table, Vec<u8>)>, Ended> {
         let packs = self.reader.packs;
         let known = packs.pack(self.number);
         let info = &known.info;
         let header = pack::header(info.kind, self.suite(), info.id);
-        // Index objects that say otherwise of the length are refused: the footer follows the table.
-        let table_len = info.table_len as usize;
-        if let Some(cause) = self.fill(info.table_offset, table_len + FOOTER_BYTES)? {
+        if let Some(cause) = self.fill(info.table_offset, info.table_len as usize)? {
             self.tell(cause);
-            // Perhaps it is the footer alone.
-            if self.fill(info.table_offset, table_len)?.is_some() {
-                return Ok(None);
-            }
-        } else {
-            match Footer::decode(&self.reader.piece[table_len..], &header, info.len) {
-                Ok(footer) if (footer.table_offset, footer.table_len) == (info.table_offset, info.table_len) => {}
-                Ok(_) => drop(self.tell("its footer and its index object say different things of its table")),
-                Err(e) => drop(self.tell(e.to_string())),
-            }
+            return Ok(None);
         }
-        let mut sealed = std::mem::take(&mut self.reader.piece);
-        sealed.truncate(table_len);
-        let (table, signer) = match Table::open(&header, &self.reader.context.repository.secrets().index, sealed) {
+        let sealed = self.reader.piece.clone();
+        let index_key = &self.reader.context.repository.secrets().index;
+        let (table, signer) = match Table::open(&header, index_key, sealed.clone()) {
             Ok(opened) => opened,
             Err(e) => {
                 self.tell(e.to_string());
@@ -200,7 +251,7 @@ impl OnePack<'_, '_> {
             self.tell("its table is not the one that its index object has");
             return Ok(None);
         }
-        Ok(Some(table))
+        Ok(Some((table, sealed)))
     }
 
     /// Read and check all blocks. The table is the index's, so they fill what lies between header and table.
@@ -221,6 +272,9 @@ impl OnePack<'_, '_> {
                     self.header();
                 }
                 let mut piece = std::mem::take(&mut self.reader.piece);
+                if let Some(encoder) = &mut self.parity {
+                    encoder.write(&piece);
+                }
                 let mut rest = &mut piece[ahead..];
                 for number in first..end {
                     let (sealed, left) = rest.split_at_mut(table.blocks[number].stored_len as usize);
@@ -229,7 +283,8 @@ impl OnePack<'_, '_> {
                 }
                 self.reader.piece = piece;
             } else {
-                // A bad sector is in one or two of them.
+                // A bad sector is in one or two of them. What can't be read has no parity to compare with.
+                self.parity = None;
                 for number in first..end {
                     let block = &table.blocks[number];
                     if let Some(cause) = self.fill(block.offset, block.stored_len as usize)? {

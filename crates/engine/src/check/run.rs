@@ -4,7 +4,7 @@ use super::bad::Bad;
 use super::context::Context;
 use super::finding::ObjectKind;
 use super::nodes::Nodes;
-use super::packs::{Packs, object_kind};
+use super::packs::{Pack, Packs, object_kind};
 use super::read::{self, Outcome, PackReader};
 use super::rotation::{Candidate, Rotation};
 use super::seen::Seen;
@@ -15,8 +15,9 @@ use super::{Limit, Part, ReadReport, Report, touch};
 use crate::Result;
 use crate::monitor::add;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
-use drumlin_repo::pack::Reader;
+use drumlin_repo::pack::{Healed, Reader};
 use drumlin_repo::{Cache, Index, names};
+use drumlin_seal::checksum;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,7 +80,7 @@ fn with_signers(
         other => Arc::new(other?),
     };
     let kept = TREE_CACHE_BYTES * context.workers;
-    let reader = Reader::new(context.repository.clone(), index.clone(), cache.clone(), kept);
+    let reader = Reader::new(context.repository.clone(), index.clone(), cache.clone(), kept).without_parity();
     let nodes = Nodes { context, packs: &packs, index: &index, reader: &reader, bad: &bad };
     let met = trees::walk(&nodes, &Seen::new(&packs), &trees)?;
     let suspicious = met.nowhere + met.lost > 0;
@@ -94,6 +95,7 @@ fn with_signers(
         let work = Reading { context, packs: &packs, reader: &reader, signers, bad: &bad, cache };
         work.run(part, report)?;
     }
+    heal(context, &packs, &reader, &bad)?;
     if bad.any() || suspicious {
         bad.count(context, &packs)?;
         touch::touch(&nodes, Seen::new(&packs), missing, &trees)?;
@@ -140,6 +142,48 @@ fn present(context: &Context, packs: &Packs, sessions: &Sessions, bad: &Bad) -> 
         }
     }
     Ok(true)
+}
+
+/// Which of the damaged packs their parity heals: that is tried, not believed.
+fn heal(context: &Context, packs: &Packs, reader: &Reader, bad: &Bad) -> Result<()> {
+    for (number, pack) in packs.packs.iter().enumerate() {
+        let Some(finding) = context.findings.about(&pack.name()).filter(|_| pack.listed.is_some()) else { continue };
+        context.go_on()?;
+        let Some(mut healed) = Healed::open(context.repository, &pack.info).map_or_else(gone, Ok)? else { continue };
+        let Some(damage) = healed.look_at_all().map(Some).map_or_else(gone, Ok)? else { continue };
+        let unread = bad.of(number as u32, pack.chunks);
+        let heals = damage.is_healed() && (unread.is_empty() || can_read(context, pack, &unread, reader)?);
+        context.findings.healed(finding, heals);
+        if heals {
+            bad.forgive(number as u32);
+        }
+    }
+    Ok(())
+}
+
+/// A pack that can't be looked at is not healed; any other failure ends the check.
+fn gone<T>(error: drumlin_repo::Error) -> Result<Option<T>> {
+    if error.is_of_one_object() { Ok(None) } else { Err(error.into()) }
+}
+
+/// Whether these chunks of a pack can be read through its parity, or for a role that can't read them, the table.
+fn can_read(context: &Context, pack: &Pack, ordinals: &[u32], reader: &Reader) -> Result<bool> {
+    let read = || -> drumlin_repo::Result<bool> {
+        let table = reader.healed_table(&pack.info)?;
+        if checksum(&table.encode()) != pack.table_sum {
+            return Ok(false);
+        }
+        let opened = if read::opens(context.repository, pack.info.kind) { ordinals } else { &[] };
+        for ordinal in opened {
+            let Some(chunk) = table.chunks.get(*ordinal as usize) else { return Ok(false) };
+            reader.healed_chunk(&pack.info, *ordinal, pack.info.kind, &chunk.id)?;
+        }
+        Ok(true)
+    };
+    match read() {
+        Err(e) if e.is_of_one_object() => Ok(false),
+        other => Ok(other?),
+    }
 }
 
 /// Whom to blame for chunks that no index object names: those that can't be read, or the index as a whole.

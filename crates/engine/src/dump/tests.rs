@@ -169,6 +169,7 @@ fn a_damaged_file_is_told_and_the_archive_stays_whole() {
     fixture.store.list("data", &mut |listed| packs.push(listed.name)).unwrap();
     for pack in &packs {
         let mut bytes = fixture.store.get(pack).unwrap();
+        drumlin_testkit::wipe_parity(&mut bytes);
         // The large file has nine parts of ten, and not any one place of its own: each repository cuts elsewhere.
         let quarter = bytes.len() / 4;
         [1, 2, 3].iter().for_each(|part| bytes[quarter * part] ^= 1);

@@ -217,16 +217,14 @@ impl<'a> Mover<'a> {
     fn whole(&mut self, source: &Source, piece: &Piece) -> Result<()> {
         let Source { info, table } = source;
         let (repack, block) = (self.repack, &table.blocks[piece.block as usize]);
-        self.sealed.clear();
-        self.sealed.resize(block.stored_len as usize, 0);
-        let name = names::pack(info.kind, info.id);
-        repack.repository.store().read_at(&name, block.offset, &mut self.sealed).map_err(drumlin_repo::Error::from)?;
         if can_open(repack.repository, info.kind) {
             let mut out = Vec::new();
-            repack.reader.decode(info, table, block, piece.block, &mut self.sealed.clone(), &mut out)?;
+            repack.reader.sealed_block(info, table, piece.block, &mut self.sealed, Some(&mut out))?;
             for chunk in chunks(table, block) {
                 check(repack.reader, info, chunk, &out)?;
             }
+        } else {
+            repack.reader.sealed_block(info, table, piece.block, &mut self.sealed, None)?;
         }
         let slot = table.slots.get(block.slot as usize).ok_or(drumlin_repo::Error::DamagedBlock {
             pack: info.id,

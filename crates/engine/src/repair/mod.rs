@@ -47,9 +47,12 @@ pub struct Report {
     pub indexes: u64,
     /// Packs that the index named and that are gone.
     pub gone: Vec<PackId>,
-    /// Packs that are damaged, and in the index no more.
+    /// Packs that are damaged, of which something is lost, and that are in the index no more.
     pub damaged: Vec<PackId>,
-    /// Bytes of what was read of them and stored again.
+    /// Packs that were damaged and of which nothing that snapshots need was lost, by their parity for one: it is in new packs
+    /// now.
+    pub mended: Vec<PackId>,
+    /// Bytes of what was read of damaged packs and stored again.
     pub salvaged: u64,
     /// Chunks of file contents that snapshots need and that are lost.
     pub lost_chunks: u64,

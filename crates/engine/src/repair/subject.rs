@@ -26,6 +26,8 @@ pub(super) struct Mending<'a> {
     session: Option<WriteSession>,
     /// Packs that no index object shall name.
     bad: HashSet<PackId>,
+    /// Of those, packs of which all that snapshots need is in others now.
+    moved: HashSet<PackId>,
     pub report: Report,
 }
 
@@ -37,8 +39,9 @@ impl<'a> Mending<'a> {
         monitor: &'a dyn Monitor,
         me: SessionId,
     ) -> Self {
-        let (session, bad, report) = (None, HashSet::new(), Report::default());
-        Mending { repository, cache, options, monitor, me, session, bad, report }
+        let (session, report) = (None, Report::default());
+        let (bad, moved) = (HashSet::new(), HashSet::new());
+        Mending { repository, cache, options, monitor, me, session, bad, moved, report }
     }
 
     /// What the index objects say, as far as they can be read: those that can't join the broken ones.
@@ -119,7 +122,7 @@ impl<'a> Mending<'a> {
         Ok(())
     }
 
-    /// What snapshots need of damaged packs and can still be read goes into new ones.
+    /// What snapshots need of damaged packs and can still be read, through their parity too, goes into new ones.
     fn salvage(
         &mut self,
         ground: &Ground,
@@ -131,10 +134,12 @@ impl<'a> Mending<'a> {
         let sound: HashSet<PackId> = there.difference(&self.bad).copied().collect();
         let places = Places::new(self.repository, self.cache, sound, there)?;
         let mut need = Need::new(&places, self.monitor);
+        let mut all_known = true;
         for snapshot in snapshots {
             // One whose tree can't be read is told of later, when all was done for it that can be.
             match need.add(snapshot) {
-                Ok(()) | Err(Error::Unsure { .. }) => {}
+                Ok(()) => {}
+                Err(Error::Unsure { .. }) => all_known = false,
                 Err(e) => return Err(e),
             }
         }
@@ -155,8 +160,11 @@ impl<'a> Mending<'a> {
             monitor: self.monitor,
             workers: self.options.workers,
         };
-        repack.run(&infos)?;
+        let stay = repack.run(&infos)?;
         session.flush()?;
+        if all_known {
+            self.moved.extend(ids.iter().filter(|id| !stay.contains(id)));
+        }
         let after = session.written();
         self.report.salvaged = after.data_bytes + after.tree_bytes - before.data_bytes - before.tree_bytes;
         Ok(())
@@ -178,8 +186,12 @@ impl<'a> Mending<'a> {
         let mut chunks: Vec<ChunkId> = need.missing.into_iter().collect();
         chunks.sort_unstable();
         self.report.lost_chunks = chunks.len() as u64;
-        let mut packs: Vec<PackId> = self.bad.iter().filter(|id| ground.packs.contains_key(id)).copied().collect();
+        let (mut mended, mut packs): (Vec<PackId>, Vec<PackId>) =
+            self.bad.iter().filter(|id| ground.packs.contains_key(id)).partition(|id| self.moved.contains(id));
+        mended.sort_unstable();
         packs.sort_unstable();
+        // Nobody's now: the next prune removes them.
+        self.report.mended = mended;
         self.report.damaged = packs.clone();
         let before = self.repository.losses()?;
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);

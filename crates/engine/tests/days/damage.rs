@@ -17,8 +17,20 @@ enum Damage {
 
 const DAMAGES: [Damage; 4] = [Damage::Deleted, Damage::Cut, Damage::Flipped, Damage::Swapped];
 
-const KINDS: [&str; 11] =
-    ["config", "data", "decisions", "forgotten", "index", "keys", "losses", "plans", "sessions", "snapshots", "tree"];
+const KINDS: [&str; 12] = [
+    "config",
+    "data",
+    "decisions",
+    "forgotten",
+    "history",
+    "index",
+    "keys",
+    "losses",
+    "plans",
+    "sessions",
+    "snapshots",
+    "tree",
+];
 
 fn folder(name: &str) -> &str {
     name.split('/').next().unwrap()

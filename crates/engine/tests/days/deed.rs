@@ -62,6 +62,7 @@ impl Deed {
         let (cache, monitor) = (Arc::new(Cache::open(repository, None, scene.folder.path())?), Quiet::default());
         let mut told = self.with(scene, repository, &cache, &monitor)?;
         told.extend(monitor.problems().iter().map(|p| format!("{}: {}", String::from_utf8_lossy(&p.path), p.cause)));
+        told.extend(repository.healed().iter().map(|pack| format!("{pack}: read through its parity")));
         Ok(told)
     }
 

@@ -82,6 +82,7 @@ hostile! {
     list 60_000,
     table 20_000,
     footer 40_000,
+    parity 20_000,
     index 15_000,
     config 3_000,
     key_object 3_000,

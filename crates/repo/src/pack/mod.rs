@@ -1,14 +1,19 @@
 //! Packs: blocks gathered, coded, sealed and written; read, opened and decoded.
 
 mod coder;
+mod heal;
 mod lru;
 mod packer;
+mod parity;
 mod reader;
 mod rescue;
 
 pub use coder::{BlockBuilder, Coder, Coding};
+pub use heal::{Damage, Healed};
 pub use packer::{Appended, Finished, Packer};
+pub use parity::Encoder;
 pub use reader::Reader;
 
+pub(crate) use heal::read_footer;
 pub(crate) use lru::Lru;
 pub(crate) use reader::read_table;

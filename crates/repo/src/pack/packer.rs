@@ -4,10 +4,11 @@
 //! without any lock, and then appends it. A pack that is full gives no more tickets; whoever brings back its last one
 //! has it closed by a thread of its own: table, footer, name. A pack appears in the store complete or not at all.
 
-use super::{BlockBuilder, Coder, Coding};
+use super::{BlockBuilder, Coder, Coding, Encoder};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
-use drumlin_format::pack::{self, Block, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table, size_class};
+use drumlin_format::pack::{self, Block, Codec, Footer, PackKind, Slot, Table, size_class};
+use drumlin_format::parity::Head;
 use drumlin_format::{ChunkId, Header, PackId};
 use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
@@ -65,7 +66,7 @@ struct OpenPack {
 
 struct Stream {
     /// `None` once the pack is closed.
-    upload: Option<Box<dyn Upload>>,
+    upload: Option<Coded>,
     table: Table,
     next_number: u64,
     /// Blocks that were taken over: the packs that they were sealed for, and their numbers.
@@ -74,6 +75,20 @@ struct Stream {
     outstanding: u32,
     /// Gives no more tickets.
     full: bool,
+}
+
+/// A pack on its way to the store; all bytes before its parity go through here.
+struct Coded {
+    upload: Box<dyn Upload>,
+    parity: Encoder,
+}
+
+impl Coded {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.upload.write(bytes)?;
+        self.parity.write(bytes);
+        Ok(())
+    }
 }
 
 impl Packer {
@@ -208,7 +223,8 @@ impl Packer {
         let wrapped = public.wrap(&secret, pack::WRAP_INFO, &header_bytes, &random_secret()?).map_err(|source| {
             Error::damaged(names::CONFIG)(drumlin_format::Error::Seal { object: "public key", source })
         })?;
-        let mut upload = self.repository.store().upload(&names::pack(self.kind, id), u64::from(config.pack_bytes))?;
+        let upload = self.repository.store().upload(&names::pack(self.kind, id), u64::from(config.pack_bytes))?;
+        let mut upload = Coded { upload, parity: Encoder::default() };
         upload.write(&header_bytes)?;
         let table = Table { slots: vec![Slot { origin: id, wrapped }], ..Table::default() };
         let adopted = HashSet::new();
@@ -285,14 +301,14 @@ struct Closing {
     repository: Repository,
     kind: PackKind,
     pack: Arc<OpenPack>,
-    upload: Box<dyn Upload>,
+    upload: Coded,
     table: Table,
     number: u64,
     sink: Sink,
 }
 
 impl Closing {
-    /// Padding, table, footer, name.
+    /// Padding, table, parity, footer, name.
     fn run(self) -> Result<()> {
         let Closing { repository, kind, pack, mut upload, mut table, number, sink } = self;
         let table_len = table.sealed_len();
@@ -302,8 +318,13 @@ impl Closing {
         upload.write(&zeros)?;
         table.push(0, number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
         let sealed = table.seal(&pack.header, table_len, repository.sealing()?);
-        let footer = Footer::new(table.blocks_end(), sealed.len() as u32);
         upload.write(&sealed)?;
+        let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
+        let Coded { mut upload, parity } = upload;
+        // A pack beyond all bounds has none.
+        let parity = parity.finish(&Head { header: pack.header_bytes, table_offset, table_len }).unwrap_or_default();
+        let footer = Footer::new(table_offset, table_len, parity.len() as u32);
+        upload.write(&parity)?;
         upload.write(&footer.encode(&pack.header))?;
         upload.finish()?;
         let (pack_len, table_len) = (footer.pack_len, footer.table_len);
@@ -316,11 +337,10 @@ fn refused(source: drumlin_format::Error) -> Error {
     Error::Misuse(format!("a block can't be stored: {source}"))
 }
 
-/// How long a padding block, tag included, makes the pack's length one of its size classes; `table_len` is the sealed
-/// table's.
+/// How long a padding block, tag included, makes the length of all before the parity one of the size classes; the parity's
+/// follows from it. `table_len` is the sealed table's.
 fn padding(blocks_end: u64, table_len: usize) -> u32 {
-    let tail = (table_len + FOOTER_BYTES) as u64;
-    (size_class(blocks_end + TAG_BYTES as u64 + tail) - blocks_end - tail) as u32
+    (size_class(blocks_end + TAG_BYTES as u64 + table_len as u64) - blocks_end - table_len as u64) as u32
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

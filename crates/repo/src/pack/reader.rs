@@ -1,7 +1,7 @@
 //! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
 
-use super::Lru;
 use super::rescue::Lost;
+use super::{Healed, Lru};
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
@@ -21,8 +21,14 @@ pub struct Reader {
     tables: Mutex<Lru<PackId, Table>>,
     blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
     pub(super) lost: Mutex<Lost>,
+    /// Damaged packs at hand.
+    healed: Mutex<Lru<PackId, Mutex<Option<Healed>>>>,
+    /// Whether damage is healed by parity, or told.
+    heals: bool,
 }
 
+/// Damaged packs that are kept at hand: directories and shards made again, 1 MiB and more of each.
+const HEALED_MAX: usize = 4;
 /// Enough for the packs of one restore window; a key takes some hundred bytes.
 const KEYS_MAX: usize = 4096;
 const TABLES_BYTES: usize = 12 << 20;
@@ -38,7 +44,14 @@ impl Reader {
             tables: Mutex::new(Lru::new(TABLES_BYTES)),
             blocks: Mutex::new(Lru::new(block_cache_bytes)),
             lost: Mutex::new(Lost::default()),
+            healed: Mutex::new(Lru::new(HEALED_MAX)),
+            heals: true,
         }
+    }
+
+    /// The same, but damage is told even where parity makes up for it.
+    pub fn without_parity(self) -> Self {
+        Reader { heals: false, ..self }
     }
 
     /// The repository.
@@ -62,6 +75,19 @@ impl Reader {
         Ok(table)
     }
 
+    /// A pack's table of contents, by its parity where it must be, whatever the reader does otherwise.
+    pub fn healed_table(&self, info: &PackInfo) -> Result<Arc<Table>> {
+        let known = lock(&self.tables).get(&info.id);
+        Ok(match known {
+            Some(table) => table,
+            None => {
+                let table = Arc::new(read_table(&self.repository, info)?.0);
+                self.teach(info.id, table.clone());
+                table
+            }
+        })
+    }
+
     /// Take this for a pack's table, which may be damaged in the pack itself.
     pub fn teach(&self, pack: PackId, table: Arc<Table>) {
         let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
@@ -71,7 +97,7 @@ impl Reader {
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
-        read_table(&self.repository, info)
+        if self.heals { read_table(&self.repository, info) } else { read_table_as_is(&self.repository, info) }
     }
 
     /// Read, open and decode a block into `out`, which is replaced. `scratch` is room for the sealed bytes.
@@ -84,13 +110,94 @@ impl Reader {
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        self.read_block(info, table, number, scratch, out, self.heals)
+    }
+
+    fn read_block(
+        &self,
+        info: &PackInfo,
+        table: &Table,
+        number: u32,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+        heals: bool,
+    ) -> Result<()> {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
         scratch.clear();
         scratch.resize(block.stored_len as usize, 0);
         let name = names::pack(info.kind, info.id);
-        self.repository.store().read_at(&name, block.offset, scratch)?;
-        self.decode(info, table, block, number, scratch, out)
+        let read = self.repository.store().read_at(&name, block.offset, scratch).map_err(Error::from);
+        let read = read.and_then(|()| self.decode(info, table, block, number, scratch, out));
+        let Err(why) = read else { return Ok(()) };
+        if !heals || !self.heal(info, &why, block.offset, scratch)? {
+            return Err(why);
+        }
+        match self.decode(info, table, block, number, scratch, out) {
+            // What is told of is what was found first.
+            Err(e) if e.is_of_one_object() => return Err(why),
+            other => other?,
+        }
+        self.repository.note_healed(&name);
+        Ok(())
+    }
+
+    /// A block as it is sealed, into `out`, which is replaced; opened to see that it is whole, if this role can. What
+    /// comes of it stands in `opened`.
+    pub fn sealed_block(
+        &self,
+        info: &PackInfo,
+        table: &Table,
+        number: u32,
+        out: &mut Vec<u8>,
+        opened: Option<&mut Vec<u8>>,
+    ) -> Result<()> {
+        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
+        out.clear();
+        out.resize(block.stored_len as usize, 0);
+        let name = names::pack(info.kind, info.id);
+        let mut read = self.repository.store().read_at(&name, block.offset, out).map_err(Error::from);
+        let Some(opened) = opened else {
+            if let Err(why) = read {
+                return if self.heal(info, &why, block.offset, out)? { Ok(()) } else { Err(why) };
+            }
+            return Ok(());
+        };
+        read = read.and_then(|()| self.decode(info, table, block, number, &mut out.clone(), opened));
+        let Err(why) = read else { return Ok(()) };
+        if !self.heal(info, &why, block.offset, out)?
+            || self.decode(info, table, block, number, &mut out.clone(), opened).is_err()
+        {
+            return Err(why);
+        }
+        self.repository.note_healed(&name);
+        Ok(())
+    }
+
+    /// Read bytes of a pack through its parity, after they were of no use as they stand. Whether there may be others now.
+    fn heal(&self, info: &PackInfo, why: &Error, offset: u64, out: &mut [u8]) -> Result<bool> {
+        if !why.is_of_one_object() || why.is_missing() {
+            return Ok(false);
+        }
+        let pack = {
+            let mut all = lock(&self.healed);
+            match all.get(&info.id) {
+                Some(pack) => pack,
+                None => {
+                    let pack = Arc::new(Mutex::new(Healed::open(&self.repository, info)?));
+                    all.put(info.id, pack.clone(), 1);
+                    pack
+                }
+            }
+        };
+        let mut pack = lock(&pack);
+        let Some(healed) = &mut *pack else { return Ok(false) };
+        match healed.read_at(offset, out) {
+            Ok(()) => Ok(true),
+            Err(e) if e.is_of_one_object() => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Open and decode a block whose sealed bytes are in `sealed`, into `out`, which is replaced.
@@ -151,7 +258,23 @@ impl Reader {
 
     /// The chunk at one place of one pack, checked, whatever other packs hold it.
     pub fn chunk_in(&self, info: &PackInfo, ordinal: u32, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
-        let table = self.table(info)?;
+        self.read_chunk(info, self.table(info)?, ordinal, kind, id, self.heals)
+    }
+
+    /// The same, through the pack's parity where it must be, whatever the reader does otherwise.
+    pub fn healed_chunk(&self, info: &PackInfo, ordinal: u32, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
+        self.read_chunk(info, self.healed_table(info)?, ordinal, kind, id, true)
+    }
+
+    fn read_chunk(
+        &self,
+        info: &PackInfo,
+        table: Arc<Table>,
+        ordinal: u32,
+        kind: PackKind,
+        id: &ChunkId,
+        heals: bool,
+    ) -> Result<Vec<u8>> {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };
         let chunk = table.chunks.get(ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
         let chunk = chunk.ok_or_else(|| fail("the index and the pack's table contradict each other"))?;
@@ -160,7 +283,7 @@ impl Reader {
             Some(block) => block,
             None => {
                 let (mut scratch, mut out) = (Vec::new(), Vec::new());
-                self.block(info, &table, chunk.block, &mut scratch, &mut out)?;
+                self.read_block(info, &table, chunk.block, &mut scratch, &mut out, heals)?;
                 let block = Arc::new(out);
                 lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
                 block
@@ -216,11 +339,36 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Read a pack's table of contents from the store.
+/// Read a pack's table of contents from the store, by the pack's parity if it is damaged.
 pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
-    let name = names::pack(info.kind, info.id);
+    match read_table_as_is(repository, info) {
+        Err(why) if why.is_of_one_object() && !why.is_missing() => {
+            let name = names::pack(info.kind, info.id);
+            let mut sealed = vec![0; info.table_len as usize];
+            let healed = match Healed::open(repository, info)? {
+                Some(mut pack) => pack.read_at(info.table_offset, &mut sealed),
+                None => return Err(why),
+            };
+            match healed.and_then(|()| open_table(repository, info, sealed)) {
+                Err(e) if e.is_of_one_object() => Err(why),
+                other => {
+                    repository.note_healed(&name);
+                    other
+                }
+            }
+        }
+        other => other,
+    }
+}
+
+fn read_table_as_is(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
     let mut sealed = vec![0; info.table_len as usize];
-    repository.store().read_at(&name, info.table_offset, &mut sealed)?;
+    repository.store().read_at(&names::pack(info.kind, info.id), info.table_offset, &mut sealed)?;
+    open_table(repository, info, sealed)
+}
+
+fn open_table(repository: &Repository, info: &PackInfo, sealed: Vec<u8>) -> Result<(Table, Signer)> {
     let header = pack::header(info.kind, repository.config().suite, info.id);
+    let name = names::pack(info.kind, info.id);
     Table::open(&header, &repository.secrets().index, sealed).map_err(Error::damaged(&name))
 }

@@ -10,7 +10,7 @@ mod small;
 mod tree;
 
 pub use keys::{config, key_file, key_object, recovery};
-pub use packs::{footer, index, table};
+pub use packs::{footer, index, parity, table};
 pub use small::{decision, history, loss, plan, session, snapshot};
 pub use tree::{body, inner, leaf, list};
 
@@ -23,6 +23,7 @@ use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Table};
+use drumlin_format::parity::{self, HEAD_BYTES, Head, Stripe};
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Reached, Root, Snapshot, Summary};
@@ -48,13 +49,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 17] = [
+pub const ALL: [Target; 18] = [
     Target { name: "leaf", run: leaf, samples: tree::leaf_samples },
     Target { name: "body", run: body, samples: tree::body_samples },
     Target { name: "inner", run: inner, samples: tree::inner_samples },
     Target { name: "list", run: list, samples: tree::list_samples },
     Target { name: "table", run: table, samples: packs::table_samples },
     Target { name: "footer", run: footer, samples: packs::footer_samples },
+    Target { name: "parity", run: parity, samples: packs::parity_samples },
     Target { name: "index", run: index, samples: packs::index_samples },
     Target { name: "config", run: config, samples: keys::config_samples },
     Target { name: "key_object", run: key_object, samples: keys::key_object_samples },

@@ -85,8 +85,45 @@ pub fn footer(bytes: &[u8]) -> bool {
 }
 
 pub fn footer_samples() -> Vec<Vec<u8>> {
-    let footer = Footer::new(1000, 2000).encode(&pack_header());
+    let footer = Footer::new(1000, 2000, 0).encode(&pack_header());
     vec![at_depth(0, &footer), at_depth(1, &footer)]
+}
+
+/// A parity directory with or without right checksums: of its head, and of its first stripe.
+pub fn parity(bytes: &[u8]) -> bool {
+    let (depth, rest) = depth(bytes, 2);
+    let mut directory = rest.to_vec();
+    if depth == 1 && directory.len() >= HEAD_BYTES {
+        let sum = checksum(&directory[..HEAD_BYTES - 16]);
+        directory[HEAD_BYTES - 16..HEAD_BYTES].copy_from_slice(&sum);
+    }
+    let Ok(head) = bounded(256, || Head::decode(&directory)) else { return false };
+    let layout = head.layout().expect("a head that was decoded has one");
+    assert!(u64::from(layout.parity_len()) < layout.data_len() / 4 + 20_000);
+    assert_eq!(layout.directories().last().unwrap() + layout.directory_len() as u64 + 48, layout.pack_len());
+    let stripe = layout.stripes().next().unwrap();
+    let sums = HEAD_BYTES..HEAD_BYTES + 4 * (stripe.shards + stripe.recovery()) as usize;
+    if depth == 1 && directory.len() >= sums.end + 16 {
+        let sum = checksum(&[&directory[..HEAD_BYTES], &[0; 4], &directory[sums.clone()]].concat());
+        directory[sums.end..sums.end + 16].copy_from_slice(&sum);
+    }
+    let most = 16 * directory.len() + 4096;
+    let Some(first) = bounded(most, || parity::decode_sums(&head, &layout, 0, &directory)) else { return false };
+    assert_eq!((first.data.len(), first.recovery.len()), (stripe.shards as usize, stripe.recovery() as usize));
+    let again = parity::encode(&head, &layout, &[first]);
+    assert!(directory.starts_with(&again));
+    true
+}
+
+pub fn parity_samples() -> Vec<Vec<u8>> {
+    let of = |data_len: u64| {
+        let head = Head { header: pack_header().encode(), table_offset: data_len - 1000, table_len: 1000 };
+        let layout = head.layout().unwrap();
+        let sums =
+            |s: Stripe| parity::Sums { data: vec![7; s.shards as usize], recovery: vec![8; s.recovery() as usize] };
+        parity::encode(&head, &layout, &layout.stripes().map(sums).collect::<Vec<_>>())
+    };
+    [3000, 300_000].iter().flat_map(|len| [at_depth(0, &of(*len)), at_depth(1, &of(*len))]).collect()
 }
 
 fn index_header() -> Header {
