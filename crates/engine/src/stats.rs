@@ -6,12 +6,12 @@
 
 use crate::list::report_damage;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
-use crate::reach::{self, Visit};
+use crate::reach::walk::{At, Visit, walk};
 use crate::select::push_path;
 use crate::{Error, Result};
 use drumlin_format::pack::{Codec, PackKind, Table};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::tree::{Child, Sums};
+use drumlin_format::tree::Sums;
 use drumlin_format::{ChunkId, IndexId, index};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Location, names};
@@ -169,17 +169,17 @@ fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usiz
 /// # Errors
 /// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not counted.
 pub fn of_snapshots(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<SnapshotStats> {
-    let mut walk = Walk { reader, monitor, used: Used::default(), missing: 0 };
-    for root in snapshots.iter().filter_map(|s| s.root) {
-        reach::walk(&mut walk, &root)?;
-    }
+    let roots = snapshots.iter().filter_map(|s| s.root).enumerate();
+    // By one thread: problems are told in the order of the trees.
+    let walked = walk(roots, 1, || Looker { reader, monitor, used: Used::default(), missing: 0 })?;
+    let (used, missing) = walked.into_iter().next().map(|looker| (looker.used, looker.missing)).unwrap_or_default();
     let mut stats = SnapshotStats {
         snapshots: snapshots.len() as u64,
         logical: logical(snapshots),
-        missing: walk.missing,
+        missing,
         ..SnapshotStats::default()
     };
-    for (pack, bits) in walk.used.packs {
+    for (pack, bits) in used.packs {
         let info = reader.index().pack(pack);
         let table = reader.table(&info)?;
         let part = if info.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
@@ -212,39 +212,55 @@ impl Used {
     }
 }
 
-struct Walk<'a> {
+struct Looker<'a> {
     reader: &'a Reader,
     monitor: &'a dyn Monitor,
     used: Used,
     missing: u64,
 }
 
-impl Visit for Walk<'_> {
-    /// One that is in no pack is told, and never new.
-    fn meet(&mut self, _kind: PackKind, id: &ChunkId, at: &Child) -> Result<bool> {
+impl Looker<'_> {
+    /// Whether a chunk is met for the first time. One that is in no pack is told, and never new.
+    fn is_new(&mut self, id: &ChunkId, at: At) -> Result<bool> {
         match self.reader.index().lookup(id)? {
             Some(location) => Ok(self.used.mark(location)),
             None => {
                 self.missing += 1;
                 add(&self.monitor.counters().damaged, 1);
                 let mut path = Vec::new();
-                push_path(&at.dir, &at.name, &mut path);
+                push_path(&at.child.dir, &at.child.name, &mut path);
                 let cause = format!("chunk {id}, which something from here on needs, is in no pack");
                 self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
                 Ok(false)
             }
         }
     }
+}
 
-    fn read(&mut self, id: &ChunkId) -> Result<Vec<u8>> {
-        Ok(self.reader.chunk(PackKind::Tree, id)?)
+impl Visit for Looker<'_> {
+    type Node = ();
+
+    fn meet(&mut self, id: &ChunkId, at: At) -> Result<((), bool)> {
+        Ok(((), self.is_new(id, at)?))
     }
 
-    fn failed(&mut self, at: &Child, error: drumlin_repo::Error) -> Result<()> {
-        report_damage(self.monitor, at, error)
+    fn read(&mut self, id: &ChunkId, _node: &mut (), at: At) -> Result<Option<Vec<u8>>> {
+        match self.reader.chunk(PackKind::Tree, id) {
+            Err(e) => report_damage(self.monitor, at.child, e).map(|()| None),
+            read => Ok(Some(read?)),
+        }
     }
 
-    fn pause(&mut self) -> Result<()> {
+    fn malformed(&mut self, id: &ChunkId, _node: &(), at: At, source: drumlin_format::Error) -> Result<()> {
+        let object = format!("tree node {id}");
+        report_damage(self.monitor, at.child, drumlin_repo::Error::Damaged { object, source })
+    }
+
+    fn chunk(&mut self, id: &ChunkId, at: At) -> Result<()> {
+        self.is_new(id, at).map(drop)
+    }
+
+    fn go_on(&mut self) -> Result<()> {
         if self.monitor.stop() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

@@ -61,12 +61,17 @@ impl Repository {
             other => other?,
         };
         match self.store().put(&copy, &bytes, Put::Create) {
-            // Somebody was stopped between the two steps, or does the same just now.
-            Err(e) if e.kind == Kind::Exists && self.store().get(&copy)? == bytes => Ok(()),
-            Err(e) if e.kind == Kind::Exists => Err(Error::Misuse(format!(
-                "'{copy}' in the repository is there already and is not the same as '{name}': one of them is damaged; \
-                 remove the one that you can do without from the storage"
-            ))),
+            Err(e) if e.kind == Kind::Exists => match self.store().get(&copy) {
+                // Somebody was stopped between the two steps, or does the same just now.
+                Ok(there) if there == bytes => Ok(()),
+                Ok(_) => Err(Error::Misuse(format!(
+                    "'{copy}' in the repository is there already and is not the same as '{name}': one of them is \
+                     damaged; remove the one that you can do without from the storage"
+                ))),
+                // A prune has cleared it away just now.
+                Err(e) if e.kind == Kind::Missing => self.keep_forgotten(id),
+                Err(e) => Err(e.into()),
+            },
             other => Ok(other?),
         }
     }

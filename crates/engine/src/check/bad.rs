@@ -2,8 +2,9 @@
 
 use super::context::Context;
 use super::finding::Findings;
-use super::packs::{KEY_BYTES, Key, Packs, Place, object_kind};
+use super::packs::{Packs, object_kind};
 use crate::Result;
+use crate::reach::keys::{KEY_BYTES, Key, Place};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -185,7 +186,7 @@ fn each_key(
     for pack in of {
         let mut ordinal = 0;
         while ordinal < packs.pack(pack).chunks {
-            packs.keys(pack, ordinal, PIECE_KEYS, keys)?;
+            packs.keys.window(pack, ordinal, PIECE_KEYS, keys)?;
             for key in keys.as_chunks::<KEY_BYTES>().0 {
                 each(key, Place { pack, ordinal });
                 ordinal += 1;

@@ -9,15 +9,12 @@
 
 mod bad;
 mod context;
-mod find;
 mod finding;
 mod nodes;
 mod packs;
-mod queue;
 mod read;
 mod rotation;
 mod run;
-mod seen;
 mod signers;
 mod small;
 mod touch;
@@ -140,15 +137,4 @@ pub fn check(repository: &Repository, cache: &Arc<Cache>, options: Options, moni
         return Ok(report);
     }
     Err(Error::Changing)
-}
-
-/// Do the same on several threads. The first failure is given, once all have ended.
-fn on_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-    std::thread::scope(|scope| {
-        let spawn = |_| std::thread::Builder::new().name("check".into()).spawn_scoped(scope, &work).ok();
-        // Without the others it takes longer, and comes to the same.
-        let others: Vec<_> = (1..threads).filter_map(spawn).collect();
-        let own = work();
-        others.into_iter().fold(own, |result, thread| result.and(thread.join().unwrap_or(Err(Error::Worker))))
-    })
 }

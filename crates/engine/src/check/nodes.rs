@@ -2,9 +2,10 @@
 
 use super::bad::Bad;
 use super::context::Context;
-use super::find::{Found, ask};
-use super::packs::{Packs, Place, object_kind};
+use super::packs::{Packs, object_kind};
 use crate::Result;
+use crate::reach::find::{Found, ask};
+use crate::reach::keys::Place;
 use drumlin_format::ChunkId;
 use drumlin_format::pack::PackKind;
 use drumlin_repo::pack::Reader;
@@ -34,7 +35,7 @@ pub(super) enum Node {
 impl Nodes<'_> {
     /// Where a node is.
     pub fn find(&self, id: &ChunkId) -> Result<Found> {
-        ask(self.packs, self.index, PackKind::Tree, id)
+        ask(&self.packs.keys, self.index, PackKind::Tree, id)
     }
 
     /// Read a node.

@@ -1,43 +1,22 @@
 //! The packs that the index names, and the chunks in each by their place: from the index objects alone.
 //!
-//! The chunks' ids go to a scratch file, pack after pack in the order of their tables, so that memory doesn't grow with
-//! them: 24 bytes a chunk, as many as the index keeps of an id. It tells in no time whether the chunk behind the one that
-//! was met last is the one wanted now, and by one pass which chunks of a bad pack stand in others too.
+//! One pass over their [`Keys`] tells which chunks of a bad pack stand in others too.
 
 use super::context::{Context, Read};
 use super::finding::ObjectKind;
 use super::signers::Signers;
 use super::small::writes;
-use crate::{Error, Result};
+use crate::Result;
+use crate::reach::keys::Keys;
+use crate::reach::threads::on_threads;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_format::{IndexId, PackId};
 use drumlin_repo::{Cache, PackInfo, names};
 use drumlin_seal::checksum;
-use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-/// So much of a chunk's id.
-pub(super) type Key = [u8; KEY_BYTES];
-/// Bytes of a [`Key`].
-pub(super) const KEY_BYTES: usize = 24;
-
-/// The key of a chunk.
-pub(super) fn key(id: &ChunkId) -> Key {
-    let mut key = [0; KEY_BYTES];
-    key.copy_from_slice(&id.0[..KEY_BYTES]);
-    key
-}
-
-/// A pack's number here, and a chunk's place in its table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
-    pub pack: u32,
-    pub ordinal: u32,
-}
 
 /// A pack.
 pub(super) struct Pack {
@@ -51,8 +30,6 @@ pub(super) struct Pack {
     pub named_by: Vec<u32>,
     /// How long it is in the storage; `None` if it isn't there.
     pub listed: Option<u64>,
-    /// Where its keys begin in the scratch file, counted in keys.
-    first: u64,
 }
 
 impl Pack {
@@ -92,9 +69,8 @@ pub(super) struct Packs {
     pub unreadable_findings: Vec<u32>,
     /// Whether an index object that was listed was gone when it was to be read.
     pub vanished: bool,
-    by_id: HashMap<PackId, u32>,
-    keys: File,
-    keys_written: u64,
+    /// Their chunks. The packs have the same numbers there.
+    pub keys: Keys,
 }
 
 impl Packs {
@@ -108,9 +84,7 @@ impl Packs {
             unreadable: HashSet::new(),
             unreadable_findings: Vec::new(),
             vanished: false,
-            by_id: HashMap::new(),
-            keys: cache.scratch_file()?,
-            keys_written: 0,
+            keys: Keys::new(cache)?,
         });
         let objects = packs.lock().unwrap_or_else(PoisonError::into_inner).objects.clone();
         let next = AtomicUsize::new(0);
@@ -122,7 +96,7 @@ impl Packs {
                 packs.lock().unwrap_or_else(PoisonError::into_inner).take(context, *id, number as u32, read)?;
             }
         };
-        super::on_threads(context.workers, work)?;
+        on_threads("check", context.workers, work)?;
         let mut packs = packs.into_inner().unwrap_or_else(PoisonError::into_inner);
         packs.compare(context)?;
         Ok(packs)
@@ -153,8 +127,8 @@ impl Packs {
             table_offset: entry.table.blocks_end(),
             table_len: entry.table_len,
         };
-        if let Some(number) = self.by_id.get(&entry.pack) {
-            let known = &mut self.packs[*number as usize];
+        if let Some(number) = self.keys.number(&entry.pack) {
+            let known = &mut self.packs[number as usize];
             if known.info != info || known.table_sum != table_sum {
                 let other = names::index(self.objects[known.named_by[0] as usize]);
                 let cause = format!("it contradicts '{other}' about pack '{}'", known.name());
@@ -163,14 +137,9 @@ impl Packs {
             known.named_by.push(object);
             return Ok(());
         }
-        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
-        let at = self.keys_written * KEY_BYTES as u64;
-        self.keys.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
-        self.by_id.insert(entry.pack, self.packs.len() as u32);
+        self.keys.add(entry)?;
         let chunks = entry.table.chunks.len() as u32;
-        let first = self.keys_written;
-        self.packs.push(Pack { info, chunks, table_sum, named_by: vec![object], listed: None, first });
-        self.keys_written += u64::from(chunks);
+        self.packs.push(Pack { info, chunks, table_sum, named_by: vec![object], listed: None });
         Ok(())
     }
 
@@ -183,7 +152,7 @@ impl Packs {
                 if listed.name != names::pack(kind, id) {
                     return;
                 }
-                match self.by_id.get(&id).map(|number| &mut self.packs[*number as usize]) {
+                match self.keys.number(&id).map(|number| &mut self.packs[number as usize]) {
                     Some(pack) if pack.info.kind == kind => pack.listed = Some(listed.len),
                     _ => {
                         self.leftover.packs += 1;
@@ -196,23 +165,9 @@ impl Packs {
         Ok(())
     }
 
-    /// The number of a pack.
-    pub fn number(&self, id: &PackId) -> Option<u32> {
-        self.by_id.get(id).copied()
-    }
-
     /// A pack by its number.
     pub fn pack(&self, number: u32) -> &Pack {
         &self.packs[number as usize]
-    }
-
-    /// Fill `out` with the keys of so many chunks of a pack from `ordinal` on, or as many as there are.
-    pub fn keys(&self, pack: u32, ordinal: u32, most: usize, out: &mut Vec<u8>) -> Result<()> {
-        let pack = self.pack(pack);
-        let count = (pack.chunks.saturating_sub(ordinal) as usize).min(most);
-        out.resize(count * KEY_BYTES, 0);
-        let at = (pack.first + u64::from(ordinal)) * KEY_BYTES as u64;
-        self.keys.read_exact_at(out, at).map_err(Error::system("read a scratch file"))
     }
 
     /// Whether any of the index objects that named a pack is still there. If none is, whoever removed the pack had a right to.

@@ -8,11 +8,12 @@
 use super::bad::Bad;
 use super::context::Context;
 use super::finding::ObjectKind;
-use super::packs::{Packs, Place, object_kind};
+use super::packs::{Packs, object_kind};
 use super::signers::Signers;
 use super::small::writes;
 use crate::Result;
 use crate::monitor::add;
+use crate::reach::keys::Place;
 use drumlin_format::HEADER_BYTES;
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind, Table};
 use drumlin_format::parity::Head;

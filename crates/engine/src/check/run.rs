@@ -7,13 +7,14 @@ use super::nodes::Nodes;
 use super::packs::{Pack, Packs, object_kind};
 use super::read::{self, Outcome, PackReader};
 use super::rotation::{Candidate, Rotation};
-use super::seen::Seen;
 use super::signers::{self, Signers};
 use super::small::{self, Sessions};
 use super::trees::{self, Met};
 use super::{Limit, Part, ReadReport, Report, touch};
 use crate::Result;
 use crate::monitor::add;
+use crate::reach::bits::Bits;
+use crate::reach::threads::on_threads;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
 use drumlin_repo::pack::{Healed, Reader};
 use drumlin_repo::{Cache, Index, names};
@@ -82,9 +83,11 @@ fn with_signers(
     let kept = TREE_CACHE_BYTES * context.workers;
     let reader = Reader::new(context.repository.clone(), index.clone(), cache.clone(), kept).without_parity();
     let nodes = Nodes { context, packs: &packs, index: &index, reader: &reader, bad: &bad };
-    let met = trees::walk(&nodes, &Seen::new(&packs), &trees)?;
+    let of_nodes = || Bits::new(&packs.keys, |kind| kind == PackKind::Tree);
+    let met = trees::walk(&nodes, &of_nodes(), &trees)?;
     let suspicious = met.nowhere + met.lost > 0;
-    if met.removed > 0 || suspicious && !packs.still_stand(context)? {
+    // A snapshot that was forgotten meanwhile may have been pruned before the index was read.
+    if met.removed > 0 || suspicious && !(packs.still_stand(context)? && small::still_listed(context, &listed)?) {
         return Ok(Ended::Changed);
     }
     report.snapshots = trees.len() as u64;
@@ -98,7 +101,7 @@ fn with_signers(
     heal(context, &packs, &reader, &bad)?;
     if bad.any() || suspicious {
         bad.count(context, &packs)?;
-        touch::touch(&nodes, Seen::new(&packs), missing, &trees)?;
+        touch::touch(&nodes, of_nodes(), missing, &trees)?;
     }
     Ok(Ended::Done)
 }
@@ -255,7 +258,7 @@ impl Reading<'_> {
             unsaved: 0,
         });
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let ended = super::on_threads(self.context.workers, || {
+        let ended = on_threads("check", self.context.workers, || {
             let mut packs = PackReader::new(self.context, self.packs, self.reader, self.signers, self.bad);
             while !failed.load(Ordering::Relaxed)
                 && let Some(number) = chosen.get(next.fetch_add(1, Ordering::Relaxed))

@@ -131,6 +131,12 @@ pub(super) fn list_snapshots(context: &Context) -> Result<Vec<SnapshotId>> {
     Ok(context.list(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().map(|(id, _)| id).collect())
 }
 
+/// Whether the snapshots of a listing are still there, all of them.
+pub(super) fn still_listed(context: &Context, listed: &[SnapshotId]) -> Result<bool> {
+    let now = list_snapshots(context)?;
+    Ok(listed.iter().all(|id| now.contains(id)))
+}
+
 /// Check the snapshots of a listing. Gives all that can be read and weren't written by somebody who was evicted, the
 /// latest first. Needs a role that reads them.
 pub(super) fn snapshots(

@@ -3,13 +3,13 @@
 //! What a subtree holds of each finding is kept, so that it is walked once however many snapshots share it; of what is
 //! whole only a bit is kept.
 
-use super::find::{Finder, Found};
 use super::finding::{ObjectKind, Touched};
 use super::nodes::{Node, Nodes};
-use super::packs::Place;
-use super::seen::Seen;
 use super::small::Tree;
 use crate::Result;
+use crate::reach::bits::Bits;
+use crate::reach::find::{Finder, Found};
+use crate::reach::keys::Place;
 use crate::select::push_path;
 use drumlin_format::ChunkId;
 use drumlin_format::pack::PackKind;
@@ -26,8 +26,8 @@ type Key<'k> = (&'k [u8], &'k [u8]);
 
 /// Say of each finding which entries of which snapshots it touches. `missing` are the findings to blame for chunks that no
 /// index object names.
-pub(super) fn touch(nodes: &Nodes, whole: Seen, missing: Vec<u32>, trees: &[Tree]) -> Result<()> {
-    let finder = Finder::new(nodes.packs, nodes.index, PackKind::Data);
+pub(super) fn touch(nodes: &Nodes, whole: Bits, missing: Vec<u32>, trees: &[Tree]) -> Result<()> {
+    let finder = Finder::new(&nodes.packs.keys, nodes.index, PackKind::Data, None);
     let mut walk = Walk { nodes, whole, missing, finder, touched: HashMap::new() };
     for tree in trees {
         let Some(root) = tree.root else { continue };
@@ -42,7 +42,7 @@ pub(super) fn touch(nodes: &Nodes, whole: Seen, missing: Vec<u32>, trees: &[Tree
 struct Walk<'a> {
     nodes: &'a Nodes<'a>,
     /// Nodes below which nothing is touched.
-    whole: Seen,
+    whole: Bits,
     missing: Vec<u32>,
     finder: Finder<'a>,
     /// What is touched below other nodes: inner ones, and leaves with their bodies.

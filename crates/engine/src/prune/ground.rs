@@ -1,12 +1,15 @@
 //! What lies in the storage: packs, index objects, and which object names which pack.
 
+use crate::monitor::Monitor;
+use crate::reach::keys::Keys;
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
 use drumlin_repo::collection::Desk;
-use drumlin_repo::{PackInfo, Repository, names};
+use drumlin_repo::{Cache, PackInfo, Repository, names};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The packs and index objects of a repository at one moment.
 #[derive(Default)]
@@ -107,6 +110,19 @@ impl Ground {
     /// Packs that are named and gone.
     pub fn lost(&self) -> impl Iterator<Item = PackId> {
         self.named.keys().filter(|pack| !self.packs.contains_key(pack)).copied()
+    }
+
+    /// The chunks of all packs that the index objects name.
+    pub fn keys(
+        &self,
+        repository: &Repository,
+        cache: &Cache,
+        workers: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<Arc<Keys>> {
+        let mut ids: Vec<_> = self.objects.keys().copied().collect();
+        ids.sort_unstable();
+        Ok(Arc::new(Keys::read(repository, cache, &ids, workers, monitor)?))
     }
 
     /// Bytes of some packs.

@@ -8,6 +8,7 @@ mod choose;
 pub(crate) mod ground;
 pub(crate) mod marks;
 pub(crate) mod need;
+pub(crate) mod places;
 pub(crate) mod rank;
 pub(crate) mod repack;
 pub(crate) mod silence;
@@ -157,6 +158,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         monitor,
         me,
         session: None,
+        keys: None,
         seen: HashSet::new(),
         survey: Survey::default(),
         condemned: 0,

@@ -1,116 +1,152 @@
 //! What snapshots need, marked in the packs where it is to be found.
 
 use super::marks::Marks;
+use super::places::{Places, Seeker, Spot};
 use crate::monitor::{Monitor, add};
-use crate::reach::{self, Visit};
+use crate::reach::find::Found;
+use crate::reach::walk::{At, Visit, walk};
 use crate::{Error, Result};
-use drumlin_format::pack::PackKind;
+use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::tree::Child;
-use drumlin_format::{ChunkId, PackId};
-use drumlin_repo::pack::Reader;
-use drumlin_repo::{Cache, Index, Repository};
 use std::collections::HashSet;
-use std::sync::Arc;
-
-/// Memory for decoded blocks of nodes.
-const BLOCKS_BYTES: usize = 24 << 20;
-
-/// The places where chunks may be found: packs to stay where there is a choice, and those in reserve.
-pub(crate) struct Places {
-    first: Arc<Reader>,
-    reserve: Option<Arc<Reader>>,
-}
-
-impl Places {
-    /// Chunks are looked for in `first`, and only what isn't there in `reserve`.
-    pub fn new(
-        repository: &Repository,
-        cache: &Arc<Cache>,
-        first: HashSet<PackId>,
-        reserve: HashSet<PackId>,
-    ) -> Result<Self> {
-        let reader = |packs| -> Result<Arc<Reader>> {
-            let index = Arc::new(Index::open_among(repository, cache.clone(), packs)?);
-            Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), BLOCKS_BYTES)))
-        };
-        let reserve = if reserve.is_empty() { None } else { Some(reader(reserve)?) };
-        Ok(Places { first: reader(first)?, reserve })
-    }
-
-    /// Who reads all of them.
-    pub fn anywhere(&self) -> &Arc<Reader> {
-        self.reserve.as_ref().unwrap_or(&self.first)
-    }
-
-    /// Who reads the packs that are looked through first.
-    pub fn reader(&self) -> &Arc<Reader> {
-        &self.first
-    }
-}
+use std::slice;
+use std::sync::{Mutex, PoisonError};
 
 /// Marks what snapshots need.
 pub(crate) struct Need<'a> {
     places: &'a Places,
+    workers: usize,
     monitor: &'a dyn Monitor,
     /// The marks so far.
     pub marks: Marks,
-    /// Chunks of file contents that are in no pack: what is lost needs no room.
-    pub missing: HashSet<ChunkId>,
+    missing: Mutex<HashSet<ChunkId>>,
+    /// References to chunks of contents.
+    pub chunks: u64,
+    /// How often the index was asked for those.
+    pub lookups: u64,
 }
+
+/// Why something in a tree can't be read; of several reasons the first by the alphabet, whichever thread met it.
+type Damage = Mutex<Option<(String, drumlin_repo::Error)>>;
 
 impl<'a> Need<'a> {
     /// Nothing is needed yet.
-    pub fn new(places: &'a Places, monitor: &'a dyn Monitor) -> Self {
-        Need { places, monitor, marks: Marks::default(), missing: HashSet::new() }
+    pub fn new(places: &'a Places, workers: usize, monitor: &'a dyn Monitor) -> Self {
+        let (marks, missing) = (Marks::new(places.keys().clone()), Mutex::default());
+        Need { places, workers: workers.max(1), monitor, marks, missing, chunks: 0, lookups: 0 }
     }
 
-    /// All that a snapshot needs.
+    /// All that some snapshots need.
     ///
     /// # Errors
-    /// [`Error::Unsure`] if a node of its tree can't be read.
-    pub fn add(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let Some(root) = &snapshot.root else { return Ok(()) };
-        match reach::walk(self, root) {
-            Err(Error::Repo(source)) if source.is_damage() => Err(Error::Unsure { snapshot: snapshot.id, source }),
-            other => other,
+    /// [`Error::Unsure`] if a node of their trees can't be read.
+    pub fn add(&mut self, snapshots: &[Snapshot]) -> Result<()> {
+        self.walk(snapshots, None)
+    }
+
+    /// What a snapshot needs, as far as its tree can be read; and why it can't, if not all of it can. What is damaged and
+    /// another snapshot led to before is no reason.
+    pub fn add_readable(&mut self, snapshot: &Snapshot) -> Result<Option<drumlin_repo::Error>> {
+        let damage = Damage::default();
+        self.walk(slice::from_ref(snapshot), Some(&damage))?;
+        Ok(damage.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, cause)| cause))
+    }
+
+    /// The marks, and the chunks of file contents that are in no pack: what is lost needs no room.
+    pub fn finish(self) -> (Marks, HashSet<ChunkId>) {
+        (self.marks, self.missing.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn walk(&mut self, snapshots: &[Snapshot], damage: Option<&Damage>) -> Result<()> {
+        let roots = snapshots.iter().enumerate().filter_map(|(tree, snapshot)| Some((tree, snapshot.root?)));
+        let need = &*self;
+        let visitor = || {
+            let seeker = Seeker::new(need.places);
+            Marker { need, snapshots, damage, seeker, chunks: 0, uncounted: 0 }
+        };
+        let (mut chunks, mut lookups) = (0, 0);
+        for mut marker in walk(roots, need.workers, visitor)? {
+            marker.count();
+            chunks += marker.chunks;
+            lookups += marker.seeker.lookups();
         }
+        self.chunks += chunks;
+        self.lookups += lookups;
+        Ok(())
     }
 }
 
-impl Visit for Need<'_> {
-    fn meet(&mut self, kind: PackKind, id: &ChunkId, _at: &Child) -> Result<bool> {
-        add(&self.monitor.counters().chunks, 1);
-        let index = self.places.first.index();
-        if let Some(location) = index.lookup(id)? {
-            return Ok(self.marks.mark(index, location));
-        }
-        if let Some(reserve) = &self.places.reserve
-            && let Some(location) = reserve.index().lookup(id)?
-        {
-            return Ok(self.marks.mark_in(reserve.index().pack(location.pack).id, location.ordinal));
-        }
-        match kind {
-            PackKind::Tree => Err(drumlin_repo::Error::MissingChunk(*id).into()),
-            PackKind::Data => {
-                self.missing.insert(*id);
-                Ok(false)
-            }
-        }
+/// One of the threads.
+struct Marker<'a> {
+    need: &'a Need<'a>,
+    /// By the number of their trees.
+    snapshots: &'a [Snapshot],
+    /// `None`: any damage ends the walk.
+    damage: Option<&'a Damage>,
+    seeker: Seeker<'a>,
+    chunks: u64,
+    /// What was met since the monitor's counter was set: all threads share that.
+    uncounted: u64,
+}
+
+impl Marker<'_> {
+    fn count(&mut self) {
+        add(&self.need.monitor.counters().chunks, std::mem::take(&mut self.uncounted));
     }
 
-    fn read(&mut self, id: &ChunkId) -> Result<Vec<u8>> {
-        match (self.places.first.chunk(PackKind::Tree, id), &self.places.reserve) {
-            (Err(drumlin_repo::Error::MissingChunk(_)), Some(reserve)) => Ok(reserve.chunk(PackKind::Tree, id)?),
-            (read, _) => Ok(read?),
+    fn damaged(&self, at: At, source: drumlin_repo::Error) -> Result<()> {
+        let Some(damage) = self.damage else {
+            return Err(Error::Unsure { snapshot: self.snapshots[at.tree].id, source });
+        };
+        let cause = source.to_string();
+        let mut known = damage.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_none_or(|(first, _)| cause < *first) {
+            *known = Some((cause, source));
         }
-    }
-
-    fn failed(&mut self, _at: &Child, error: drumlin_repo::Error) -> Result<()> {
-        Err(error.into())
-    }
-
-    fn pause(&mut self) -> Result<()> {
-        if self.monitor.stop() { Err(Error::Interrupted) } else { Ok(()) }
+        Ok(())
     }
 }
+
+impl<'a> Visit for Marker<'a> {
+    type Node = Spot<'a>;
+
+    fn meet(&mut self, id: &ChunkId, at: At) -> Result<(Spot<'a>, bool)> {
+        self.uncounted += 1;
+        let spot = self.seeker.node(id)?;
+        if matches!(spot.found, Found::Nowhere) {
+            self.damaged(at, drumlin_repo::Error::MissingChunk(*id))?;
+        }
+        let new = self.need.marks.mark(&spot.found);
+        Ok((spot, new))
+    }
+
+    fn read(&mut self, id: &ChunkId, node: &mut Spot, at: At) -> Result<Option<Vec<u8>>> {
+        match node.read(id) {
+            Err(e) if e.is_damage() => self.damaged(at, e).map(|()| None),
+            read => Ok(Some(read?)),
+        }
+    }
+
+    fn malformed(&mut self, id: &ChunkId, _node: &Spot, at: At, source: drumlin_format::Error) -> Result<()> {
+        self.damaged(at, drumlin_repo::Error::Damaged { object: format!("tree node {id}"), source })
+    }
+
+    fn chunk(&mut self, id: &ChunkId, _at: At) -> Result<()> {
+        self.uncounted += 1;
+        self.chunks += 1;
+        let found = self.seeker.chunk(id)?;
+        if matches!(found, Found::Nowhere) {
+            self.need.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(*id);
+        }
+        self.need.marks.mark(&found);
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        self.count();
+        if self.need.monitor.stop() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

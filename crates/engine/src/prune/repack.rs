@@ -74,8 +74,10 @@ fn blocks<'t>(table: &'t Table, info: &'t PackInfo, marks: &'t Marks) -> impl It
     let marked = marks.of(&info.id);
     table.blocks.iter().filter(|b| b.codec != Codec::Padding).map(move |block| {
         let chunks = block.first_chunk as usize..(block.first_chunk + block.chunks) as usize;
-        let needed =
-            chunks.filter(|at| marked.is_some_and(|m| m.is(*at))).map(|at| u64::from(table.chunks[at].len)).sum();
+        let needed = chunks
+            .filter(|at| marked.as_ref().is_some_and(|m| m.is(*at)))
+            .map(|at| u64::from(table.chunks[at].len))
+            .sum();
         (block, needed)
     })
 }

@@ -3,11 +3,13 @@
 use super::choose::{self, Candidate, Limits};
 use super::ground::Ground;
 use super::marks::Marks;
-use super::need::{Need, Places};
+use super::need::Need;
+use super::places::Places;
 use super::rank::Ranks;
 use super::repack::{self, Repack};
 use super::{Options, Survey, Tally};
 use crate::monitor::Monitor;
+use crate::reach::keys::Keys;
 use crate::{Error, Result};
 use drumlin_format::loss::Loss;
 use drumlin_format::snapshot::Snapshot;
@@ -30,6 +32,8 @@ pub(super) struct Collection<'a> {
     pub me: SessionId,
     /// Packs and index objects that are written in the place of others.
     pub session: Option<WriteSession>,
+    /// The chunks of the packs that the first look found.
+    pub keys: Option<Arc<Keys>>,
     /// The snapshots of the first look.
     pub seen: HashSet<SnapshotId>,
     /// What was found.
@@ -75,11 +79,12 @@ impl Look {
         let known: HashSet<PackId> = ground.known().collect();
         let first = known.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
         let reserve = if condemned.is_empty() { HashSet::new() } else { known.clone() };
-        let places = Places::new(repository, cache, first, reserve)?;
-        let mut need = Need::new(&places, monitor);
-        snapshots.iter().try_for_each(|snapshot| need.add(snapshot))?;
-        let missing = unexpected(&need.missing, &losses);
-        let (marks, healed) = (need.marks, need.missing.is_empty());
+        let keys = ground.keys(repository, cache, options.workers, monitor)?;
+        let places = Places::new(repository, cache, keys, (first, reserve), options.workers)?;
+        let mut need = Need::new(&places, options.workers, monitor);
+        need.add(&snapshots)?;
+        let (marks, lost) = need.finish();
+        let (missing, healed) = (unexpected(&lost, &losses), lost.is_empty());
         if missing > 0 {
             return Err(Error::Doubt(format!(
                 "{missing} chunks that snapshots need are in none of the packs that the storage lists; \
@@ -188,6 +193,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             look = look_at()?;
         }
         self.survey = look.survey;
+        self.keys = Some(look.places.keys().clone());
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
         if look.is_idle() {
             return Ok(None);
@@ -199,7 +205,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         let mut stay = HashSet::new();
         if !look.repack.is_empty() {
             let packs: Vec<PackId> = look.repack.iter().map(|info| info.id).collect();
-            let ranks = Ranks::find(reader, &packs, &look.snapshots, self.monitor)?;
+            let ranks = Ranks::find(&look.places, &packs, &look.snapshots, self.monitor)?;
             let repack = Repack {
                 repository: self.repository,
                 reader,
@@ -236,17 +242,24 @@ impl Subject<Desk<'_>> for Collection<'_> {
         if !new.is_empty() {
             let known: HashSet<PackId> = ground.known().collect();
             let first = known.difference(&condemned).copied().collect();
-            let places = Places::new(self.repository, self.cache, first, known)?;
-            let mut need = Need::new(&places, self.monitor);
-            new.iter().try_for_each(|snapshot| need.add(snapshot))?;
-            let missing = unexpected(&need.missing, &self.repository.losses()?);
+            let workers = self.options.workers;
+            // What has come since is found by the index alone.
+            let keys = match &self.keys {
+                Some(keys) => keys.clone(),
+                None => ground.keys(self.repository, self.cache, workers, self.monitor)?,
+            };
+            let places = Places::new(self.repository, self.cache, keys, (first, known), workers)?;
+            let mut need = Need::new(&places, workers, self.monitor);
+            need.add(&new)?;
+            let (marks, lost) = need.finish();
+            let missing = unexpected(&lost, &self.repository.losses()?);
             if missing > 0 {
                 return Err(Error::Doubt(format!(
                     "a snapshot that came meanwhile needs {missing} chunks that no pack has"
                 )));
             }
             // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
-            condemned.retain(|pack| need.marks.of(pack).is_none());
+            condemned.retain(|pack| marks.of(pack).is_none());
             let acquitted: HashSet<PackId> =
                 draft.packs.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
             let naming = ground.naming(&acquitted);

@@ -3,7 +3,8 @@
 use super::{Options, Report};
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::prune::ground::Ground;
-use crate::prune::need::{Need, Places};
+use crate::prune::need::Need;
+use crate::prune::places::Places;
 use crate::prune::rank::Ranks;
 use crate::prune::repack::Repack;
 use crate::{Error, Result};
@@ -132,17 +133,16 @@ impl<'a> Mending<'a> {
     ) -> Result<()> {
         let there: HashSet<PackId> = ground.known().filter(|id| ground.packs.contains_key(id)).collect();
         let sound: HashSet<PackId> = there.difference(&self.bad).copied().collect();
-        let places = Places::new(self.repository, self.cache, sound, there)?;
-        let mut need = Need::new(&places, self.monitor);
+        let workers = self.options.workers;
+        let keys = ground.keys(self.repository, self.cache, workers, self.monitor)?;
+        let places = Places::new(self.repository, self.cache, keys, (sound, there), workers)?;
+        let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
         for snapshot in snapshots {
-            // One whose tree can't be read is told of later, when all was done for it that can be.
-            match need.add(snapshot) {
-                Ok(()) => {}
-                Err(Error::Unsure { .. }) => all_known = false,
-                Err(e) => return Err(e),
-            }
+            // One whose tree can't be read whole is told of later, when all was done for it that can be.
+            all_known &= need.add_readable(snapshot)?.is_none();
         }
+        let (marks, _) = need.finish();
         let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
         let reader = places.anywhere();
         for entry in tables {
@@ -150,12 +150,12 @@ impl<'a> Mending<'a> {
         }
         let before = session.written();
         let ids: Vec<PackId> = infos.iter().map(|info| info.id).collect();
-        let ranks = Ranks::find(reader, &ids, snapshots, self.monitor)?;
+        let ranks = Ranks::find(&places, &ids, snapshots, self.monitor)?;
         let repack = Repack {
             repository: self.repository,
             reader,
             session,
-            marks: &need.marks,
+            marks: &marks,
             ranks: &ranks,
             monitor: self.monitor,
             workers: self.options.workers,
@@ -172,18 +172,19 @@ impl<'a> Mending<'a> {
 
     /// What is missing now, with the index as it will be.
     fn count_losses(&mut self, ground: &Ground, snapshots: &[Snapshot]) -> Result<()> {
-        let mut sound: HashSet<PackId> = Ground::look(self.repository)?.known().collect();
+        let now = Ground::look(self.repository)?;
+        let mut sound: HashSet<PackId> = now.known().collect();
         sound.retain(|pack| !self.bad.contains(pack));
-        let places = Places::new(self.repository, self.cache, sound, HashSet::new())?;
-        let mut need = Need::new(&places, self.monitor);
+        let workers = self.options.workers;
+        let keys = now.keys(self.repository, self.cache, workers, self.monitor)?;
+        let places = Places::new(self.repository, self.cache, keys, (sound, HashSet::new()), workers)?;
+        let mut need = Need::new(&places, workers, self.monitor);
         for snapshot in snapshots {
-            match need.add(snapshot) {
-                Ok(()) => {}
-                Err(Error::Unsure { snapshot, source }) => self.report.unreadable.push((snapshot, source.to_string())),
-                Err(e) => return Err(e),
+            if let Some(cause) = need.add_readable(snapshot)? {
+                self.report.unreadable.push((snapshot.id, cause.to_string()));
             }
         }
-        let mut chunks: Vec<ChunkId> = need.missing.into_iter().collect();
+        let mut chunks: Vec<ChunkId> = need.finish().1.into_iter().collect();
         chunks.sort_unstable();
         self.report.lost_chunks = chunks.len() as u64;
         let (mut mended, mut packs): (Vec<PackId>, Vec<PackId>) =

@@ -149,6 +149,25 @@ fn a_prune_at_any_moment_is_no_damage() {
     assert_eq!(check_plainly(&repository, None).findings.len(), 1);
 }
 
+/// Nothing is left of it, but what the check has read already.
+#[test]
+fn a_snapshot_that_is_forgotten_and_pruned_at_any_moment_is_no_damage() {
+    let pruned = Arc::new(pruned());
+    for first in 0..40 {
+        for more in [0, 1, 4] {
+            let (mut call, other) = (0, pruned.clone());
+            beside(&pruned, None, move |store, _, _| {
+                let steps = [&["snapshots"][..], &["index"], &["data", "tree"]];
+                for (step, folders) in steps.iter().enumerate().filter(|(step, _)| first + more * step == call) {
+                    let gone = other.before.keys().filter(|name| folders.contains(&folder(name)));
+                    gone.for_each(|name| store.delete(name).unwrap_or_else(|e| panic!("{step}: {e}")));
+                }
+                call += 1;
+            });
+        }
+    }
+}
+
 #[test]
 fn a_pack_that_goes_without_its_index_object_is_damage_at_any_moment() {
     let pruned = pruned();

@@ -14,6 +14,7 @@ mod fresh;
 mod manifest;
 mod objects;
 mod run;
+mod shadow;
 mod sparse;
 mod sync;
 
@@ -257,19 +258,21 @@ impl Index {
             Ok(found) => Ok(found),
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
-                self.layers
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .runs
-                    .retain(|l| !Arc::ptr_eq(&l.run, &damaged));
+                self.drop_run(&damaged);
                 self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted, &[]).map_err(|_| {
-                    self.damaged(std::io::Error::other(
-                        "a run of the index was damaged twice; 'drumlin cache clear' removes it",
-                    ))
-                })
+                self.try_runs(wanted, &[]).map_err(|_| self.damaged_twice())
             }
         }
+    }
+
+    fn drop_run(&self, damaged: &Arc<Run>) {
+        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+        layers.runs.retain(|layer| !Arc::ptr_eq(&layer.run, damaged));
+    }
+
+    fn damaged_twice(&self) -> Error {
+        let detail = "a run of the index was damaged twice; 'drumlin cache clear' removes it";
+        self.damaged(std::io::Error::other(detail))
     }
 
     /// Where a chunk is, besides some packs. Fails with the run that can't be read.

@@ -1,0 +1,127 @@
+//! Where a chunk is. What stands beside each other in a tree was most often stored one behind the other: so the chunk behind
+//! the one met last is looked at first, and the index, which costs a hundred times as much, is asked only if it is another.
+
+use super::bits::Bits;
+use super::keys::{KEY_BYTES, Key, Keys, Place, key};
+use crate::Result;
+use drumlin_format::ChunkId;
+use drumlin_format::pack::PackKind;
+use drumlin_repo::{Index, Location, PackInfo};
+use std::sync::Arc;
+
+/// What is known of a chunk.
+pub(crate) enum Found {
+    /// It is there, by the word of the index.
+    At(Place),
+    /// It is in a pack that an index object names which has come since the keys were read.
+    Newer(Arc<PackInfo>, u32),
+    /// No index object names it.
+    Nowhere,
+}
+
+/// Several stretches are followed at once: as many workers as a backup has, or as snapshots that a tree comes from.
+const CURSORS: usize = 4;
+/// Keys that are read at a time.
+const WINDOW_KEYS: usize = 170;
+
+/// Finds chunks of one kind. One a thread.
+pub(crate) struct Finder<'a> {
+    keys: &'a Keys,
+    index: &'a Index,
+    kind: PackKind,
+    /// Places that are not to be guessed.
+    passed: Option<&'a Bits>,
+    /// The one used last comes first.
+    cursors: Vec<Cursor>,
+    /// How often the index was asked.
+    pub lookups: u64,
+}
+
+/// A place, and the keys of the chunks from there on.
+struct Cursor {
+    at: Place,
+    key: Key,
+    /// The chunk to be met next, if it is where one would think.
+    next: u32,
+    window: Vec<u8>,
+    /// The ordinal of the window's first key.
+    first: u32,
+}
+
+impl<'a> Finder<'a> {
+    /// For chunks of this kind. `passed` are places that count for nothing as there is another one of the same chunk, which the
+    /// index gives: then all who look for a chunk find it at one place. Without them it is any one.
+    pub fn new(keys: &'a Keys, index: &'a Index, kind: PackKind, passed: Option<&'a Bits>) -> Self {
+        Finder { keys, index, kind, passed, cursors: Vec::new(), lookups: 0 }
+    }
+
+    /// Where a chunk is.
+    pub fn find(&mut self, id: &ChunkId) -> Result<Found> {
+        let wanted = key(id);
+        for n in 0..self.cursors.len() {
+            if self.cursors[n].step(self.keys, self.passed, &wanted)? {
+                self.cursors[..=n].rotate_right(1);
+                return Ok(Found::At(self.cursors[0].at));
+            }
+        }
+        self.lookups += 1;
+        let found = ask(self.keys, self.index, self.kind, id)?;
+        let Found::At(at) = found else { return Ok(found) };
+        let window = match self.cursors.len() {
+            CURSORS => self.cursors.pop().map(|c| c.window).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let next = behind(self.keys, self.passed, at);
+        self.cursors.insert(0, Cursor { at, key: wanted, next, window, first: u32::MAX });
+        Ok(found)
+    }
+}
+
+/// Where a chunk is by the word of the index: always the same place of several.
+pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Found> {
+    Ok(index.lookup(id)?.map_or(Found::Nowhere, |location| place(keys, index, kind, location)))
+}
+
+/// The place that the index means.
+pub(crate) fn place(keys: &Keys, index: &Index, kind: PackKind, location: Location) -> Found {
+    let (info, ordinal) = (index.pack(location.pack), location.ordinal);
+    match keys.number(&info.id) {
+        None => Found::Newer(info, ordinal),
+        Some(pack) if keys.kind(pack) != kind || ordinal >= keys.chunks(pack) => Found::Nowhere,
+        Some(pack) => Found::At(Place { pack, ordinal }),
+    }
+}
+
+/// The chunk behind a place, but for those that are passed over.
+fn behind(keys: &Keys, passed: Option<&Bits>, at: Place) -> u32 {
+    let is_passed = |ordinal: &u32| passed.is_some_and(|bits| bits.contains(Place { ordinal: *ordinal, ..at }));
+    (at.ordinal + 1..keys.chunks(at.pack)).find(|ordinal| !is_passed(ordinal)).unwrap_or(u32::MAX)
+}
+
+impl Cursor {
+    /// Go to the wanted chunk, if it is where this one is or right behind.
+    fn step(&mut self, keys: &Keys, passed: Option<&Bits>, wanted: &Key) -> Result<bool> {
+        if self.key == *wanted {
+            return Ok(true);
+        }
+        let next = self.next;
+        let held = (self.window.len() / KEY_BYTES) as u32;
+        if self.first == u32::MAX || next >= self.first + held {
+            if next >= keys.chunks(self.at.pack) {
+                return Ok(false);
+            }
+            keys.window(self.at.pack, next, WINDOW_KEYS, &mut self.window)?;
+            self.first = next;
+        }
+        let at = (next - self.first) as usize * KEY_BYTES;
+        let hit = self.window.get(at..at + KEY_BYTES) == Some(&wanted[..]);
+        if hit {
+            (self.at.ordinal, self.key) = (next, *wanted);
+            self.next = behind(keys, passed, self.at);
+        }
+        Ok(hit)
+    }
+}
+
+#[cfg(test)]
+mod tests;

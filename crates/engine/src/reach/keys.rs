@@ -1,0 +1,160 @@
+//! The chunks of packs by their places, as index objects have them.
+//!
+//! Of each chunk's id as much as the index keeps goes to a scratch file, pack after pack in the order of their tables, so
+//! that memory doesn't grow with the chunks. It tells in no time whether the chunk behind the one that was met last is the
+//! one wanted now.
+
+use super::bits::Bits;
+use super::threads::on_threads;
+use crate::monitor::Monitor;
+use crate::{Error, Result};
+use drumlin_format::index::Entry;
+use drumlin_format::pack::PackKind;
+use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_repo::{Cache, Repository};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// So much of a chunk's id.
+pub(crate) type Key = [u8; KEY_BYTES];
+/// Bytes of a [`Key`].
+pub(crate) const KEY_BYTES: usize = 24;
+
+/// The key of a chunk.
+pub(crate) fn key(id: &ChunkId) -> Key {
+    let mut key = [0; KEY_BYTES];
+    key.copy_from_slice(&id.0[..KEY_BYTES]);
+    key
+}
+
+/// A pack's number here, and a chunk's place in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub pack: u32,
+    pub ordinal: u32,
+}
+
+/// Some packs, and the keys of their chunks.
+pub(crate) struct Keys {
+    packs: Vec<Row>,
+    by_id: HashMap<PackId, u32>,
+    file: File,
+    written: u64,
+    /// Chunks that stand in the same pack before: the index gives the first place alone.
+    repeated: Vec<Place>,
+}
+
+/// A pack.
+struct Row {
+    kind: PackKind,
+    /// How many chunks are in it.
+    chunks: u32,
+    /// Where its keys begin in the file, counted in keys.
+    first: u64,
+}
+
+impl Keys {
+    /// Of no pack.
+    pub fn new(cache: &Cache) -> Result<Self> {
+        let (packs, by_id, repeated) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated })
+    }
+
+    /// Of all packs that some index objects name. One that is gone or damaged is passed over: what it names is found by the
+    /// index alone, if at all.
+    pub fn read(
+        repository: &Repository,
+        cache: &Cache,
+        objects: &[IndexId],
+        workers: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<Self> {
+        let (keys, next) = (Mutex::new(Keys::new(cache)?), AtomicUsize::new(0));
+        on_threads("keys", workers.min(objects.len()), || {
+            while let Some(id) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if monitor.stop() {
+                    return Err(Error::Interrupted);
+                }
+                let entries = match repository.index_entries(*id) {
+                    Ok(entries) => entries.unwrap_or_default(),
+                    Err(e) if e.is_damage() => continue,
+                    Err(e) => return Err(e.into()),
+                };
+                let repeated: Vec<Vec<u32>> = entries.iter().map(repeated).collect();
+                let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+                for (entry, repeated) in entries.iter().zip(repeated) {
+                    if let Some(pack) = keys.add(entry)? {
+                        keys.repeated.extend(repeated.into_iter().map(|ordinal| Place { pack, ordinal }));
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(keys.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Add a pack. Gives its number; `None` if it is there already, and stays as it is.
+    pub fn add(&mut self, entry: &Entry) -> Result<Option<u32>> {
+        if self.by_id.contains_key(&entry.pack) {
+            return Ok(None);
+        }
+        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
+        let at = self.written * KEY_BYTES as u64;
+        self.file.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
+        let (number, chunks) = (self.len(), entry.table.chunks.len() as u32);
+        self.by_id.insert(entry.pack, number);
+        self.packs.push(Row { kind: entry.kind, chunks, first: self.written });
+        self.written += u64::from(chunks);
+        Ok(Some(number))
+    }
+
+    /// How many packs.
+    pub fn len(&self) -> u32 {
+        self.packs.len() as u32
+    }
+
+    /// The number of a pack.
+    pub fn number(&self, id: &PackId) -> Option<u32> {
+        self.by_id.get(id).copied()
+    }
+
+    /// What a pack holds.
+    pub fn kind(&self, pack: u32) -> PackKind {
+        self.packs[pack as usize].kind
+    }
+
+    /// How many chunks are in a pack.
+    pub fn chunks(&self, pack: u32) -> u32 {
+        self.packs[pack as usize].chunks
+    }
+
+    /// The places of chunks that stand in the same pack before.
+    pub fn repeated(&self) -> Bits {
+        let bits = Bits::new(self, |_| true);
+        for place in &self.repeated {
+            bits.add(*place);
+        }
+        bits
+    }
+
+    /// Fill `out` with the keys of so many chunks of a pack from `ordinal` on, or as many as there are.
+    pub fn window(&self, pack: u32, ordinal: u32, most: usize, out: &mut Vec<u8>) -> Result<()> {
+        let row = &self.packs[pack as usize];
+        let count = (row.chunks.saturating_sub(ordinal) as usize).min(most);
+        out.resize(count * KEY_BYTES, 0);
+        let at = (row.first + u64::from(ordinal)) * KEY_BYTES as u64;
+        self.file.read_exact_at(out, at).map_err(Error::system("read a scratch file"))
+    }
+}
+
+/// Places of chunks that stand in the same table before.
+fn repeated(entry: &Entry) -> Vec<u32> {
+    let start = |at: u32| u64::from_be_bytes(std::array::from_fn(|n| entry.table.chunks[at as usize].id.0[n]));
+    let mut order: Vec<(u64, u32)> = (0..entry.table.chunks.len() as u32).map(|at| (start(at), at)).collect();
+    order.sort_unstable();
+    // Those that only begin alike cost no more than a question to the index.
+    order.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| two[1].1).collect()
+}
