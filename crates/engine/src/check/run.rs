@@ -15,7 +15,9 @@ use crate::Result;
 use crate::monitor::add;
 use crate::reach::bits::Bits;
 use crate::reach::threads::on_threads;
+use drumlin_format::IndexId;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
+use drumlin_repo::collection::Desk;
 use drumlin_repo::pack::{Healed, Reader};
 use drumlin_repo::{Cache, Index, names};
 use drumlin_seal::checksum;
@@ -129,6 +131,10 @@ fn present(context: &Context, packs: &Packs, sessions: &Sessions, bad: &Bad) -> 
                 }
                 let found = context.repository.store().len(&pack.name()).map_err(drumlin_repo::Error::from)?;
                 let Some(len) = found else {
+                    // Evicted since sessions were looked at, and it woke up after that.
+                    if evicted_by_now(context, &by)? {
+                        return Ok(false);
+                    }
                     let cause = format!("it isn't there, though '{}' names it", names::index(by[0]));
                     bad.all_of(number, Some(tell(cause)));
                     continue;
@@ -145,6 +151,15 @@ fn present(context: &Context, packs: &Packs, sessions: &Sessions, bad: &Bad) -> 
         }
     }
     Ok(true)
+}
+
+/// Whether all these index objects are of sessions that are evicted now. A decision that can't be read is told elsewhere.
+fn evicted_by_now(context: &Context, objects: &[IndexId]) -> Result<bool> {
+    match Desk::new(context.repository).evicted(objects) {
+        Ok(evicted) => Ok(objects.iter().all(|object| evicted.iter().any(|session| object.is_of(session)))),
+        Err(e) if e.is_of_one_object() => Ok(false),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Which of the damaged packs their parity heals: that is tried, not believed.

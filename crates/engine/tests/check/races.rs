@@ -241,4 +241,13 @@ fn what_an_evicted_writer_names_need_not_be_there() {
     Desk::new(&repository).replace(Flag::Decision(evicted), &Verdict::Evicted { plan: 0 }).unwrap();
     assert_sound(&check_plainly(&repository, None));
     assert_sound(&check_plainly(&repository, Some(Part::All)));
+    // Evicted and awake again between the look at the decisions and that at the index.
+    let mut woken = vec![names::index(id)];
+    store.list(names::DECISIONS, &mut |listed| woken.push(listed.name)).unwrap();
+    let mut woken: Vec<_> = woken.into_iter().map(|name| (store.get(&name).unwrap(), name)).collect();
+    beside(&pruned, None, move |memory, what, name| {
+        if (what, name) == ("list", names::INDEX) {
+            woken.drain(..).for_each(|(bytes, name)| memory.put(&name, &bytes, Put::Create).unwrap());
+        }
+    });
 }
