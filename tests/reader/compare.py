@@ -217,6 +217,23 @@ def check_restore(golden, expected, opener, way):
     return out
 
 
+def check_lived(golden, expected, opener, way):
+    """A repository that the program itself left: the snapshots that count, and the contents of all files in them."""
+    found, out = rows(golden, opener, *way, "list")
+    out += differences({s["id"]: {} for s in expected["snapshots"]}, {s["id"]: s for s in found})
+    for snapshot in expected["snapshots"]:
+        with tempfile.TemporaryDirectory(prefix="drumlin-reader-") as folder:
+            target = os.path.join(folder, "target")
+            status, _, errors = run(golden, opener, *way, "restore", snapshot["id"], target)
+            if status:
+                out.append(f"exit status {status}: {errors.strip()[-300:]}")
+            source = os.path.join(target, expected["source"].strip("/"))
+            paths = [os.path.join(above, file) for above, _, files in os.walk(source) for file in files]
+            restored = {os.path.relpath(path, source): {"blake3": file_hash(path)[:32]} for path in paths}
+            out += differences({k: {"blake3": v} for k, v in snapshot["files"].items()}, restored)
+    return out
+
+
 def check_refused(golden, file, words):
     status, out, errors = run(golden, ("--key-file", file), "list")
     return [] if status == 1 and not out and words in errors else [f"exit status {status}: {out[:100]} {errors[:200]}"]
@@ -309,9 +326,19 @@ def main(golden):
     for folder, _, files in os.walk(os.path.join(golden, "repository")):
         for file in files:
             path = os.path.join(folder, file)
-            found[os.path.relpath(path, os.path.join(golden, "repository"))] = {"blake3": file_hash(path)}
+            # One that the program left has the first half of each hash.
+            length = len(expected["objects"]["config"])
+            found[os.path.relpath(path, os.path.join(golden, "repository"))] = {"blake3": file_hash(path)[:length]}
     checks.say(f"{name}: the objects are those expected",
                differences({k: {"blake3": v} for k, v in expected["objects"].items()}, found))
+
+    if "keys" not in expected:
+        for way in WAYS[:2]:
+            text = f"with {OPENERS[0][1]}{' ' if way else ''}{' '.join(way)}"
+            checks.say(f"{name}: what was saved, {text}", check_lived(golden, expected, OPENERS[0], way))
+        checks.say(f"{name}: writer-key-file.txt opens no snapshot",
+                   check_refused(golden, "writer-key-file.txt", "reads no snapshots"))
+        return checks.failed
 
     has_passphrase = any(k["passphrase"] for k in expected["keys"])
     for opener in OPENERS if has_passphrase else (OPENERS[0], OPENERS[2]):
