@@ -107,7 +107,7 @@ fn lines(report: &Report) -> Vec<String> {
         lines.push(format!("{} are in the index again", counted(report.named, "pack", "packs")));
     }
     if report.indexes > 0 {
-        lines.push(format!("{} of the index were written anew", counted(report.indexes, "object", "objects")));
+        lines.push(format!("written anew: {} of the index", counted(report.indexes, "object", "objects")));
     }
     if !report.mended.is_empty() {
         let packs = counted(report.mended.len() as u64, "damaged pack was", "damaged packs were");
