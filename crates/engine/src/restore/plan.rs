@@ -86,7 +86,7 @@ impl<'a> Planner<'a> {
             tasks,
             window: Window::default(),
             window_bytes: WINDOW_BYTES_FIRST,
-            window_bytes_max: context.options.memory / 12,
+            window_bytes_max: context.options.memory / 24,
             dir: None,
             selection: Selection::new(context.options)?,
             locator: Locator::new(context.reader.clone()),
