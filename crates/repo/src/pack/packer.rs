@@ -30,7 +30,7 @@ pub struct Finished {
 const CLOSING_MAX: usize = 1;
 
 /// A pack of tiny chunks is closed early: its table is held in memory by whoever writes or reads it.
-const PACK_CHUNKS_MAX: usize = 32 << 10;
+const PACK_CHUNKS_MAX: usize = 64 << 10;
 
 /// What appending a block took.
 #[derive(Clone, Copy, Debug, Default)]
