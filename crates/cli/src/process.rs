@@ -4,9 +4,20 @@ use crate::exit::{Exit, Failure};
 use crate::render::Out;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+/// From this size on the C library's allocator takes memory from the system and gives it back when it is freed. This is what it
+/// begins with; left alone it raises that up to 32 MiB with each large piece that is freed, and then keeps what is freed
+/// between smaller pieces: a first backup of 3,000,000 files took 106 MB and takes 84.
+#[cfg(target_env = "gnu")]
+const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
+
 /// To be done before anything else. `json` says how a bug is told.
 pub fn prepare(json: bool) {
     report_panics(json);
+    // SAFETY: it changes a number in the allocator, and no other thread runs yet.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
+    }
     // Restores and walks hold many files open; the soft limit is that of ancient programs.
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
