@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, bench, restore_options, settle, user};
-use drumlin_engine::monitor::{ProblemKind, Quiet};
+use drumlin_engine::monitor::{Counters, Monitor, Problem, ProblemKind, Quiet};
 use drumlin_engine::restore::{self, Options, Overwrite};
 use drumlin_engine::{Error, backup};
 use drumlin_format::snapshot::Snapshot;
@@ -14,6 +14,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A snapshot of `source`, and a target.
@@ -342,6 +343,47 @@ fn a_full_target_ends_the_run_with_that_and_leaves_no_half_file() {
 }
 
 #[test]
+fn a_hard_link_across_file_systems_becomes_a_file_of_its_own() {
+    let Some(fs_there) = LoopFs::new(16 << 20) else {
+        println!("a_hard_link_across_file_systems: passed over, it needs root and loop devices");
+        return;
+    };
+    let mount = fs_there.path().file_name().unwrap().to_owned();
+    let long = Rng::new(3).bytes(9 << 20);
+    let scene = scene(|source| {
+        fs::create_dir(source.join(&mount)).unwrap();
+        for (name, contents) in [("short", &b"short"[..]), ("long", &long)] {
+            fs::write(source.join(name), contents).unwrap();
+            fs::set_permissions(source.join(name), fs::Permissions::from_mode(0o640)).unwrap();
+            fs::hard_link(source.join(name), source.join(&mount).join(name)).unwrap();
+        }
+    });
+    let target = fs_there.path().parent().unwrap();
+    let run = || {
+        let options = Options { target: target.to_path_buf(), overwrite: Overwrite::Always, ..scene.options() };
+        let (report, monitor) = scene.run(options);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        for name in ["short", "long"] {
+            let (first, second) = (target.join(name), fs_there.path().join(name));
+            assert_eq!(fs::read(&first).unwrap(), fs::read(&second).unwrap());
+            assert_eq!(fs::read(&second).unwrap(), fs::read(scene.source.join(name)).unwrap());
+            let (first, second) = (fs::metadata(first).unwrap(), fs::metadata(second).unwrap());
+            assert_ne!(first.dev(), second.dev());
+            assert_eq!((first.mode(), first.modified().unwrap()), (second.mode(), second.modified().unwrap()));
+        }
+        assert_eq!(report.counts.bytes, 2 * (long.len() as u64 + 5));
+        report.counts
+    };
+    assert_eq!((run().restored, run().kept), (4, 5));
+    // What had the names before is replaced, by what is whole.
+    fs::write(fs_there.path().join("short"), "something else").unwrap();
+    fs::remove_file(fs_there.path().join("long")).unwrap();
+    symlink("short", fs_there.path().join("long")).unwrap();
+    let counts = run();
+    assert_eq!((counts.restored, counts.kept), (2, 3));
+}
+
+#[test]
 fn the_parent_is_of_the_same_host_and_paths_and_still_there() {
     let bench = bench();
     let (a, b) = (bench.folder.path().join("a"), bench.folder.path().join("b"));
@@ -405,5 +447,92 @@ fn a_closed_directory_is_finished_after_what_is_in_it() {
             let _ends = drumlin_testkit::tree::Unprotect(folder.path());
             if user::is_root() { user::again(TEST, folder.path()) } else { run(folder.path()) }
         }
+    }
+}
+
+#[test]
+fn what_is_in_a_directory_that_was_empty_is_deleted_too() {
+    let scene = scene(|source| {
+        for dir in ["a/empty", "a/full", "b", "c-empty", "d/e/f", "left out"] {
+            fs::create_dir_all(source.join(dir)).unwrap();
+        }
+        for file in ["a/full/file", "b/file"] {
+            fs::write(source.join(file), "saved").unwrap();
+        }
+    });
+    let litter = ["a/empty/x", "c-empty/deep/y", "d/e/f/z", "left out/w", "new/v"];
+    let run = |options: Options| {
+        scene.run(scene.options());
+        for file in litter {
+            let path = scene.target.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "litter").unwrap();
+        }
+        let (report, monitor) = scene.run(options);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        let left: Vec<&str> = litter.into_iter().filter(|file| scene.target.join(file).exists()).collect();
+        (report.counts.deleted, left)
+    };
+    let options = || Options { delete: true, ..scene.options() };
+    assert_eq!(run(Options { dry_run: true, ..options() }), (5, litter.to_vec()));
+    // Only below what was asked for, and not what is excluded.
+    let paths = vec![b"/a/empty".to_vec(), b"/d/e".to_vec()];
+    assert_eq!(run(Options { paths, ..options() }), (2, vec!["c-empty/deep/y", "left out/w", "new/v"]));
+    let (deleted, left) = run(Options { exclude: vec!["left out".into()], ..options() });
+    assert_eq!((deleted, left), (4, vec!["left out/w"]));
+    assert_eq!(run(options()), (5, vec![]));
+    scene.same();
+
+    // Of a snapshot in which something could not be read nobody knows whether the directory was empty.
+    let mut snapshot = scene.snapshot.clone();
+    snapshot.summary.unreadable = 1;
+    let (deleted, left) = run(Options { snapshot, ..options() });
+    assert_eq!((deleted, left), (1, litter[..4].to_vec()));
+}
+
+/// Notes how many bytes were done whenever it is asked whether to stop.
+#[derive(Default)]
+struct Watch {
+    quiet: Quiet,
+    seen: Mutex<BTreeSet<u64>>,
+}
+
+impl Monitor for Watch {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        self.seen.lock().unwrap().insert(self.counters().get().bytes);
+        false
+    }
+}
+
+#[test]
+fn a_large_file_is_counted_as_it_comes_and_not_when_it_is_planned() {
+    const LEN: usize = 24 << 20;
+    let mut contents = Rng::new(7).bytes(LEN);
+    let scene = scene(|source| {
+        fs::write(source.join("large"), &contents).unwrap();
+        fs::write(source.join("small"), "small").unwrap();
+    });
+    contents[LEN - 1] ^= 1;
+    // Written; looked at, as it is right; looked at nearly to its end and then written anew.
+    for there in [None, Some("right"), Some("wrong")] {
+        if there == Some("wrong") {
+            fs::write(scene.target.join("large"), &contents).unwrap();
+        }
+        let watch = Watch::default();
+        let options = Options { overwrite: Overwrite::Always, ..scene.options() };
+        let report = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &watch).unwrap();
+        assert_eq!(report.counts.bytes, LEN as u64 + 5, "{there:?}");
+        let seen = watch.seen.into_inner().unwrap();
+        let between = seen.iter().filter(|bytes| (1 << 20..LEN as u64 - (1 << 20)).contains(*bytes)).count();
+        assert!(between > 5, "{there:?}: {seen:?}");
+        scene.same();
     }
 }

@@ -7,6 +7,7 @@ use crate::args::restore::Restore;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
 use crate::render::progress::Watch;
+use crate::render::size::counted;
 use crate::render::summary;
 use drumlin_engine::restore::{Options, restore};
 use drumlin_engine::select::{find_snapshot, open_reader};
@@ -34,6 +35,12 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     }
     if snapshot.partial.is_some() {
         context.out.warn("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
+    }
+    if snapshot.summary.unreadable > 0 {
+        let entries = counted(snapshot.summary.unreadable, "entry", "entries");
+        context
+            .out
+            .note(format!("{entries} could not be read when this snapshot was made: what was in them is not in it"));
     }
     let picky = !args.include.is_empty() || !args.exclude.is_empty();
     let watch = Watch::new(context.out, "restore");

@@ -171,6 +171,8 @@ fn an_ordinary_user_saves_what_they_may_read() {
     assert!(marked("src/others") && !marked("src/theirs"), "{nodes:?}");
     let ran = run(&home, &["restore", &home.saved_folder(), "-t", "out"]).expect(3);
     assert!(ran.stderr.contains("could not be read when it was backed up"), "{}", ran.stderr);
+    // That the folder is there and empty tells nobody that it wasn't.
+    assert!(ran.stdout.contains("2 entries could not be read when this snapshot was made"), "{}", ran.stdout);
     assert_eq!(std::fs::read(home.path("user/out/theirs")).unwrap(), b"theirs\n");
     // Nothing that could be looked at at all is no backup.
     let ran = run(&home, &["backup", &home.text("src/locked/a")]).expect(1);

@@ -8,8 +8,9 @@ use drumlin_repo::tree::Refs;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Whether the file, whose length is `size`, has these contents. Holes and zeros are the same here.
-pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64) -> Result<bool> {
+/// Whether the file, whose length is `size`, has these contents. Holes and zeros are the same here. `right` is told the lengths
+/// of parts that are.
+pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64, right: impl Fn(u64)) -> Result<bool> {
     let mut buffer = Vec::new();
     let mut chunk = |id: &[u8; 32], at: u64, len: u64| {
         // A chunk is never longer than a block: nothing else is worth the memory.
@@ -37,6 +38,7 @@ pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64) -> Re
                     return Ok(false);
                 }
                 at += r.len();
+                right(r.len());
             }
             Ok(at == size)
         }

@@ -12,8 +12,10 @@
 
 mod compare;
 mod dirs;
+mod empties;
 mod existing;
 mod file;
+mod links;
 mod locate;
 mod plan;
 mod range;

@@ -1,8 +1,10 @@
 //! The plan: the tree read in order; directories, links and devices made on the way; files gathered into windows whose
 //! chunks are handed out in pack order.
 
+use super::empties::Empties;
 use super::existing;
 use super::locate::Locator;
+use super::range::Range;
 use super::selection::{self, Selection};
 use super::stream::Stream;
 use super::window::{File, Multi, MultiState, Use, Window};
@@ -14,11 +16,12 @@ use crate::{Error, Result};
 use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
 use drumlin_format::pack::Table;
-use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, marks};
+use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, join, marks};
 use drumlin_host::meta::{Extras, Stat};
 use drumlin_host::place::{Names, TargetDir, Wanted};
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
 use drumlin_repo::{Location, PackInfo};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
@@ -42,6 +45,7 @@ pub(super) struct Planner<'a> {
     leaves: Vec<LeafRef>,
     first_links: HashMap<(u32, u64), (Link, u32)>,
     links: Vec<(Link, Link)>,
+    empties: Empties,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -93,6 +97,7 @@ impl<'a> Planner<'a> {
             leaves: Vec::new(),
             first_links: HashMap::new(),
             links: Vec::new(),
+            empties: Empties::new(context.options),
             gap: false,
         })
     }
@@ -138,13 +143,14 @@ impl<'a> Planner<'a> {
                         return Ok(());
                     }
                     if !range.way || meta.kind == Kind::Dir {
-                        self.entry(&leaf, &body, at, range.has_all_of(dir))?;
+                        self.entry(&leaf, &body, at, &range)?;
                     }
                 }
             }
         }
         self.end_dir()?;
         self.hand_out()?;
+        self.empties.end(self.context, &self.selection);
         Ok(())
     }
 
@@ -152,6 +158,7 @@ impl<'a> Planner<'a> {
     /// what should be there.
     fn gap(&mut self, child: Option<&LeafRef>, error: drumlin_repo::Error) -> Result<()> {
         self.gap = true;
+        self.empties.give_up();
         if let Some(dir) = &mut self.dir {
             dir.keep = None;
         }
@@ -191,11 +198,12 @@ impl<'a> Planner<'a> {
         Planned { links: self.links, leaves: self.leaves, selection: self.selection }
     }
 
-    fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, whole_dir: bool) -> Result<()> {
+    fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, range: &Range) -> Result<()> {
         let (dir, name, meta) = leaf.get(at);
         if self.dir.as_ref().is_none_or(|d| d.key != dir) {
             self.end_dir()?;
-            self.dir = Some(self.begin_dir(dir, whole_dir)?);
+            self.empties.begin(dir, self.context, &self.selection);
+            self.dir = Some(self.begin_dir(dir, range.has_all_of(dir))?);
         }
         let current = self.dir.as_mut().expect("begun above");
         if let Some(keep) = &mut current.keep {
@@ -211,34 +219,50 @@ impl<'a> Planner<'a> {
         let counters = context.counters();
         add(&counters.entries, 1);
         match meta.kind {
-            Kind::File => {
-                add(&counters.files, 1);
-                add(&counters.bytes, meta.size);
-            }
+            Kind::File => add(&counters.files, 1),
             Kind::Dir => add(&counters.dirs, 1),
             _ => {}
         }
+        let counts_itself = self.hand_over(leaf, content, at, path, range)?;
+        if meta.kind == Kind::File && !counts_itself {
+            add(&counters.bytes, meta.size);
+        }
+        Ok(())
+    }
+
+    /// Make what can be made at once, and give what has contents to those who write them. Whether the bytes of the file are
+    /// counted by them, as they come: a large one takes long.
+    fn hand_over(&mut self, leaf: &Leaf, content: &Content, at: usize, path: Vec<u8>, range: &Range) -> Result<bool> {
+        let (dir, name, meta) = leaf.get(at);
+        let (context, current) = (self.context, self.dir.as_mut().expect("begun by the caller"));
+        let counters = context.counters();
         if meta.marks & marks::CONTENTS_MISSING != 0 {
             context.problem(&path, ProblemKind::Damaged, "its contents could not be read when it was backed up");
-            return Ok(());
+            return Ok(false);
         }
         if current.handle.is_none() && !context.options.dry_run {
             if !self.selection.is_picky() {
                 // Why was told when the directory could not be had.
                 add(&counters.unwritable, 1);
-                return Ok(());
+                return Ok(false);
             }
             current.handle = Some(make_path(context, &current.path)?);
         }
         let there = match &current.handle {
             Some(handle) if current.there.as_ref().is_some_and(|names| names.contains(name)) => {
-                let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(()) };
+                let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(false) };
+                if let Some(stat) = &there
+                    && meta.kind == Kind::Dir
+                    && range.has_all_of(&join(dir, name))
+                {
+                    self.empties.expect(dir, name, handle, stat);
+                }
                 there
             }
             _ => None,
         };
         if meta.nlink > 1 && self.linked(name, meta) {
-            return Ok(());
+            return Ok(false);
         }
         self.place(leaf, name, meta, content, path, there)
     }
@@ -263,6 +287,7 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// See [`Planner::hand_over`].
     fn place(
         &mut self,
         leaf: &Leaf,
@@ -271,7 +296,7 @@ impl<'a> Planner<'a> {
         content: &Content,
         path: Vec<u8>,
         mut there: Option<Stat>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let context = self.context;
         let current = self.dir.as_ref().expect("begun");
         let owner = owner(context, leaf, meta);
@@ -293,9 +318,10 @@ impl<'a> Planner<'a> {
                     extras: extras(content),
                     data: content.data.clone(),
                     exists: there.is_some(),
+                    counted: Cell::new(0),
                 };
                 // What the window has comes first in the packs as well.
-                return self.send(Task::Stream(Box::new(stream)));
+                return self.send(Task::Stream(Box::new(stream))).map(|()| true);
             }
             if meta.size > 0 {
                 return self.file(name, meta, owner, content, path);
@@ -304,7 +330,7 @@ impl<'a> Planner<'a> {
         let Some(handle) = current.handle.clone().filter(|_| !context.options.dry_run) else {
             let change = if there.is_some() { Change::Kept } else { Change::Restored };
             context.placed(&path, Vec::new(), change);
-            return Ok(());
+            return Ok(false);
         };
         let extras = extras(content);
         let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
@@ -324,11 +350,11 @@ impl<'a> Planner<'a> {
                             Ok(problems) => context.placed(&path, problems, Change::Kept),
                             Err(e) => context.unwritable(&path, e),
                         }
-                        return Ok(());
+                        return Ok(false);
                     }
                     if let Err(e) = handle.remove(name) {
                         context.unwritable(&path, e);
-                        return Ok(());
+                        return Ok(false);
                     }
                     there = None;
                 }
@@ -345,10 +371,10 @@ impl<'a> Planner<'a> {
             }
             Err(e) => context.unwritable(&path, e),
         }
-        Ok(())
+        Ok(false)
     }
 
-    /// Put a file into the window.
+    /// Put a file into the window. See [`Planner::hand_over`].
     fn file(
         &mut self,
         name: &[u8],
@@ -356,14 +382,14 @@ impl<'a> Planner<'a> {
         (uid, gid): (u32, u32),
         content: &Content,
         path: Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut uses = Vec::new();
         let mut multi = None;
         let number = self.window.files.len() as u32;
         let used =
             |location: Location, offset| Use { pack: location.pack, ordinal: location.ordinal, file: number, offset };
         match &content.data {
-            Data::None => return Ok(()),
+            Data::None => return Ok(false),
             Data::Chunk(id) => match self.locator.locate(id)? {
                 Some(location) => uses.push(used(location, 0)),
                 None => return self.missing(&path, id),
@@ -375,7 +401,7 @@ impl<'a> Planner<'a> {
                     let r = match r {
                         Err(e) if e.is_damage() => {
                             self.context.problem(&path, ProblemKind::Damaged, e);
-                            return Ok(());
+                            return Ok(false);
                         }
                         other => other?,
                     };
@@ -423,7 +449,10 @@ impl<'a> Planner<'a> {
             multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
         });
         window.uses.extend(uses);
-        if window.memory() >= self.window_bytes { self.hand_out() } else { Ok(()) }
+        if window.memory() >= self.window_bytes {
+            self.hand_out()?;
+        }
+        Ok(false)
     }
 
     fn all_hole(
@@ -433,7 +462,7 @@ impl<'a> Planner<'a> {
         owner: (u32, u32),
         content: &Content,
         path: Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let current = self.dir.as_ref().expect("begun");
         let stream = Stream {
             path,
@@ -446,14 +475,15 @@ impl<'a> Planner<'a> {
             extras: extras(content),
             data: content.data.clone(),
             exists: false,
+            counted: Cell::new(0),
         };
-        self.send(Task::Stream(Box::new(stream)))
+        self.send(Task::Stream(Box::new(stream))).map(|()| true)
     }
 
-    fn missing(&self, path: &[u8], id: &ChunkId) -> Result<()> {
+    fn missing(&self, path: &[u8], id: &ChunkId) -> Result<bool> {
         let cause = drumlin_repo::Error::MissingChunk(*id);
         self.context.problem(path, ProblemKind::Damaged, cause);
-        Ok(())
+        Ok(false)
     }
 
     fn dir_number(&mut self) -> u32 {

@@ -2,7 +2,7 @@
 
 use super::plan::{Planned, Planner};
 use super::worker::{Context, Worker};
-use super::{Options, Report, dirs, verify};
+use super::{Options, Report, dirs, links, verify};
 use crate::monitor::Monitor;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
@@ -53,7 +53,7 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         None | Some(Error::Interrupted) => {}
         Some(fatal) => return Err(fatal),
     }
-    dirs::links(&context, &planned);
+    links::make(&context, &planned)?;
     dirs::finish(&context, &planned)?;
     let verified = if options.verify && !options.dry_run { verify::verify(&context, &planned.selection)? } else { 0 };
     if let Some(target) = context.target.as_ref().filter(|_| options.verify) {

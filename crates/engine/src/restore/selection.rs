@@ -80,6 +80,11 @@ impl Selection {
         path
     }
 
+    /// The key in the tree of an entry, whose directory is `dir` below the target.
+    pub fn key_below(&self, dir: &[u8], name: &[u8]) -> Option<range::Key> {
+        range::key(&self.source_of(dir, name))
+    }
+
     /// A directory's path below the target.
     pub fn below(&self, dir: &[u8]) -> Vec<u8> {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);

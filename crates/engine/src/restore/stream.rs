@@ -12,6 +12,7 @@ use drumlin_host::meta::{Extras, Kind, Time};
 use drumlin_host::place::{self, BigFile, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::tree::Refs;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(super) struct Stream {
     pub data: Data,
     /// Something of that name, a regular file, is there.
     pub exists: bool,
+    /// Bytes that the counters have of it: those looked at or written so far.
+    pub counted: Cell<u64>,
 }
 
 /// A block that is wanted.
@@ -131,7 +134,9 @@ impl From<drumlin_repo::Error> for Stop {
 impl Stream {
     /// Write it, unless it is there and right.
     pub fn run(self: Box<Self>, context: &Context, scratch: &mut Vec<u8>) -> Result<()> {
-        match self.place(context, scratch) {
+        let placed = self.place(context, scratch);
+        self.count(context, self.size);
+        match placed {
             Ok(()) => Ok(()),
             Err(Stop::Fatal(e)) => Err(e),
             Err(Stop::Damaged(cause)) => {
@@ -143,6 +148,13 @@ impl Stream {
                 Ok(())
             }
         }
+    }
+
+    /// Count so many more of its bytes. What is there is first looked at and then perhaps written anew: no byte counts twice.
+    fn count(&self, context: &Context, bytes: u64) {
+        let bytes = bytes.min(self.size - self.counted.get());
+        self.counted.set(self.counted.get() + bytes);
+        add(&context.counters().bytes, bytes);
     }
 
     fn place(&self, context: &Context, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
@@ -201,7 +213,7 @@ impl Stream {
         if context.options.overwrite == Overwrite::IfChanged && stat.mtime == self.mtime {
             return Ok(true);
         }
-        Ok(compare::same(context, &file, &self.data, self.size)?)
+        Ok(compare::same(context, &file, &self.data, self.size, |len| self.count(context, len))?)
     }
 
     fn fill(&self, context: &Context, file: &place::NewFile, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
@@ -233,6 +245,7 @@ impl Stream {
             match step {
                 Step::Hole(len) => {
                     out.skip(len)?;
+                    self.count(context, len);
                     hole_bytes.extend_from_slice(&at.to_le_bytes());
                     hole_bytes.extend_from_slice(&len.to_le_bytes());
                     at += len;
@@ -245,6 +258,7 @@ impl Stream {
                         hasher.update(content);
                         out.write(content)?;
                         add(&context.counters().bytes_written, content.len() as u64);
+                        self.count(context, content.len() as u64);
                         at += u64::from(len);
                     }
                 }

@@ -46,7 +46,7 @@ pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
                 }
                 let same = match target.dir(&selection.below(dir)).and_then(|d| d.open_existing(name)) {
                     Ok((file, stat)) if stat.size == meta.size => {
-                        match compare::same(context, &file, &body.contents[at].data, meta.size) {
+                        match compare::same(context, &file, &body.contents[at].data, meta.size, drop) {
                             // What it should be can't be known any more.
                             Err(Error::Repo(e)) if e.is_damage() => false,
                             same => same?,

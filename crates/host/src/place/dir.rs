@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::apply::{self, Attributes, Now, Wanted};
 use super::entry::{self, FileId};
 use super::error::{Error, Problems, Result};
-use super::file::{self, NewFile, TempFile};
+use super::file::{self, NewFile, TempFile, temp_name};
 use super::gift::{Gift, MODE_NEW};
 use super::handle::{Handle, proc_path};
 use super::list::{self, Names};
@@ -166,6 +166,18 @@ impl TargetDir {
             return Err(Error::Swapped(from_name.to_vec()));
         }
         Ok(())
+    }
+
+    /// Puts a further name of the file `from_name` into the place of `name`, in one step: if there can't be one, what has the
+    /// name stays. A directory of that name is not replaced.
+    pub fn replace_by_link(&self, name: &[u8], from: &TargetDir, from_name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        let temporary = temp_name();
+        self.hard_link(&temporary, from, from_name, None)?;
+        fs::renameat(&self.fd, temporary.as_slice(), &self.fd, name).map_err(|e| {
+            let _ = fs::unlinkat(&self.fd, temporary.as_slice(), AtFlags::empty());
+            Error::system("replace", name, e)
+        })
     }
 
     /// Moves `name` to `new_name` in the directory `to`, replacing what is there, as `rename` does.

@@ -51,6 +51,12 @@ impl Error {
         self.errno() == Some(libc::ENOENT)
     }
 
+    /// There can't be a hard link to this file there: another file system, one without links, as many as there may be, or
+    /// this user may not make it.
+    pub fn is_no_link(&self) -> bool {
+        matches!(self.errno(), Some(libc::EXDEV | libc::EMLINK | libc::EPERM | libc::EOPNOTSUPP))
+    }
+
     /// The file system, or the user's share of it, is full: no other file will fare better.
     pub fn is_full(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOSPC | libc::EDQUOT))

@@ -184,7 +184,7 @@ impl Drop for TempFile {
 }
 
 /// Names nobody can guess, so nobody can occupy them all.
-fn temp_name() -> Vec<u8> {
+pub(super) fn temp_name() -> Vec<u8> {
     let mut random = [0u8; 8];
     // SAFETY: the pointer and length are those of a live array; the call writes at most that many bytes.
     let n = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };

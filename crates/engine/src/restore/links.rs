@@ -1,0 +1,100 @@
+//! Further names of files that are there: hard links, or files of their own where the target can't have them.
+
+use super::existing;
+use super::plan::{Link, Planned, extras, owner};
+use super::stream::Stream;
+use super::worker::Context;
+use crate::monitor::{Change, ProblemKind};
+use crate::{Error, Result, convert};
+use drumlin_host::meta::{Kind, Stat};
+use drumlin_host::place;
+use drumlin_repo::tree::Cursor;
+use std::cell::Cell;
+
+const NO_FIRST: &str = "the file that it is a hard link to was not restored";
+
+/// Make them.
+pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
+    let source_of = |link: &Link| planned.selection.source_of(&link.dir, &link.name);
+    let mut scratch = Vec::new();
+    for (first, link) in &planned.links {
+        if context.ended() {
+            return Ok(());
+        }
+        let path = source_of(link);
+        if context.options.dry_run {
+            context.placed(&path, place::Problems::new(), Change::Restored);
+            continue;
+        }
+        if context.is_lost(&source_of(first)) {
+            // What has its name is something else that was there before.
+            context.problem(&path, ProblemKind::Unwritable, NO_FIRST);
+            continue;
+        }
+        match one(context, first, link) {
+            Ok(change) => context.placed(&path, place::Problems::new(), change),
+            Err(e) if e.is_missing() => context.problem(&path, ProblemKind::Unwritable, NO_FIRST),
+            // Another file system, or one without links: the contents count for more than that they are shared.
+            Err(e) if e.is_no_link() => copy(context, planned, link, path, &mut scratch)?,
+            Err(e) => context.unwritable(&path, e),
+        }
+    }
+    Ok(())
+}
+
+fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
+    let target = context.target.as_ref().expect("links are made only where there is a target");
+    let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
+    match to.hard_link(&link.name, &from, &first.name, None) {
+        Err(e) if e.is_exists() => {
+            let same = |a: &Stat, b: &Stat| (a.dev, a.ino) == (b.dev, b.ino);
+            if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
+                && same(&a, &b)
+            {
+                return Ok(Change::Kept);
+            }
+            to.replace_by_link(&link.name, &from, &first.name)?;
+            Ok(Change::Restored)
+        }
+        other => other.map(|()| Change::Restored),
+    }
+}
+
+/// Write the file's contents under this name as well.
+fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratch: &mut Vec<u8>) -> Result<()> {
+    let Some((dir, name)) = planned.selection.key_below(&link.dir, &link.name) else { return Err(Error::Worker) };
+    let mut cursor = Cursor::new(context.reader.clone(), context.options.snapshot.root)?;
+    cursor.seek(&dir, &name)?;
+    let Some(child) = cursor.next_leaf()? else { return Err(Error::Worker) };
+    let leaf = cursor.leaf(&child)?;
+    let body = cursor.body(&child, &leaf)?;
+    let Some(at) = leaf.iter().position(|(d, n, _)| (d, n) == (&dir[..], &name[..])) else { return Err(Error::Worker) };
+    let (_, _, meta) = leaf.get(at);
+    let target = context.target.as_ref().expect("links are made only where there is a target");
+    let there = match target.dir(&link.dir).and_then(|dir| Ok((dir.stat(&link.name)?, dir))) {
+        Ok((None, _)) => None,
+        Ok((Some(_), handle)) => match existing::there(context, &handle, &link.name, meta, &path) {
+            Some(there) => there,
+            None => return Ok(()),
+        },
+        Err(e) => {
+            context.unwritable(&path, e);
+            return Ok(());
+        }
+    };
+    let stream = Stream {
+        path,
+        dir: link.dir.to_vec(),
+        name: link.name.to_vec(),
+        mode: meta.mode,
+        owner: owner(context, &leaf, meta),
+        mtime: convert::host_time(meta.mtime),
+        size: meta.size,
+        extras: extras(&body.contents[at]),
+        data: body.contents[at].data.clone(),
+        exists: there.is_some_and(|stat| stat.kind == Kind::File),
+        // The planner has counted this name.
+        counted: Cell::new(meta.size),
+    };
+    Box::new(stream).run(context, scratch)
+}
