@@ -255,7 +255,7 @@ def read_whole(repository, name):
         return repository.verdict(ident)
     if folder == "sessions":
         store, config = repository.store, repository.config
-        header, signed = reader.open_small(store.read(name), "small object", repository.secrets.index, reader.SESSION,
+        header, signed = reader.open_small(store.read(name), "small object", repository.index_secrets, reader.SESSION,
                                            ident, config.suite)
         repository.check_signature(signed.signer, signed.signature, "session", header + signed.signer + signed.body)
         return reader.cbor(signed.body)

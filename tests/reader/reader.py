@@ -276,10 +276,22 @@ class Unwrapper:
 # ---- The header ----
 
 CONFIG, KEY, DATA_PACK, TREE_PACK, INDEX, SNAPSHOT, SESSION, DECISION = range(1, 9)
+GENERATION = 13
 
 
-def make_header(kind, suite, ident):
-    return b"drumlin\x01" + bytes([kind, suite]) + bytes(6) + ident
+def make_header(kind, suite, ident, tag=0):
+    return b"drumlin\x01" + bytes([kind, suite]) + tag.to_bytes(4, "little") + bytes(2) + ident
+
+
+def tag_of(header):
+    """The generation whose secrets open an object."""
+    return int.from_bytes(header[10:14], "little")
+
+
+def of_generation(secrets, header):
+    """The secret of an object's generation."""
+    need(tag_of(header) in secrets, f"of generation {tag_of(header):08x}, whose secrets this key doesn't have")
+    return secrets[tag_of(header)]
 
 
 def check_header(data, kind, ident=None, suite=None):
@@ -291,7 +303,7 @@ def check_header(data, kind, ident=None, suite=None):
     need(header[8] == kind, f"of type {header[8]} instead of {kind}")
     need(header[9] in (1, 2), "an unknown suite")
     need(suite is None or header[9] == suite, "of another suite than the config")
-    need(not any(header[10:16]), "reserved bytes that are not zero")
+    need(not any(header[14:16]), "reserved bytes that are not zero")
     need(ident is None or header[16:] == ident, "the id is not the name's")
     return header, data[32:]
 
@@ -320,6 +332,8 @@ class Store:
         if folder in ("data", "tree"):
             names = [n for xx in names if re.fullmatch("[0-9a-f]{2}", xx)
                      for n in sorted(os.listdir(self.path(f"{folder}/{xx}"))) if n.startswith(xx)]
+        if folder == "generations":  # each stands there twice
+            names = sorted({n.removesuffix(".copy") for n in names})
         return [bytes.fromhex(n) for n in names if re.fullmatch("[0-9a-f]{32}", n)]
 
     def has(self, name):
@@ -348,7 +362,7 @@ def pack_name(kind, ident):
 
 # ---- Config ----
 
-Config = namedtuple("Config", "id suite owner data_public meta_public")
+Config = namedtuple("Config", "id suite owner data_public meta_public generation", defaults=(0,))
 
 
 def read_config(data):
@@ -366,14 +380,17 @@ def read_config(data):
     owner = field(fields, 5, "bytes", 32)
     wanted = field(fields, 6, "array")
     need(all(type(w) is str for w in wanted), "`needs` is not of text")
-    need(not wanted, "the repository needs what this reader doesn't know: " + ", ".join(map(repr, wanted)))
+    unknown = [w for w in wanted if w != "generations"]
+    need(not unknown, "the repository needs what this reader doesn't know: " + ", ".join(map(repr, unknown)))
+    generation = field(fields, 7, "uint", optional=True, below=1 << 32) or 0
+    need(("generations" in wanted) == (generation > 0) and not tag_of(header), "it contradicts itself about generations")
     for public in publics:
         try:
             MLKEM768PublicKey.from_public_bytes(public[:1184])
         except ValueError:
             raise Refused("a malformed public key") from None
     need(signature_holds(owner, signature, "config", header + body), "the config's signature does not hold")
-    return Config(header[16:], header[9], owner, *publics)
+    return Config(header[16:], header[9], owner, *publics, generation)
 
 
 # ---- Keys ----
@@ -381,10 +398,11 @@ def read_config(data):
 OWNER, READER, WRITER, KEEPER = range(4)
 ROLES = ("owner", "reader", "writer", "keeper")
 SECRETS = {4: "index", 5: "identity", 6: "cutting", 7: "data", 8: "meta", 9: "owner_signing", 10: "signing",
-           11: "tree_identity"}
+           11: "tree_identity", 12: "wrapping"}
 SECRETS_OF = {OWNER: (4, 5, 6, 7, 8, 9, 10), READER: (4, 5, 7, 8), WRITER: (4, 5, 6, 10), KEEPER: (4, 8, 10, 11)}
 
-Secrets = namedtuple("Secrets", ["repository", "key", "role", "owner", *SECRETS.values()])
+Secrets = namedtuple("Secrets", ["repository", "key", "role", "owner", *SECRETS.values(), "generations"])
+GenerationSecrets = namedtuple("GenerationSecrets", "number tag index data meta")
 Certificate = namedtuple("Certificate", "role public made revoked")
 KeyObject = namedtuple("KeyObject", "header lock salt cost raw_certificate certificate signature secrets label fresh")
 
@@ -401,7 +419,25 @@ def decode_secrets(data):
     for key in SECRETS_OF[role]:
         need(m.get(key) is not None, f"the {ROLES[role]}'s secrets lack field {key}")
     return Secrets(field(m, 0, "bytes", 16), field(m, 1, "bytes", 16), role, field(m, 3, "bytes", 32),
-                   *(field(m, key, "bytes", 32, optional=True) for key in SECRETS))
+                   *(field(m, key, "bytes", 32, optional=True) for key in SECRETS), decode_generations(m, role))
+
+
+def decode_generations(m, role):
+    """The later generations that a key knows by itself."""
+    known = []
+    for g in field(m, 13, "array", optional=True) or []:
+        g = as_map(g)
+        number, tag = (field(g, i, "uint", below=1 << 32) for i in (0, 1))
+        need(number and tag and (not known or known[-1].number < number), "generations that are none, or out of order")
+        known.append(GenerationSecrets(number, tag, *generation_secrets(g, role, 2)))
+    return known
+
+
+def generation_secrets(m, role, first):
+    index = field(m, first, "bytes", 32)
+    data, meta = (field(m, i, "bytes", 32, optional=True) for i in (first + 1, first + 2))
+    need((data or role not in (OWNER, READER)) and (meta or role == WRITER), "a generation lacks what the role needs")
+    return index, data, meta
 
 
 def decode_key_object(data, ident, suite):
@@ -468,6 +504,44 @@ def open_secrets(k, unlock):
     need(secrets.key == k.header[16:], "the secrets are of another key")
     need(secrets.role == k.certificate.role, "the secrets are of another role than the certificate")
     return secrets
+
+
+# ---- Generations ----
+
+Generation = namedtuple("Generation", "header number tag data_public meta_public shares")
+
+
+def decode_generation(data, ident, config):
+    header, _ = check_header(data, GENERATION, ident, config.suite)
+    outer = as_array(cbor(check_sum(data)[32:]))
+    body, signature = field(outer, 0, "bytes"), field(outer, 1, "bytes", 64)
+    need(signature_holds(config.owner, signature, "generation", header + body), "the owner didn't sign it")
+    m = as_map(cbor(body))
+    need(field(m, 0, "bytes", 16) == config.id, "of another repository")
+    number, tag = int.from_bytes(ident, "big"), tag_of(header)
+    need(0 < number < 1 << 32 and tag, "the first generation has no object")
+    field(m, 3, "int")
+    shares = [(field(s, 0, "bytes", 16), field(s, 1, "bytes")) for s in map(as_array, field(m, 4, "array"))]
+    need(all(a[0] < b[0] for a, b in zip(shares, shares[1:])), "shares out of order")
+    return Generation(header, number, tag, field(m, 1, "bytes", 1216), field(m, 2, "bytes", 1216), dict(shares))
+
+
+def wrapping_key(secrets):
+    """The private half of a key's own pair."""
+    return derive(secrets.signing, "key wrapping", secrets.key) if secrets.signing else secrets.wrapping
+
+
+def open_share(generation, secrets):
+    """What a generation hands to a key."""
+    share, header = generation.shares[secrets.key], generation.header
+    private = wrapping_key(secrets)
+    need(private, "a key without a pair")
+    fresh = Unwrapper(private).unwrap(share[:1168], b"drumlin v1 generation key", header)
+    m = as_map(cbor(unpad(unseal(header[9], fresh, 0, header, share[1168:]))))
+    index, data, meta = generation_secrets(m, secrets.role, 0)
+    for half, public in ((data, generation.data_public), (meta, generation.meta_public)):
+        need(not half or Unwrapper(half).public() == public, "private keys that don't belong to the public ones")
+    return GenerationSecrets(generation.number, generation.tag, index, data, meta)
 
 
 # ---- Packs ----
@@ -782,14 +856,15 @@ def decode_inner(data, level):
 
 # ---- Snapshots, sessions and decisions ----
 
-Signed = namedtuple("Signed", "signer signature body")
+Signed = namedtuple("Signed", "signer signature body tag")
 Snapshot = namedtuple("Snapshot", "id session time host user paths tags root level sums partial parent program "
                       "summary signer")
 
 
 def decode_signed(message):
     a = as_array(cbor(unpad(message)))
-    return Signed(field(a, 0, "bytes", 16), field(a, 1, "bytes", 64), field(a, 2, "bytes"))
+    return Signed(field(a, 0, "bytes", 16), field(a, 1, "bytes", 64), field(a, 2, "bytes"),
+                  field(a, 3, "uint", optional=True, below=1 << 32))
 
 
 def decode_snapshot(ident, signed):
@@ -809,10 +884,10 @@ def decode_snapshot(ident, signed):
                     [field(summary, i, "uint") for i in range(10)], signed.signer)
 
 
-def open_small(data, purpose_of_key, index_secret, kind, ident, suite):
+def open_small(data, purpose_of_key, index_secrets, kind, ident, suite):
     """Header and signed message of a session or decision."""
     header, rest = check_header(data, kind, ident, suite)
-    key = derive(index_secret, purpose_of_key, header + rest[:16])
+    key = derive(of_generation(index_secrets, header), purpose_of_key, header + rest[:16])
     return header, decode_signed(unseal(header[9], key, 0, header, rest[16:]))
 
 
@@ -877,9 +952,36 @@ class Repository:
         self.secrets = secrets
         self.data_key = derive(secrets.identity, "data chunk") if secrets.identity else None
         self.tree_key = derive(secrets.identity, "tree chunk") if secrets.identity else secrets.tree_identity
-        self.unwrappers = {TREE_PACK: Unwrapper(secrets.meta)}
+        self.index_secrets = {0: secrets.index}
+        self.unwrappers = {TREE_PACK: {0: Unwrapper(secrets.meta)}}
         if secrets.data:
-            self.unwrappers[DATA_PACK] = Unwrapper(secrets.data)
+            self.unwrappers[DATA_PACK] = {0: Unwrapper(secrets.data)}
+        for known in secrets.generations:
+            self.learn(known)
+        self.read_generations()
+
+    def learn(self, g):
+        if g.tag not in self.index_secrets:
+            self.index_secrets[g.tag] = g.index
+            self.unwrappers[TREE_PACK][g.tag] = Unwrapper(g.meta)
+            if g.data:
+                self.unwrappers[DATA_PACK][g.tag] = Unwrapper(g.data)
+
+    def read_generations(self):
+        """What the repository's generations hand to this key."""
+        found = {0}
+        for ident in self.store.ids("generations") if self.config.generation else ():
+            for name in (f"generations/{ident.hex()}", f"generations/{ident.hex()}.copy"):
+                try:
+                    generation = decode_generation(self.store.read(name), ident, self.config)
+                    found.add(generation.number)
+                    if self.secrets.key in generation.shares:
+                        self.learn(open_share(generation, self.secrets))
+                    break
+                except Refused as e:
+                    self.trouble(f"{name}: {e}")
+        if max(found) < self.config.generation:
+            self.trouble(f"generation {self.config.generation} of the secrets is not there")
 
     def certificate(self, ident):
         """A key's certificate, if the owner signed it."""
@@ -899,7 +1001,7 @@ class Repository:
         return certificate.role
 
     def label(self, k):
-        key = derive(self.secrets.index, "key label", k.header + k.fresh)
+        key = derive(of_generation(self.index_secrets, k.header), "key label", k.header + k.fresh)
         try:
             return unpad(unseal(k.header[9], key, 0, k.header, k.label)).decode("utf-8")
         except UnicodeDecodeError:
@@ -921,7 +1023,7 @@ class Repository:
     def read_index_object(self, ident):
         header, rest = check_header(self.store.read(f"index/{ident.hex()}"), INDEX, ident, self.config.suite)
         need(len(rest) >= 20, "too short")
-        key = derive(self.secrets.index, "index object", header + rest[:16])
+        key = derive(of_generation(self.index_secrets, header), "index object", header + rest[:16])
         hooks_end = 20 + int.from_bytes(rest[16:20], "little")
         need(hooks_end <= len(rest), "hooks longer than the object")
         hooks = unseal(header[9], key, 0, header, rest[20:hooks_end])
@@ -932,7 +1034,11 @@ class Repository:
         need(blake3(tables).digest() == f.take(32), "part 1 is not the one that part 0 promises")
         packs = []
         for _ in range(f.count()):
-            pack, kind, length, t, l, chunks = f.take(16), f.byte(), f.varint(), f.varint(), f.varint32(), f.varint32()
+            pack, kind = f.take(16), f.byte()
+            if kind & 0x80:  # the tag is in the pack's header, too
+                need(any(f.take(4)), "a tag of 0")
+                kind ^= 0x80
+            length, t, l, chunks = f.varint(), f.varint(), f.varint32(), f.varint32()
             need(kind in (DATA_PACK, TREE_PACK), "a pack of an unknown type")
             need(t + l + 48 <= length < t + l + 48 + 2**32 and t >= 32 and l <= MAX_TABLE, "a pack whose lengths disagree")
             packs.append((pack, kind, t, chunks, [f.take(8) for _ in range(f.count())]))
@@ -960,7 +1066,7 @@ class Repository:
         header, _ = check_header(self.store.read(name, 0, 32), kind, ident, self.config.suite)
         t, l = decode_footer(header, self.store.read(name, length - 48, 48), length)
         sealed = self.store.read(name, t, l)
-        key = derive(self.secrets.index, "pack table", header + sealed[:16])
+        key = derive(of_generation(self.index_secrets, header), "pack table", header + sealed[:16])
         message = unseal(header[9], key, 0, header, sealed[16:])
         f = Fields(message)
         signer, signature = f.take(16), f.take(64)
@@ -1002,11 +1108,11 @@ class Repository:
             return self.blocks[spot]
         block, slot = place.block, place.table.slots[place.block.slot]
         name = pack_name(place.kind, place.pack)
-        check_header(self.store.read(name, 0, 32), place.kind, place.pack, self.config.suite)
-        origin = make_header(place.kind, self.config.suite, slot.origin)
+        header, _ = check_header(self.store.read(name, 0, 32), place.kind, place.pack, self.config.suite)
+        origin = make_header(place.kind, self.config.suite, slot.origin, tag_of(header))
         if (origin, slot.wrapped) not in self.pack_keys:
-            unwrapper = self.unwrappers.get(place.kind)
-            need(unwrapper, "this key does not open data packs")
+            need(place.kind in self.unwrappers, "this key does not open data packs")
+            unwrapper = of_generation(self.unwrappers[place.kind], header)
             self.pack_keys[origin, slot.wrapped] = unwrapper.unwrap(slot.wrapped, b"drumlin v1 pack key", origin)
         sealed = self.store.read(name, block.offset, block.stored)
         message = unseal(self.config.suite, self.pack_keys[origin, slot.wrapped], block.number, origin, sealed)
@@ -1042,8 +1148,11 @@ class Repository:
         name = f"snapshots/{ident.hex()}"
         header, rest = check_header(self.store.read(name), SNAPSHOT, ident, self.config.suite)
         need(len(rest) >= 1168 + 16, "too short")
-        key = self.unwrappers[TREE_PACK].unwrap(rest[:1168], b"drumlin v1 small object key", header)
+        unwrapper = of_generation(self.unwrappers[TREE_PACK], header)
+        key = unwrapper.unwrap(rest[:1168], b"drumlin v1 small object key", header)
         signed = decode_signed(unseal(header[9], key, 0, header, rest[1168:]))
+        if signed.tag is not None:  # sealed anew with the secrets of another generation
+            header = make_header(SNAPSHOT, header[9], ident, signed.tag)
         role = self.check_signature(signed.signer, signed.signature, "snapshot", header + signed.signer + signed.body)
         need(role in (OWNER, WRITER), f"signed by a {ROLES[role]}")
         return decode_snapshot(ident, signed)
@@ -1051,7 +1160,7 @@ class Repository:
     def verdict(self, session):
         """Variant and field of the decision on a session."""
         data = self.store.read(f"decisions/{session.hex()}")
-        header, signed = open_small(data, "small object", self.secrets.index, DECISION, session, self.config.suite)
+        header, signed = open_small(data, "small object", self.index_secrets, DECISION, session, self.config.suite)
         self.check_signature(signed.signer, signed.signature, "decision", header + signed.signer + signed.body)
         variant, fields = enum(cbor(signed.body))
         need(variant in (0, 1), "an unknown verdict")

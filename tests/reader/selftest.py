@@ -50,6 +50,20 @@ def signature():
     return r.signature_holds(public, s, "config", b"abc") and not r.signature_holds(public, s, "snapshot", b"abc")
 
 
+def generations():
+    """The pair of a key, what a keeper's secrets say of a generation, and its object's header."""
+    nine, two = bytes([9] * 32), bytes([2] * 16)
+    secrets = b("a9 00 50") + ONE[:16] + b("01 50") + two + b("02 03 03 5820") + nine + b("04 5820") + nine + b(
+        "08 5820") + nine + b("0a 5820") + nine + b("0b 5820") + nine + b(
+        "0d 81 a4 00 01 01 1a 01020304 02 5820") + bytes([4] * 32) + b("04 5820") + bytes([6] * 32)
+    s = r.decode_secrets(secrets)
+    header = b("6472756d6c696e 01 0d 01 04030201 0000") + bytes(15) + b"\1"
+    return (r.wrapping_key(s) == b("58e92b4c77d36a2728715e57bed433a904e6d74efb61e9a832444446c0fc2926")
+            and s.generations == [(1, 0x01020304, bytes([4] * 32), None, bytes([6] * 32))]
+            and r.make_header(r.GENERATION, 1, (1).to_bytes(16, "big"), 0x01020304) == header
+            and r.tag_of(header) == 0x01020304)
+
+
 def small_encodings():
     return (r.enum(r.cbor(b("82 00 80"))) == (0, []) and r.enum(r.cbor(b("82 02 80"))) == (2, [])
             and r.enum(r.cbor(b("82 01 84 50" + "aa" * 16 + "18 40 01 01"))) == (1, [bytes([0xAA] * 16), 64, 1, 1])
@@ -65,7 +79,7 @@ def footer():
 
 def session():
     ident = bytes([3] * 16)
-    header, signed = r.open_small(SESSION, "small object", ONE, r.SESSION, ident, 1)
+    header, signed = r.open_small(SESSION, "small object", {0: ONE}, r.SESSION, ident, 1)
     public = Ed25519PrivateKey.from_private_bytes(bytes([2] * 32)).public_key().public_bytes_raw()
     return (signed.signer == bytes([2] * 16) and signed.body == SESSION_BODY
             and r.cbor(signed.body) == {0: "h", 1: -5, 2: 7, 3: "backup"}
@@ -108,7 +122,7 @@ def refusals():
         r.decode_body(data, r.decode_leaf(LEAF))
 
     def opened(data):
-        r.open_small(data, "small object", ONE, r.SESSION, bytes([3] * 16), 1)
+        r.open_small(data, "small object", {0: ONE}, r.SESSION, bytes([3] * 16), 1)
 
     cases = [(decode, bad) for decode, good in
              ((r.decode_leaf, LEAF), (body, BODY), (lambda d: r.decode_inner(d, 1), INNER), (opened, SESSION),
@@ -230,11 +244,11 @@ def wrap(unwrapper, key, info, aad):
 def blocks_of_other_packs():
     pack, origin, text = bytes([1] * 16), bytes([2] * 16), b"taken over" * 9
     c = r.Repository.__new__(r.Repository)
-    header, foreign = (r.make_header(r.DATA_PACK, 2, i) for i in (pack, origin))
-    c.unwrappers, c.data_key = {r.DATA_PACK: r.Unwrapper(bytes([5] * 32))}, ONE
+    header, foreign = (r.make_header(r.DATA_PACK, 2, i, 7) for i in (pack, origin))
+    c.unwrappers, c.data_key = {r.DATA_PACK: {7: r.Unwrapper(bytes([5] * 32))}}, ONE
     info = b"drumlin v1 pack key"
     keys = {foreign: bytes([6] * 32), header: bytes([7] * 32)}
-    wrapped = [wrap(c.unwrappers[r.DATA_PACK], key, info, h) for h, key in keys.items()]
+    wrapped = [wrap(c.unwrappers[r.DATA_PACK][7], key, info, h) for h, key in keys.items()]
     nonce = (1 << 40).to_bytes(8, "little") + bytes(4)
     sealed = [r.ChaCha20Poly1305(key).encrypt(nonce, text[i:], h) for i, (h, key) in enumerate(keys.items())]
     ids = [r.chunk_id(ONE, text[i:]) for i in range(2)]
@@ -251,7 +265,7 @@ def blocks_of_other_packs():
     return [c.fetch(r.DATA_PACK, i) for i in ids] == [text, text[1:]]
 
 
-CHECKS = (derivation, identity, signature, small_encodings, footer, session, table, leaf_and_body, inner, refusals,
+CHECKS = (derivation, identity, signature, generations, small_encodings, footer, session, table, leaf_and_body, inner, refusals,
           tree_of_two_levels, blocks_of_other_packs)
 
 if __name__ == "__main__":

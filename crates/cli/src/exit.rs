@@ -192,6 +192,11 @@ impl From<RepoError> for Failure {
             RepoError::Unexplained(missing) => {
                 Failure::failed(format!("{}; nothing was changed", missing::words(&missing))).hint(missing::HINT)
             }
+            RepoError::OldKeys(_) => Failure::failed(format!("{message}; nothing was changed"))
+                .hint("add new keys in their place, and remove these; or --remove-old removes them with it"),
+            RepoError::Rekeyed { .. } => Failure::new(Exit::Busy, message),
+            RepoError::Generation { .. } => Failure::failed(message)
+                .hint("see 'When the storage goes back' in docs/guides/repair.md; what is there can be restored"),
             RepoError::NoSnapshot(_) => {
                 Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
             }

@@ -12,10 +12,10 @@ use crate::{Error, Result};
 use drumlin_format::pack::{Codec, PackKind, Table};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::Sums;
-use drumlin_format::{ChunkId, IndexId, index};
+use drumlin_format::{ChunkId, Header, IndexId, ObjectType, index};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Location, names};
-use std::collections::{HashMap, HashSet};
+use drumlin_repo::{Location, Repository, names};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Chunks of one kind.
@@ -65,7 +65,7 @@ impl SnapshotStats {
 }
 
 /// What a repository holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepositoryStats {
     /// How many snapshots, and what a restore of each of them would write, together.
     pub snapshots: u64,
@@ -83,6 +83,34 @@ pub struct RepositoryStats {
     pub index_objects: u64,
     /// Their bytes.
     pub index_bytes: u64,
+    /// If the repository was given new secrets: what there is of each generation, the first one first.
+    pub generations: Vec<GenerationStats>,
+}
+
+/// What the secrets of one generation open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerationStats {
+    /// Its number; 0 is the first.
+    pub number: u32,
+    /// When it was made, seconds since 1970; `None` of the first.
+    pub created: Option<i64>,
+    /// Packs.
+    pub packs: u64,
+    /// Their bytes.
+    pub pack_bytes: u64,
+    /// Index objects.
+    pub index_objects: u64,
+    /// Snapshots, forgotten ones too.
+    pub snapshots: u64,
+    /// Sessions, decisions, plans, losses, entries of the history: random names and numbers.
+    pub others: u64,
+}
+
+impl GenerationStats {
+    /// Whether its secrets open nothing of what was backed up any more.
+    pub fn is_over(&self) -> bool {
+        self.packs == 0 && self.index_objects == 0 && self.snapshots == 0
+    }
 }
 
 impl RepositoryStats {
@@ -115,20 +143,27 @@ pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn
         }
     });
     list.map_err(drumlin_repo::Error::from)?;
-    let mut seen = HashSet::new();
+    let (mut seen, mut tally) = (HashSet::new(), Tally::of(repository)?);
     for id in ids {
         if monitor.stop() {
             return Err(Error::Interrupted);
         }
         let name = names::index(id);
         let bytes = repository.store().get(&name).map_err(drumlin_repo::Error::from)?;
-        let opened = index::open(id, &repository.secrets().index, &bytes);
+        if let Ok(header) = Header::decode(&bytes, ObjectType::Index) {
+            tally.add(header.generation, |of| of.index_objects += 1);
+        }
+        let opened = index::open(id, repository.secrets(), &bytes);
         let (entries, _) = opened.map_err(|source| drumlin_repo::Error::Damaged { object: name, source })?;
         for entry in entries {
             if !seen.insert(entry.pack) {
                 continue;
             }
             stats.pack_bytes += entry.pack_len;
+            tally.add(entry.generation, |of| {
+                of.packs += 1;
+                of.pack_bytes += entry.pack_len;
+            });
             let mut unique = Vec::new();
             for (ordinal, chunk) in entry.table.chunks.iter().enumerate() {
                 let here = |l: &Location| l.ordinal as usize == ordinal && reader.index().pack(l.pack).id == entry.pack;
@@ -142,7 +177,54 @@ pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn
             count(part, &entry.table, unique);
         }
     }
+    stats.generations = tally.finish();
     Ok(stats)
+}
+
+/// What there is of each generation, if there are several.
+struct Tally(BTreeMap<u32, GenerationStats>);
+
+impl Tally {
+    fn of(repository: &Repository) -> Result<Self> {
+        let mut tally = Tally(BTreeMap::new());
+        if repository.generations().newest() == 0 {
+            return Ok(tally);
+        }
+        tally.0.insert(0, GenerationStats::default());
+        for of in repository.generations().iter() {
+            let new = GenerationStats { number: of.number, created: Some(of.created), ..GenerationStats::default() };
+            tally.0.insert(of.tag, new);
+        }
+        for folder in [names::SNAPSHOTS, names::FORGOTTEN] {
+            for (tag, count) in repository.tags_in(folder, ObjectType::Snapshot)? {
+                tally.add(tag, |of| of.snapshots += count);
+            }
+        }
+        for (folder, object) in [
+            (names::SESSIONS, ObjectType::Session),
+            (names::DECISIONS, ObjectType::Decision),
+            (names::PLANS, ObjectType::Plan),
+            (names::LOSSES, ObjectType::Loss),
+            (names::HISTORY, ObjectType::History),
+        ] {
+            for (tag, count) in repository.tags_in(folder, object)? {
+                tally.add(tag, |of| of.others += count);
+            }
+        }
+        Ok(tally)
+    }
+
+    fn add(&mut self, tag: u32, add: impl FnOnce(&mut GenerationStats)) {
+        if let Some(of) = self.0.get_mut(&tag) {
+            add(of);
+        }
+    }
+
+    fn finish(self) -> Vec<GenerationStats> {
+        let mut all: Vec<_> = self.0.into_values().collect();
+        all.sort_by_key(|of| of.number);
+        all
+    }
 }
 
 /// Count some chunks of a pack: a block's stored bytes are shared out by the length of its chunks.

@@ -338,6 +338,31 @@ fn a_writer_backs_up_from_its_own_cache_and_can_read_nothing() {
     assert_eq!(fs::read(target.join("dir3/new")).unwrap(), noise(77, 1000));
 }
 
+/// The same tree is there already, by somebody else: a client that can't open his packs stores the nodes for itself, and compares
+/// with them the next time.
+#[test]
+fn a_writer_s_tree_is_in_packs_that_it_can_read() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 500);
+    settle();
+    bench.backup(&source);
+    let secret = Secret::new([9; 32]);
+    let key = bench.repository.add_key(Role::Writer, &NewLock::File(secret.clone()), "client", 0).unwrap();
+    let unlock = Unlock::File(bench.repository.key_file(key, &secret).to_string());
+    let writer = Repository::open(Arc::new(bench.memory.clone()), &unlock).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&writer, Some(outside.path()), outside.path()).unwrap());
+    let run = || backup::backup(&writer, &cache, options(&[&source]), &Quiet::default()).unwrap();
+    assert_eq!(run().counts.bytes_new, 0);
+    for n in 0..3 {
+        fs::write(source.join("dir3/new"), noise(n, 1000)).unwrap();
+        settle();
+        assert_eq!(run().counts.bytes_read, 1000, "turn {n}");
+    }
+    let last = run();
+    assert_eq!((last.counts.bytes_read, last.tree_bytes), (0, 0), "and nothing is stored again and again");
+}
+
 #[test]
 fn no_key_and_nonce_are_used_twice_and_nothing_stored_repeats() {
     // Two repositories with equal contents have no equal object, and no two blocks of one are equal.

@@ -146,6 +146,7 @@ impl History {
             host: "host".into(),
             max_unused: Unused::Bytes(0),
             max_repack: None,
+            max_rekey: Unused::Percent(5.0),
             wait: Duration::ZERO,
             evict: Vec::new(),
             evict_after,

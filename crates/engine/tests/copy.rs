@@ -14,7 +14,9 @@ use drumlin_format::config::ChunkSizes;
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{Data, Meta, marks};
-use drumlin_repo::{Cache, CreateOptions, Error as RepoError, IndexMode, NewLock, Repository, SnapshotInfo, Unlock};
+use drumlin_repo::{
+    Cache, CreateOptions, Error as RepoError, IndexMode, NewLock, RekeyOptions, Repository, SnapshotInfo, Unlock,
+};
 use drumlin_repo::{names, random_id};
 use drumlin_seal::Secret;
 use drumlin_store::{Call, CallLog, FaultStore, Kind, MemoryStore, Put, RecordStore, Store};
@@ -513,4 +515,35 @@ fn a_damaged_target_gets_no_copy_that_would_not_be_whole() {
     assert!(matches!(&refused, Error::Refused(why) if why.contains("damaged in the target")), "{refused}");
     assert_eq!(infos(&to).len(), 1);
     assert!(folder_is_empty(&two.memory, names::SESSIONS));
+}
+
+#[test]
+fn between_repositories_with_several_generations() {
+    let (mut from, mut to) = (bench(), bench());
+    let tree = source(&from);
+    from.backup(&tree);
+    let rekey = |bench: &mut Bench| {
+        let done = bench.repository.rekey(RekeyOptions { now: 5, remove_old: false }).unwrap();
+        bench.repository = done.repository;
+    };
+    rekey(&mut from);
+    fs::write(tree.join("after"), "what came after").unwrap();
+    settle();
+    from.backup(&tree);
+    let (source, target) = (end(&from), end(&to));
+    copy_all(&source, &target);
+    rekey(&mut to);
+    // What was copied before is found, whatever it is sealed with.
+    let target = end(&to);
+    assert!(copy_all(&source, &target).is_empty());
+    fs::write(tree.join("last"), "what came last").unwrap();
+    settle();
+    from.backup(&tree);
+    assert_eq!(copy_all(&source, &target).len(), 1);
+    let (of, copies) = (infos(&source), infos(&target));
+    assert_eq!((of.len(), copies.len()), (3, 3));
+    for (of, copy) in of.iter().zip(&copies) {
+        is_copy(&source, &of.snapshot, &target, &copy.snapshot);
+    }
+    comes_back(&target, &copies[2].snapshot, to.folder.path(), &tree);
 }

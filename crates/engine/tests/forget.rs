@@ -12,7 +12,7 @@ use drumlin_engine::{Error, backup};
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan as Condemned;
-use drumlin_format::snapshot::{self, Snapshot};
+use drumlin_format::snapshot::{self, Recipient, Snapshot};
 use drumlin_format::{KeyId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Desk, evict};
 use drumlin_repo::{Error as RepoError, NewLock, Repository, Unlock, names, random_id, random_secret};
@@ -395,8 +395,9 @@ fn nobody_s_snapshot_is_forgotten_by_name_and_never_comes_back() {
     let fake = Snapshot { id: SnapshotId([8; 16]), session: SessionId([8; 16]), ..real.clone() };
     let fresh = || random_secret().unwrap();
     let config = bench.repository.config();
+    let to = Recipient { suite: config.suite, generation: 0, meta_key: &config.meta_key };
     let by = (KeyId([8; 16]), &stranger);
-    let bytes = snapshot::seal(&fake, by, config.suite, &config.meta_key, &fresh(), &fresh()).unwrap();
+    let bytes = snapshot::seal(&fake, by, to, &fresh(), &fresh()).unwrap();
     bench.memory.put(&names::snapshot(fake.id), &bytes, Put::Create).unwrap();
     let rules = Rules { last: Count::Of(1), ..Rules::default() };
     let options = Options {

@@ -36,6 +36,7 @@ fn prune_options() -> prune::Options {
         host: "host".into(),
         max_unused: Unused::Percent(5.0),
         max_repack: None,
+        max_rekey: Unused::Percent(5.0),
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(3600),

@@ -45,12 +45,14 @@ pub struct Config {
     pub block_bytes: u32,
     /// Bytes after which a pack is closed.
     pub pack_bytes: u32,
-    /// Keys of data packs are sealed to this.
+    /// Keys of data packs of the first generation are sealed to this.
     pub data_key: PublicKey,
-    /// Keys of tree packs and snapshots are sealed to this.
+    /// Keys of tree packs and snapshots of the first generation are sealed to this.
     pub meta_key: PublicKey,
     /// The owner's key: it signs this config and who may write.
     pub owner: VerifyingKey,
+    /// The number of the newest generation that there was when it was written; there may be newer ones. 0: the first one is all.
+    pub generation: u32,
 }
 
 #[derive(Encode, Decode)]
@@ -71,7 +73,12 @@ struct Body {
     /// Features a reader must know; any unknown one means: keep away.
     #[n(6)]
     needs: Vec<String>,
+    #[n(7)]
+    generation: Option<u32>,
 }
+
+/// Stands in `needs` if there are generations behind the first.
+const GENERATIONS: &str = "generations";
 
 #[derive(Encode, Decode)]
 struct Signed {
@@ -92,7 +99,8 @@ impl Config {
             data_key: self.data_key.encode(),
             meta_key: self.meta_key.encode(),
             owner: self.owner.0.to_vec(),
-            needs: Vec::new(),
+            needs: if self.generation > 0 { vec![GENERATIONS.to_owned()] } else { Vec::new() },
+            generation: (self.generation > 0).then_some(self.generation),
         });
         let signature = owner.sign(PURPOSE, &signed_bytes(&header, &body)).to_vec();
         plain_object(&header, &encode(&Signed { body, signature }))
@@ -104,8 +112,13 @@ impl Config {
         let header = Header::decode(object, ObjectType::Config)?;
         let signed: Signed = decode(plain_body(&header, object)?, OBJECT)?;
         let body: Body = decode(&signed.body, OBJECT)?;
-        if !body.needs.is_empty() {
+        if body.needs.iter().any(|feature| feature != GENERATIONS) {
             return malformed(OBJECT, "it needs a feature that this version doesn't have; use a newer drumlin");
+        }
+        let generation = body.generation.unwrap_or(0);
+        let needs = body.needs.iter().any(|feature| feature == GENERATIONS);
+        if needs != (generation > 0) || header.generation != 0 {
+            return malformed(OBJECT, "what it says of generations contradicts itself");
         }
         let ChunkSizes { min, normal, max } = body.chunks;
         if !(normal.is_power_of_two()
@@ -136,6 +149,7 @@ impl Config {
             data_key: PublicKey::decode(&body.data_key).map_err(seal)?,
             meta_key: PublicKey::decode(&body.meta_key).map_err(seal)?,
             owner,
+            generation,
         })
     }
 }
@@ -165,6 +179,7 @@ mod tests {
             data_key: PrivateKey::new(Secret::new([3; 32])).unwrap().public(),
             meta_key: PrivateKey::new(Secret::new([4; 32])).unwrap().public(),
             owner: owner.verifying(),
+            generation: 0,
         };
         let bytes = config.encode(&owner);
         let back = Config::decode(&bytes).unwrap();
@@ -182,6 +197,14 @@ mod tests {
         };
         assert!(sizes(4 << 20, 4 << 20));
         assert!(!sizes((4 << 20) + 1, 4 << 20) && !sizes(4 << 20, (4 << 20) + 1) && !sizes(4095, 4 << 20));
+        let later = Config { generation: 3, ..config.clone() }.encode(&owner);
+        assert_eq!(Config::decode(&later).unwrap().generation, 3);
+        assert_eq!(back.generation, 0);
+        let has = |bytes: &[u8]| bytes.windows(11).any(|w| w == b"generations");
+        assert!(
+            has(&later) && !has(&bytes),
+            "older programs are kept away from what they don't know, and from no other"
+        );
         let stranger = SigningKey::new(Secret::new([9; 32])).unwrap();
         assert!(Config::decode(&config.encode(&stranger)).is_err(), "signed by another");
     }

@@ -8,9 +8,10 @@
 //! both are of one length.
 
 use crate::cbor::{decode, encode};
+use crate::generation::IndexKeys;
 use crate::sealed::{open_shared, seal_shared};
 use crate::{Header, ObjectType, PlanId, Result, Sealing, SessionId, Signer, SnapshotId};
-use drumlin_seal::{Secret, Suite};
+use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
 /// What was decided.
@@ -48,13 +49,13 @@ pub enum Verdict {
 
 /// Sign and seal a decision on a session.
 pub fn seal(session: SessionId, verdict: &Verdict, suite: Suite, with: Sealing) -> Vec<u8> {
-    seal_shared(&Header::new(ObjectType::Decision, suite, session.0), encode(verdict), with)
+    seal_shared(&with.header(ObjectType::Decision, suite, session.0), encode(verdict), with)
 }
 
 /// Open and decode a decision; who took it is checked by [`Signer::verify`].
-pub fn open(session: SessionId, index_key: &Secret, object: &[u8]) -> Result<(Verdict, Signer)> {
+pub fn open(session: SessionId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Verdict, Signer)> {
     let header = Header::expect(object, ObjectType::Decision, &session.0)?;
-    let (verdict, signer) = open_shared(&header, index_key, object)?;
+    let (verdict, signer) = open_shared(&header, keys, object)?;
     Ok((decode(&verdict, "decision")?, signer))
 }
 
@@ -62,13 +63,13 @@ pub fn open(session: SessionId, index_key: &Secret, object: &[u8]) -> Result<(Ve
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::{SealKey, SigningKey, derive};
+    use drumlin_seal::{SealKey, Secret, SigningKey, derive};
 
     const SESSION: SessionId = SessionId([4; 16]);
 
     fn decide(verdict: &Verdict, by: u8, fresh: [u8; 16]) -> Vec<u8> {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([by; 32])).unwrap());
-        let with = Sealing { index_key: &index_key, key: KeyId([by; 16]), signing: &signing, fresh };
+        let with = Sealing { generation: 0, index_key: &index_key, key: KeyId([by; 16]), signing: &signing, fresh };
         seal(SESSION, verdict, Suite::Aes256Gcm, with)
     }
 

@@ -22,6 +22,16 @@ pub enum Error {
         /// The version found.
         found: u8,
     },
+    /// The object is sealed with secrets that the key in use doesn't have.
+    #[error(
+        "the {object} is of generation {generation:08x}, whose secrets this key doesn't have; if the repository was just given new ones, run it again"
+    )]
+    Generation {
+        /// The kind of object.
+        object: &'static str,
+        /// The generation's tag.
+        generation: u32,
+    },
     /// Sealed bytes could not be opened, or a signature doesn't hold.
     #[error("{object}: {source}")]
     Seal {

@@ -34,6 +34,8 @@ pub enum ObjectType {
     Loss = 10,
     /// What somebody has removed.
     History = 11,
+    /// New secrets for what comes after it.
+    Generation = 13,
 }
 
 impl ObjectType {
@@ -51,11 +53,12 @@ impl ObjectType {
             ObjectType::Plan => "plan",
             ObjectType::Loss => "loss",
             ObjectType::History => "history entry",
+            ObjectType::Generation => "generation",
         }
     }
 }
 
-/// An object's header: version, type, suite and name.
+/// An object's header: version, type, suite, generation and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The format version that the object was written in: kept, since signatures and seals are over it.
@@ -64,23 +67,32 @@ pub struct Header {
     pub object: ObjectType,
     /// The cipher of what is sealed in it.
     pub suite: Suite,
+    /// The tag of the generation whose secrets open it; 0 is the first one. See [`crate::generation`].
+    pub generation: u32,
     /// Its name.
     pub id: [u8; 16],
 }
 
 impl Header {
-    /// The header of a new object, of the version that this crate writes.
+    /// The header of a new object of the first generation, of the version that this crate writes.
     pub fn new(object: ObjectType, suite: Suite, id: [u8; 16]) -> Self {
-        Header { version: VERSION, object, suite, id }
+        Header { version: VERSION, object, suite, generation: 0, id }
     }
 
-    /// The bytes: magic, version, type, suite, six zero bytes, id.
+    /// The same of the generation of this tag.
+    #[must_use]
+    pub fn of(self, generation: u32) -> Self {
+        Header { generation, ..self }
+    }
+
+    /// The bytes: magic, version, type, suite, generation, two zero bytes, id.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[..7].copy_from_slice(MAGIC);
         out[7] = self.version;
         out[8] = self.object as u8;
         out[9] = self.suite.number();
+        out[10..14].copy_from_slice(&self.generation.to_le_bytes());
         out[16..].copy_from_slice(&self.id);
         out
     }
@@ -103,13 +115,14 @@ impl Header {
         if bytes[8] != object as u8 {
             return malformed(what, "it is an object of another type");
         }
-        if bytes[10..16] != [0; 6] {
+        if bytes[14..16] != [0; 2] {
             return malformed(what, "reserved bytes of its header are not zero");
         }
         let suite = Suite::from_number(bytes[9]).map_err(|source| Error::Seal { object: what, source })?;
-        let mut id = [0; 16];
+        let (mut generation, mut id) = ([0; 4], [0; 16]);
+        generation.copy_from_slice(&bytes[10..14]);
         id.copy_from_slice(&bytes[16..]);
-        Ok(Header { version: bytes[7], object, suite, id })
+        Ok(Header { version: bytes[7], object, suite, generation: u32::from_le_bytes(generation), id })
     }
 
     /// Read the header and check that the object is the one that its name says.
@@ -135,7 +148,10 @@ mod tests {
         assert!(Header::decode(&bytes, ObjectType::Snapshot).is_err());
         assert!(Header::decode(&bytes[..31], ObjectType::Index).is_err());
         assert!(Header::expect(&bytes, ObjectType::Index, &[4; 16]).is_err());
-        for (at, value) in [(0, b'D'), (7, 0), (9, 77), (12, 1)] {
+        let later = header.of(0x0102_0304);
+        assert_eq!(later.encode()[9..16], [1, 4, 3, 2, 1, 0, 0]);
+        assert_eq!(Header::decode(&later.encode(), ObjectType::Index), Ok(later));
+        for (at, value) in [(0, b'D'), (7, 0), (9, 77), (14, 1), (15, 1)] {
             let mut bent = bytes;
             bent[at] = value;
             assert!(Header::decode(&bent, ObjectType::Index).is_err(), "byte {at}");

@@ -6,10 +6,11 @@
 //! ```
 
 use crate::cbor::{decode, encode};
+use crate::generation::IndexKeys;
 use crate::ids::split_ids;
 use crate::sealed::{open_shared, seal_shared};
 use crate::{Header, HistoryId, IndexId, ObjectType, Result, Sealing, Signer, SnapshotId};
-use drumlin_seal::{Secret, Suite};
+use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
 /// What was removed, or is about to be.
@@ -61,14 +62,14 @@ impl Entry {
             indexes: self.indexes.iter().flat_map(|id| id.0).collect(),
             absorbed: self.absorbed.iter().flat_map(|id| id.0).collect(),
         };
-        seal_shared(&Header::new(ObjectType::History, suite, self.id.0), encode(&body), with)
+        seal_shared(&with.header(ObjectType::History, suite, self.id.0), encode(&body), with)
     }
 
     /// Open and decode; whose word it is, is checked by [`Signer::verify`].
-    pub fn open(id: HistoryId, index_key: &Secret, object: &[u8]) -> Result<(Self, Signer)> {
+    pub fn open(id: HistoryId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Self, Signer)> {
         let header = Header::expect(object, ObjectType::History, &id.0)?;
         let what = header.object.label();
-        let (body, signer) = open_shared(&header, index_key, object)?;
+        let (body, signer) = open_shared(&header, keys, object)?;
         let body: Body = decode(&body, what)?;
         let entry = Entry {
             id,
@@ -86,12 +87,13 @@ impl Entry {
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::SigningKey;
+    use drumlin_seal::{Secret, SigningKey};
 
     #[test]
     fn round_trip_and_signature() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
-        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
+        let sealing =
+            |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
         let entry = Entry {
             snapshots: vec![SnapshotId([5; 16]), SnapshotId([6; 16])],
             indexes: vec![IndexId([7; 16])],

@@ -11,17 +11,20 @@
 //! both parts: directly on the first, by its hash on the second.
 
 use crate::error::malformed;
+use crate::generation::IndexKeys;
 use crate::pack::{FOOTER_BYTES, PackKind, TABLE_BYTES_MAX, Table};
-use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key};
+use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key_of};
 use crate::wire::{Reader, Writer};
 use crate::{Error, FRESH_BYTES, HEADER_BYTES, Header, IndexId, ObjectType, PackId, Result};
-use drumlin_seal::{Secret, digest};
+use drumlin_seal::digest;
 
 const OBJECT: &str = "index object";
 /// Bytes before the sealed hooks.
 pub const PREFIX_BYTES: usize = HEADER_BYTES + FRESH_BYTES + 4;
 /// What is sealed is as long as a multiple of this.
 const PART_STEP: usize = 1024;
+/// Stands in the type of a pack whose generation follows, because it is not the first.
+const TAGGED: u8 = 0x80;
 
 /// What an index object says of one pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Entry {
     pub pack: PackId,
     /// What it holds.
     pub kind: PackKind,
+    /// The tag of its generation.
+    pub generation: u32,
     /// Bytes of the whole pack.
     pub pack_len: u64,
     /// Bytes of its sealed table, which begins where the table's blocks end.
@@ -45,6 +50,8 @@ pub struct Hooks {
     pub pack: PackId,
     /// What it holds.
     pub kind: PackKind,
+    /// The tag of its generation.
+    pub generation: u32,
     /// Bytes of the whole pack.
     pub pack_len: u64,
     /// Where its sealed table begins.
@@ -76,7 +83,13 @@ pub fn seal(header: &Header, entries: &[Entry], with: Sealing) -> Vec<u8> {
     body.varint(entries.len() as u64);
     for entry in entries {
         body.extend_from_slice(&entry.pack.0);
-        body.push(entry.kind.object() as u8);
+        match entry.generation {
+            0 => body.push(entry.kind.object() as u8),
+            generation => {
+                body.push(entry.kind.object() as u8 | TAGGED);
+                body.extend_from_slice(&generation.to_le_bytes());
+            }
+        }
         body.varint(entry.pack_len);
         body.varint(entry.table.blocks_end());
         body.varint(u64::from(entry.table_len));
@@ -103,17 +116,17 @@ pub fn hooks_len(prefix: &[u8]) -> Result<u32> {
 
 /// Open the hooks alone, from the start of an object (as many bytes as [`hooks_len`] asks for, or more). Whose word they
 /// are is checked by [`Signer::verify`].
-pub fn open_hooks(id: IndexId, index_key: &Secret, object: &[u8]) -> Result<(Vec<Hooks>, Signer)> {
+pub fn open_hooks(id: IndexId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Vec<Hooks>, Signer)> {
     let parts = Parts::of(id, object)?;
-    let (hooks, _, signer) = parts.open_hooks(index_key)?;
+    let (hooks, _, signer) = parts.open_hooks(keys)?;
     Ok((hooks, signer))
 }
 
 /// Open the whole object; whose word it is, is checked by [`Signer::verify`].
-pub fn open(id: IndexId, index_key: &Secret, object: &[u8]) -> Result<(Vec<Entry>, Signer)> {
+pub fn open(id: IndexId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Vec<Entry>, Signer)> {
     let parts = Parts::of(id, object)?;
-    let (hooks, tables_digest, signer) = parts.open_hooks(index_key)?;
-    let bytes = parts.open_part(index_key, 1, parts.tables)?;
+    let (hooks, tables_digest, signer) = parts.open_hooks(keys)?;
+    let bytes = parts.open_part(keys, 1, parts.tables)?;
     if digest(&bytes) != tables_digest {
         return malformed(OBJECT, "its second part is not the one that its first part was signed with");
     }
@@ -125,8 +138,8 @@ pub fn open(id: IndexId, index_key: &Secret, object: &[u8]) -> Result<(Vec<Entry
         .into_iter()
         .map(|pack| {
             let table = Table::decode(r.counted()?)?;
-            let entry =
-                Entry { pack: pack.pack, kind: pack.kind, pack_len: pack.pack_len, table_len: pack.table_len, table };
+            let Hooks { pack: id, kind, generation, pack_len, table_len, .. } = pack;
+            let entry = Entry { pack: id, kind, generation, pack_len, table_len, table };
             if entry.table.blocks_end() != pack.table_offset
                 || entry.table.chunks.len() as u64 != u64::from(pack.chunks)
                 || !entry.hooks().eq(pack.hooks)
@@ -162,8 +175,8 @@ impl<'a> Parts<'a> {
     }
 
     /// The hooks, the digest of the other part, and who signed both.
-    fn open_hooks(&self, index_key: &Secret) -> Result<(Vec<Hooks>, [u8; 32], Signer)> {
-        let bytes = self.open_part(index_key, 0, self.hooks)?;
+    fn open_hooks(&self, keys: &impl IndexKeys) -> Result<(Vec<Hooks>, [u8; 32], Signer)> {
+        let bytes = self.open_part(keys, 0, self.hooks)?;
         let (signer, body) = Signer::split(&self.header, OBJECT, &bytes)?;
         let mut r = Reader::new(body, OBJECT);
         let tables_digest = r.array()?;
@@ -172,9 +185,9 @@ impl<'a> Parts<'a> {
         Ok((packs, tables_digest, signer))
     }
 
-    fn open_part(&self, index_key: &Secret, part: u64, sealed: &[u8]) -> Result<Vec<u8>> {
+    fn open_part(&self, keys: &impl IndexKeys, part: u64, sealed: &[u8]) -> Result<Vec<u8>> {
         let mut bytes = sealed.to_vec();
-        let len = shared_key(&self.header, OBJECT, index_key, &self.fresh)
+        let len = shared_key_of(&self.header, OBJECT, keys, &self.fresh)?
             .open(part, &self.header.encode(), &mut bytes)
             .map_err(|source| Error::Seal { object: OBJECT, source })?
             .len();
@@ -184,13 +197,19 @@ impl<'a> Parts<'a> {
 }
 
 fn pack_hooks(r: &mut Reader) -> Result<Hooks> {
+    let (pack, kind) = (PackId(r.array()?), r.u8()?);
+    let generation = if kind & TAGGED == 0 { 0 } else { u32::from_le_bytes(r.array()?) };
+    if kind & TAGGED != 0 && generation == 0 {
+        return r.fail("it says twice that a pack is of the first generation");
+    }
     let pack = Hooks {
-        pack: PackId(r.array()?),
-        kind: match r.u8()? {
+        pack,
+        kind: match kind & !TAGGED {
             3 => PackKind::Data,
             4 => PackKind::Tree,
             _ => return r.fail("it names a pack of no known kind"),
         },
+        generation,
         pack_len: r.varint()?,
         table_offset: r.varint()?,
         table_len: r.u32()?,
@@ -214,7 +233,7 @@ mod tests {
     use super::*;
     use crate::pack::{Codec, Slot};
     use crate::{ChunkId, KeyId};
-    use drumlin_seal::{SealKey, SigningKey, Suite, derive};
+    use drumlin_seal::{SealKey, Secret, SigningKey, Suite, derive};
 
     const ID: IndexId = IndexId([7; 16]);
 
@@ -223,7 +242,14 @@ mod tests {
         table.slots.push(Slot { origin: PackId([1; 16]), wrapped: vec![5; 1168] });
         let chunks: Vec<_> = (0..=255u8).map(|b| (ChunkId([b; 32]), 10)).collect();
         table.push(0, 0, Codec::Zstd, 100, 2560, &chunks).unwrap();
-        let entry = Entry { pack: PackId([1; 16]), kind: PackKind::Data, pack_len: 132 + 3048, table_len: 3000, table };
+        let entry = Entry {
+            pack: PackId([1; 16]),
+            kind: PackKind::Data,
+            generation: 0,
+            pack_len: 132 + 3048,
+            table_len: 3000,
+            table,
+        };
         vec![entry.clone(), Entry { pack: PackId([2; 16]), kind: PackKind::Tree, ..entry }]
     }
 
@@ -233,7 +259,7 @@ mod tests {
 
     fn sealed(entries: &[Entry], fresh: [u8; 16]) -> (Vec<u8>, Secret, SigningKey) {
         let (index_key, signing) = (Secret::new([4; 32]), SigningKey::new(Secret::new([5; 32])).unwrap());
-        let with = Sealing { index_key: &index_key, key: KeyId([6; 16]), signing: &signing, fresh };
+        let with = Sealing { generation: 0, index_key: &index_key, key: KeyId([6; 16]), signing: &signing, fresh };
         let object = seal(&header(), entries, with);
         (object, index_key, signing)
     }

@@ -10,11 +10,13 @@
 
 use crate::cbor::{decode, encode, encode_into, plain_body, plain_object};
 use crate::error::malformed;
+use crate::generation::{GenerationSecrets, IndexKeys, Known, MetaKeys};
 use crate::sealed::{pad, unpad};
-use crate::signer::{Sealing, shared_key};
+use crate::signer::{Sealing, shared_key, shared_key_of};
 use crate::{Error, FRESH_BYTES, Header, KeyId, ObjectType, RepositoryId, Result};
 use drumlin_seal::{
-    IdKey, PassphraseCost, PrivateKey, Secret, SigningKey, Suite, VerifyingKey, Zeroizing, passphrase_key,
+    IdKey, PassphraseCost, PrivateKey, PublicKey, Secret, SigningKey, Suite, VerifyingKey, Zeroizing, derive,
+    passphrase_key,
 };
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
@@ -27,6 +29,10 @@ const TREE_CHUNK: &str = "tree chunk";
 const LABEL_STEP: usize = 64;
 /// More than the secrets of any role take, sealed: their memory is never given back unwiped for a larger piece.
 const SECRETS_ROOM: usize = 1024;
+/// The same for each generation behind the first.
+const GENERATION_ROOM: usize = 160;
+/// The private half of a key's own pair, where it signs.
+const WRAPPING: &str = "key wrapping";
 
 /// What a key lets its holder do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -74,15 +80,15 @@ pub struct Secrets {
     pub role: Role,
     /// Who signs the config and the certificates.
     pub owner: VerifyingKey,
-    /// Opens index objects, pack tables, sessions and decisions: every role.
+    /// Opens index objects, pack tables, sessions and decisions of the first generation: every role.
     pub index: Secret,
     /// Gives chunks their identity: all but the keeper.
     pub identity: Option<Secret>,
     /// Decides where contents and trees are cut: owner and writer.
     pub cutting: Option<Secret>,
-    /// Opens data packs: owner and reader.
+    /// Opens data packs of the first generation: owner and reader.
     pub data: Option<PrivateKey>,
-    /// Opens tree packs and snapshots: owner, reader, keeper.
+    /// Opens tree packs and snapshots of the first generation: owner, reader, keeper.
     pub meta: Option<PrivateKey>,
     /// Signs the config and certificates: the owner.
     pub owner_signing: Option<SigningKey>,
@@ -91,10 +97,14 @@ pub struct Secrets {
     /// The key derived from `identity` for tree chunks: for the keeper, who has to tell a true node from a forged one and
     /// needs to know no more of contents.
     pub tree_identity: Option<Secret>,
+    /// Of what the private half of this key's own pair is made, if the key doesn't sign: see [`Secrets::wrapping_key`].
+    pub wrapping: Option<Secret>,
+    /// What it knows of later generations, in the order of their numbers.
+    pub generations: Vec<GenerationSecrets>,
 }
 
 /// A secret in CBOR, read and written without a copy that is not wiped.
-struct Wiped(Secret);
+pub(crate) struct Wiped(pub Secret);
 
 impl<C> Encode<C> for Wiped {
     fn encode<W: minicbor::encode::Write>(
@@ -140,10 +150,15 @@ struct SecretsBody {
     signing: Option<Wiped>,
     #[n(11)]
     tree_identity: Option<Wiped>,
+    #[n(12)]
+    wrapping: Option<Wiped>,
+    #[n(13)]
+    generations: Option<Vec<Known>>,
 }
 
 impl Secrets {
-    /// The secrets of a lesser `role`, for a new key that signs with `signing`. `None` if these secrets don't suffice.
+    /// The secrets of a lesser `role`, of all generations, for a new key that signs with `signing`. `None` if these secrets
+    /// don't suffice.
     pub fn lessen(&self, role: Role, key: KeyId, signing: Option<SigningKey>) -> Option<Secrets> {
         let has = |yes: bool| yes.then_some(());
         let full = role == Role::Owner;
@@ -158,6 +173,8 @@ impl Secrets {
             meta: has(role != Role::Writer).and(self.meta.clone()),
             owner_signing: has(full).and(self.owner_signing.clone()),
             signing: has(role != Role::Reader).and(signing),
+            wrapping: None,
+            generations: self.generations.iter().map(|of| of.lessen(role)).collect::<Option<_>>()?,
             ..self.clone()
         };
         lesser.complete().then_some(lesser)
@@ -174,6 +191,39 @@ impl Secrets {
             && is(&[Owner], self.owner_signing.is_some())
             && is(&[Owner, Writer, Keeper], self.signing.is_some())
             && is(&[Keeper], self.identity.is_some() || self.tree_identity.is_some())
+            && self.generations.iter().all(|of| of.suffices(self.role))
+    }
+
+    /// The private half of this key's own pair, to which the owner seals the secrets of later generations. A key that signs
+    /// derives it; others have a secret for it, if they were made with one.
+    pub fn wrapping_key(&self) -> Option<PrivateKey> {
+        let secret = match (&self.signing, &self.wrapping) {
+            (Some(signing), _) => derive(signing.secret(), WRAPPING, &self.key.0),
+            (None, Some(wrapping)) => wrapping.clone(),
+            (None, None) => return None,
+        };
+        PrivateKey::new(secret).ok()
+    }
+
+    /// What is known of the generation of this tag; `None` for the first one, too.
+    pub fn generation(&self, tag: u32) -> Option<&GenerationSecrets> {
+        self.generations.iter().find(|of| of.tag == tag)
+    }
+
+    /// Add what is known of a generation, in its place.
+    pub fn learn(&mut self, of: GenerationSecrets) {
+        if of.tag != 0 && self.generation(of.tag).is_none() {
+            let at = self.generations.partition_point(|known| known.number <= of.number);
+            self.generations.insert(at, of);
+        }
+    }
+
+    /// What opens data packs of a generation, if the role may.
+    pub fn data_key(&self, generation: u32) -> Option<&PrivateKey> {
+        match generation {
+            0 => self.data.as_ref(),
+            tag => self.generation(tag)?.data.as_ref()?.key(),
+        }
     }
 
     /// What gives tree chunks their identity. Every role has it: whoever reads a node can check it.
@@ -190,10 +240,11 @@ impl Secrets {
         self.identity.as_ref().map(|identity| IdKey::new(identity, DATA_CHUNK))
     }
 
-    /// With what this key signs and seals an object that every role shall open; `None` for a reader, who signs nothing.
-    pub fn sealing(&self, fresh: [u8; FRESH_BYTES]) -> Option<Sealing<'_>> {
-        let signing = self.signing.as_ref()?;
-        Some(Sealing { index_key: &self.index, key: self.key, signing, fresh })
+    /// With what this key signs and seals an object of a generation that every role shall open; `None` for a reader, who signs
+    /// nothing, and of a generation that isn't known.
+    pub fn sealing(&self, generation: u32, fresh: [u8; FRESH_BYTES]) -> Option<Sealing<'_>> {
+        let (signing, index_key) = (self.signing.as_ref()?, self.index_key(generation)?);
+        Some(Sealing { generation, index_key, key: self.key, signing, fresh })
     }
 
     /// The CBOR map of the secrets: what is sealed in a key object, and the contents of a recovery file.
@@ -212,8 +263,11 @@ impl Secrets {
             owner_signing: self.owner_signing.as_ref().map(|k| wiped(k.secret())),
             signing: self.signing.as_ref().map(|k| wiped(k.secret())),
             tree_identity: self.tree_identity.as_ref().map(wiped),
+            wrapping: self.wrapping.as_ref().map(wiped),
+            generations: (!self.generations.is_empty()).then(|| self.generations.iter().map(Known::of).collect()),
         };
-        Zeroizing::new(encode_into(Vec::with_capacity(SECRETS_ROOM), &body))
+        let room = SECRETS_ROOM + self.generations.len() * GENERATION_ROOM;
+        Zeroizing::new(encode_into(Vec::with_capacity(room), &body))
     }
 
     /// Read what [`Secrets::encode`] wrote.
@@ -236,11 +290,35 @@ impl Secrets {
             owner_signing: signing(body.owner_signing)?,
             signing: signing(body.signing)?,
             tree_identity: maybe(body.tree_identity),
+            wrapping: maybe(body.wrapping),
+            generations: body.generations.unwrap_or_default().into_iter().map(Known::into_secrets).collect(),
         };
+        let tags = |of: &GenerationSecrets| of.tag == 0 || of.number == 0;
+        if secrets.generations.iter().any(tags) || !secrets.generations.is_sorted_by(|a, b| a.number < b.number) {
+            return malformed(OBJECT, "the generations that it knows are not in order");
+        }
         if !secrets.complete() {
             return malformed(OBJECT, "a secret that its role needs is missing");
         }
         Ok(secrets)
+    }
+}
+
+impl IndexKeys for Secrets {
+    fn index_key(&self, generation: u32) -> Option<&Secret> {
+        match generation {
+            0 => Some(&self.index),
+            tag => self.generation(tag).map(|of| &of.index),
+        }
+    }
+}
+
+impl MetaKeys for Secrets {
+    fn meta_key(&self, generation: u32) -> Option<&PrivateKey> {
+        match generation {
+            0 => self.meta.as_ref(),
+            tag => self.generation(tag)?.meta.as_ref()?.key(),
+        }
     }
 }
 
@@ -304,6 +382,8 @@ pub struct Certificate {
     pub created: i64,
     /// When the owner revoked it, seconds since 1970, if so: what it signs from then on doesn't count.
     pub revoked: Option<i64>,
+    /// The public half of its own pair: later generations are handed to it by this. `None`: it was made by an older program.
+    pub wrapping: Option<Vec<u8>>,
 }
 
 #[derive(Encode, Decode)]
@@ -317,6 +397,8 @@ struct CertificateBody {
     created: i64,
     #[n(3)]
     revoked: Option<i64>,
+    #[cbor(n(4), with = "minicbor::bytes")]
+    wrapping: Option<Vec<u8>>,
 }
 
 #[derive(Encode, Decode)]
@@ -358,6 +440,8 @@ pub struct KeyParts<'a> {
     pub created: i64,
     /// 16 random bytes.
     pub fresh: [u8; 16],
+    /// The tag of the generation whose index secret seals the label.
+    pub generation: u32,
 }
 
 impl KeyObject {
@@ -368,8 +452,9 @@ impl KeyObject {
             verifying: parts.secrets.signing.as_ref().map(|k| k.verifying().0.into()),
             created: parts.created,
             revoked: None,
+            wrapping: parts.secrets.wrapping_key().map(|pair| pair.public().encode()),
         });
-        let header = Header::new(ObjectType::Key, suite, parts.secrets.key.0);
+        let header = Header::new(ObjectType::Key, suite, parts.secrets.key.0).of(parts.generation);
         let signature = owner.sign(PURPOSE, &signed_bytes(&header, parts.secrets.repository, &certificate)).to_vec();
         Self::seal_with(parts, header, certificate, signature)
     }
@@ -385,7 +470,9 @@ impl KeyObject {
         shared_key(&header, "key object", parts.unlock, &parts.fresh).seal(0, &context, &mut secrets);
         let secrets = std::mem::take(&mut *secrets);
         let mut label = pad(parts.label.as_bytes(), LABEL_STEP);
-        shared_key(&header, "key label", &parts.secrets.index, &parts.fresh).seal(0, &context, &mut label);
+        // A label of a generation that the key doesn't know is nothing that it could have read.
+        let index_key = parts.secrets.index_key(header.generation).unwrap_or(&parts.secrets.index);
+        shared_key(&header, "key label", index_key, &parts.fresh).seal(0, &context, &mut label);
         let fresh = parts.fresh.into();
         let body = KeyBody { lock: parts.lock.clone(), certificate, signature, secrets, label, fresh };
         plain_object(&header, &encode(&body))
@@ -400,12 +487,26 @@ impl KeyObject {
             verifying: verifying.map(|v| v.0.into()),
             created,
             revoked: Some(revoked.unwrap_or(at)),
+            wrapping: None,
         });
         let signature = owner.sign(PURPOSE, &signed_bytes(&self.header, repository, &certificate)).to_vec();
         // The sealed label stays as it is, with the fresh bytes of its key: nothing is sealed here.
         let (label, fresh) = (self.body.label.clone(), self.body.fresh);
         let body = KeyBody { lock: Lock::Revoked, certificate, signature, secrets: Vec::new(), label, fresh };
         plain_object(&self.header, &encode(&body))
+    }
+
+    /// The same key with a certificate, signed anew, that has the public half of its pair: for a key of before there were any.
+    /// Lock, secrets and label stay as they are.
+    pub fn with_wrapping(&self, repository: RepositoryId, public: &PublicKey, owner: &SigningKey) -> Vec<u8> {
+        let Certificate { role, verifying, created, revoked, .. } = self.certificate;
+        let verifying = verifying.map(|v| v.0.into());
+        let wrapping = Some(public.encode());
+        let certificate = encode(&CertificateBody { role, verifying, created, revoked, wrapping });
+        let signature = owner.sign(PURPOSE, &signed_bytes(&self.header, repository, &certificate)).to_vec();
+        let KeyBody { lock, secrets, label, fresh, .. } = &self.body;
+        let (lock, secrets, label, fresh) = (lock.clone(), secrets.clone(), label.clone(), *fresh);
+        plain_object(&self.header, &encode(&KeyBody { lock, certificate, signature, secrets, label, fresh }))
     }
 
     /// Decode without unlocking.
@@ -423,6 +524,7 @@ impl KeyObject {
             verifying: stated.verifying.map(|v| VerifyingKey(v.into())),
             created: stated.created,
             revoked: stated.revoked,
+            wrapping: stated.wrapping,
         };
         Ok(KeyObject { header, body, certificate })
     }
@@ -456,10 +558,15 @@ impl KeyObject {
         Ok(&self.certificate)
     }
 
+    /// The tag of the generation whose index secret its label is sealed under.
+    pub fn generation(&self) -> u32 {
+        self.header.generation
+    }
+
     /// The name for people.
-    pub fn label(&self, index_key: &Secret) -> Result<String> {
+    pub fn label(&self, keys: &impl IndexKeys) -> Result<String> {
         let mut bytes = self.body.label.clone();
-        let plain = shared_key(&self.header, "key label", index_key, &self.body.fresh)
+        let plain = shared_key_of(&self.header, "key label", keys, &self.body.fresh)?
             .open(0, &self.header.encode(), &mut bytes)
             .map_err(|source| Error::Seal { object: OBJECT, source })?;
         match std::str::from_utf8(unpad(plain, OBJECT)?) {
@@ -492,6 +599,8 @@ mod tests {
             owner_signing: Some(signing(3)),
             signing: Some(signing(9)),
             tree_identity: None,
+            wrapping: None,
+            generations: Vec::new(),
         }
     }
 
@@ -530,7 +639,7 @@ mod tests {
             let secrets = Secrets::decode(&secrets.encode()).unwrap();
             assert_eq!(secrets.tree_ids().unwrap().id(b"node"), id, "{role:?}");
             assert_eq!(secrets.data_ids().is_some(), role != Role::Keeper);
-            assert_eq!(secrets.sealing([0; 16]).is_some(), role != Role::Reader);
+            assert_eq!(secrets.sealing(0, [0; 16]).is_some(), role != Role::Reader);
         }
         let keeper = owner.lessen(Role::Keeper, KeyId([10; 16]), Some(signing.clone())).unwrap();
         let again = keeper.lessen(Role::Keeper, KeyId([12; 16]), Some(signing)).unwrap();
@@ -544,8 +653,15 @@ mod tests {
         let secrets = owner();
         let signing = secrets.owner_signing.as_ref().unwrap();
         let unlock = Secret::new([77; 32]);
-        let parts =
-            KeyParts { secrets: &secrets, lock: Lock::File, unlock: &unlock, label: "old", created: 5, fresh: [9; 16] };
+        let parts = KeyParts {
+            secrets: &secrets,
+            lock: Lock::File,
+            unlock: &unlock,
+            label: "old",
+            created: 5,
+            fresh: [9; 16],
+            generation: 0,
+        };
         let bytes = KeyObject::seal(&parts, Suite::Aes256Gcm, signing);
         let object = KeyObject::decode(KeyId([2; 16]), &bytes).unwrap();
         assert_eq!(object.certificate(secrets.repository, &secrets.owner).unwrap().revoked, None);
@@ -553,7 +669,7 @@ mod tests {
         let revoked = KeyObject::decode(KeyId([2; 16]), &bytes).unwrap();
         let certificate = revoked.certificate(secrets.repository, &secrets.owner).unwrap();
         let before = object.certificate(secrets.repository, &secrets.owner).unwrap();
-        assert_eq!(certificate, &Certificate { revoked: Some(99), ..before.clone() });
+        assert_eq!(certificate, &Certificate { revoked: Some(99), wrapping: None, ..before.clone() });
         assert_eq!(revoked.lock(), &Lock::Revoked);
         assert_eq!(revoked.label(&secrets.index).unwrap(), "old");
         assert!(revoked.unlock(&unlock).is_err() && revoked.lock().passphrase_key(b"x").is_err());
@@ -569,8 +685,15 @@ mod tests {
         let secrets = owner();
         let unlock = Secret::new([77; 32]);
         let len = |label: &str| {
-            let parts =
-                KeyParts { secrets: &secrets, lock: Lock::File, unlock: &unlock, label, created: 5, fresh: [9; 16] };
+            let parts = KeyParts {
+                secrets: &secrets,
+                lock: Lock::File,
+                unlock: &unlock,
+                label,
+                created: 5,
+                fresh: [9; 16],
+                generation: 0,
+            };
             KeyObject::seal(&parts, Suite::Aes256Gcm, secrets.owner_signing.as_ref().unwrap()).len()
         };
         assert_eq!(len(""), len("the laptop of somebody"));
@@ -583,7 +706,15 @@ mod tests {
         let cost = PassphraseCost { memory_kib: 64, passes: 1, lanes: 1 };
         let lock = Lock::passphrase([1; 16], cost);
         let unlock = lock.passphrase_key(b"secret").unwrap();
-        let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label: "laptop", created: 5, fresh: [9; 16] };
+        let parts = KeyParts {
+            secrets: &secrets,
+            lock,
+            unlock: &unlock,
+            label: "laptop",
+            created: 5,
+            fresh: [9; 16],
+            generation: 0,
+        };
         let bytes = KeyObject::seal(&parts, Suite::Aes256Gcm, secrets.owner_signing.as_ref().unwrap());
         let object = KeyObject::decode(KeyId([2; 16]), &bytes).unwrap();
         let again = object.lock().passphrase_key(b"secret").unwrap();

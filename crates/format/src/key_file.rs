@@ -189,6 +189,8 @@ mod tests {
             owner_signing: None,
             signing: Some(signing),
             tree_identity: None,
+            wrapping: None,
+            generations: Vec::new(),
         };
         let text = encode_recovery(&secrets);
         assert!(text.lines().all(|l| l.len() <= 64));

@@ -13,6 +13,7 @@ mod wire;
 
 pub mod config;
 pub mod decision;
+pub mod generation;
 pub mod history;
 pub mod index;
 pub mod key;

@@ -7,10 +7,11 @@
 
 use crate::cbor::{decode, encode};
 use crate::error::malformed;
+use crate::generation::IndexKeys;
 use crate::ids::split_ids;
 use crate::sealed::{open_shared, seal_shared};
 use crate::{ChunkId, Header, LossId, ObjectType, PackId, Result, Sealing, Signer};
-use drumlin_seal::{Secret, Suite};
+use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
 /// What is lost, as long as nobody stores it again.
@@ -40,13 +41,13 @@ impl Loss {
             chunks: self.chunks.iter().flat_map(|id| id.0).collect(),
             packs: self.packs.iter().flat_map(|id| id.0).collect(),
         };
-        seal_shared(&Header::new(ObjectType::Loss, suite, self.id.0), encode(&body), with)
+        seal_shared(&with.header(ObjectType::Loss, suite, self.id.0), encode(&body), with)
     }
 
     /// Open and decode; whose word it is, is checked by [`Signer::verify`].
-    pub fn open(id: LossId, index_key: &Secret, object: &[u8]) -> Result<(Self, Signer)> {
+    pub fn open(id: LossId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Self, Signer)> {
         let header = Header::expect(object, ObjectType::Loss, &id.0)?;
-        let (body, signer) = open_shared(&header, index_key, object)?;
+        let (body, signer) = open_shared(&header, keys, object)?;
         let body: Body = decode(&body, "loss")?;
         let (chunks, rest) = body.chunks.as_chunks::<32>();
         if !rest.is_empty() {
@@ -61,12 +62,13 @@ impl Loss {
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::SigningKey;
+    use drumlin_seal::{Secret, SigningKey};
 
     #[test]
     fn round_trip_and_signature() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
-        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
+        let sealing =
+            |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
         let loss = Loss {
             id: LossId([3; 16]),
             chunks: vec![ChunkId([5; 32]), ChunkId([6; 32])],

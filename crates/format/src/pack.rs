@@ -7,14 +7,15 @@
 //! ```
 //!
 //! A block is one message sealed under a pack's key. The key is sealed to the repository's public key and stands in the
-//! table, in a *slot*: a pack that took blocks over from others, sealed as they were, has a slot for each origin. The table
-//! is signed by whoever wrote the pack.
+//! table, in a *slot*: a pack that took blocks over from others, sealed as they were, has a slot for each origin, and all of
+//! them are of its own generation. The table is signed by whoever wrote the pack.
 
 use crate::error::malformed;
-use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key};
+use crate::generation::IndexKeys;
+use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key_of};
 use crate::wire::{Reader, Writer};
 use crate::{ChunkId, Error, FRESH_BYTES, HEADER_BYTES, Header, ObjectType, PackId, Result};
-use drumlin_seal::{Secret, TAG_BYTES, WRAPPED_BYTES, checksum};
+use drumlin_seal::{TAG_BYTES, WRAPPED_BYTES, checksum};
 
 const TABLE: &str = "pack table";
 const FOOTER: &str = "pack footer";
@@ -49,7 +50,7 @@ pub enum Codec {
 /// A pack key, sealed, and the pack for which it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The pack for which the key was made; its header is authenticated with each of its blocks.
+    /// The pack for which the key was made, of the same generation; its header is authenticated with each of its blocks.
     pub origin: PackId,
     /// The key as `drumlin_seal::PublicKey::wrap` made it (KEM number 1: HPKE with X-Wing).
     pub wrapped: Vec<u8>,
@@ -272,11 +273,11 @@ impl Table {
     }
 
     /// Open and decode the sealed table of the pack of this header; whose word it is, is checked by [`Signer::verify`].
-    pub fn open(header: &Header, index_key: &Secret, mut sealed: Vec<u8>) -> Result<(Self, Signer)> {
+    pub fn open(header: &Header, keys: &impl IndexKeys, mut sealed: Vec<u8>) -> Result<(Self, Signer)> {
         let Some((fresh, sealed)) = sealed.split_first_chunk_mut::<FRESH_BYTES>() else {
             return malformed(TABLE, "it ends too early");
         };
-        let message = shared_key(header, TABLE, index_key, fresh)
+        let message = shared_key_of(header, TABLE, keys, fresh)?
             .open(TABLE_PART, &header.encode(), sealed)
             .map_err(|source| Error::Seal { object: TABLE, source })?;
         let (signer, body) = Signer::split(header, TABLE, message)?;
@@ -314,9 +315,9 @@ fn has_twice<T: Ord>(values: impl Iterator<Item = T> + Clone) -> bool {
     values.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// The header of a pack: what is authenticated with its key and with each of its blocks.
-pub fn header(kind: PackKind, suite: drumlin_seal::Suite, id: PackId) -> Header {
-    Header::new(kind.object(), suite, id.0)
+/// The header of a pack of the generation of this tag: what is authenticated with its key and with each of its blocks.
+pub fn header(kind: PackKind, suite: drumlin_seal::Suite, generation: u32, id: PackId) -> Header {
+    Header::new(kind.object(), suite, id.0).of(generation)
 }
 
 /// What a pack holds.
@@ -419,7 +420,7 @@ pub fn size_class(len: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::{SigningKey, Suite};
+    use drumlin_seal::{Secret, SigningKey, Suite};
     use proptest::prelude::*;
 
     fn sample() -> Table {
@@ -442,9 +443,10 @@ mod tests {
         assert_eq!(table.blocks[1].offset, 152);
         assert_eq!(table.chunks[1], Chunk { id: ChunkId([2; 32]), len: 200, offset: 300, block: 0 });
         assert_eq!(table.blocks_end(), 32 + 120 + 1016 + 400);
-        let header = header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16]));
+        let header = header(PackKind::Data, Suite::Aes256Gcm, 0, PackId([9; 16]));
         let (index_key, signing) = (Secret::new([4; 32]), signing());
-        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([7; 16]), signing: &signing, fresh };
+        let sealing =
+            |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([7; 16]), signing: &signing, fresh };
         let sealed = table.seal(&header, table.sealed_len(), sealing([1; 16]));
         assert_eq!(sealed.len(), table.sealed_len());
         assert_eq!(sealed.len() % 1024, 16 + TAG_BYTES);
@@ -473,8 +475,14 @@ mod tests {
             table.push(0, u64::MAX - number, Codec::Padding, 16 << 20, 0, &[]).unwrap();
             let index_key = Secret::new([4; 32]);
             let signing = signing();
-            let with = Sealing { index_key: &index_key, key: KeyId([7; 16]), signing: &signing, fresh: [1; 16] };
-            let header = header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16]));
+            let with = Sealing {
+                generation: 0,
+                index_key: &index_key,
+                key: KeyId([7; 16]),
+                signing: &signing,
+                fresh: [1; 16],
+            };
+            let header = header(PackKind::Data, Suite::Aes256Gcm, 0, PackId([9; 16]));
             assert_eq!(table.seal(&header, len, with).len(), len);
         }
     }
@@ -545,7 +553,7 @@ mod tests {
 
     #[test]
     fn footers_notice_every_flip() {
-        let header = header(PackKind::Tree, Suite::Aes256Gcm, PackId([9; 16]));
+        let header = header(PackKind::Tree, Suite::Aes256Gcm, 0, PackId([9; 16]));
         let footer = Footer::new(1000, 2000, 0);
         let bytes = footer.encode(&header);
         assert_eq!(Footer::decode(&bytes, &header, 3048), Ok(footer));

@@ -270,7 +270,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn head(data_len: u64) -> Head {
-        let header = header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16])).encode();
+        let header = header(PackKind::Data, Suite::Aes256Gcm, 0, PackId([9; 16])).encode();
         Head { header, table_offset: data_len - 20, table_len: 20 }
     }
 

@@ -5,10 +5,11 @@
 //! ```
 
 use crate::cbor::{decode, encode};
+use crate::generation::IndexKeys;
 use crate::ids::split_ids;
 use crate::sealed::{open_shared, seal_shared};
 use crate::{Header, IndexId, ObjectType, PackId, PlanId, Result, Sealing, SessionId, Signer, SnapshotId};
-use drumlin_seal::{Secret, Suite};
+use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
 /// What a collector condemns.
@@ -48,13 +49,13 @@ impl Plan {
             indexes: self.indexes.iter().flat_map(|id| id.0).collect(),
             snapshots: self.snapshots.iter().flat_map(|id| id.0).collect(),
         };
-        seal_shared(&Header::new(ObjectType::Plan, suite, self.id.0), encode(&body), with)
+        seal_shared(&with.header(ObjectType::Plan, suite, self.id.0), encode(&body), with)
     }
 
     /// Open and decode; whose word it is, is checked by [`Signer::verify`].
-    pub fn open(id: PlanId, index_key: &Secret, object: &[u8]) -> Result<(Self, Signer)> {
+    pub fn open(id: PlanId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Self, Signer)> {
         let header = Header::expect(object, ObjectType::Plan, &id.0)?;
-        let (body, signer) = open_shared(&header, index_key, object)?;
+        let (body, signer) = open_shared(&header, keys, object)?;
         let body: Body = decode(&body, "plan")?;
         let plan = Plan {
             id,
@@ -75,12 +76,13 @@ fn ids(bytes: &[u8]) -> Result<impl Iterator<Item = [u8; 16]>> {
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::SigningKey;
+    use drumlin_seal::{Secret, SigningKey};
 
     #[test]
     fn round_trip_and_signature() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
-        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
+        let sealing =
+            |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
         let plan = Plan {
             id: PlanId([3; 16]),
             session: SessionId([4; 16]),

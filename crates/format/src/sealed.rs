@@ -5,15 +5,16 @@
 //! shared:           header (32) | fresh (16) | sealed message
 //! to a public key:  header (32) | wrapped key (1168) | sealed message
 //! message:          varint length | body | zeros up to a multiple of 128 bytes
-//! signed body:      CBOR array [key id, signature, body]
+//! signed body:      CBOR array [key id, signature, body], and the generation that it was signed in if it was sealed anew
 //! ```
 
 use crate::cbor::{decode, encode};
 use crate::error::malformed;
-use crate::signer::{Sealing, Signer, shared_key, signed_digest};
+use crate::generation::{IndexKeys, MetaKeys};
+use crate::signer::{Sealing, Signer, shared_key_of, signed_digest};
 use crate::wire::{Reader, Writer};
 use crate::{Error, FRESH_BYTES, HEADER_BYTES, Header, KeyId, Result};
-use drumlin_seal::{PrivateKey, PublicKey, SealKey, Secret, Seed, SigningKey, WRAPPED_BYTES};
+use drumlin_seal::{PublicKey, SealKey, Secret, Seed, SigningKey, WRAPPED_BYTES};
 use minicbor::{Decode, Encode};
 
 /// The purpose of the wrap; the header, which names the type, is authenticated with it.
@@ -31,19 +32,23 @@ struct Signed {
     signature: Vec<u8>,
     #[cbor(n(2), with = "minicbor::bytes")]
     body: Vec<u8>,
+    /// The tag of the generation in whose header it was signed, if that is not the one at hand.
+    #[n(3)]
+    generation: Option<u32>,
 }
 
 /// The signed body of an object whose purpose is its type's label.
 fn signed(header: &Header, key: KeyId, signing: &SigningKey, body: Vec<u8>) -> Vec<u8> {
     let signature = signing.sign_digest(header.object.label(), &signed_digest(header, key, &body)).to_vec();
-    encode(&Signed { key, signature, body })
+    encode(&Signed { key, signature, body, generation: None })
 }
 
 /// Body and signer of what [`signed`] made.
 fn unsigned(header: &Header, bytes: &[u8]) -> Result<(Vec<u8>, Signer)> {
     let what = header.object.label();
     let signed: Signed = decode(bytes, what)?;
-    let signer = Signer::new(header, what, signed.key, &signed.signature, &signed.body)?;
+    let signed_in = header.of(signed.generation.unwrap_or(header.generation));
+    let signer = Signer::new(&signed_in, what, signed.key, &signed.signature, &signed.body)?;
     Ok((signed.body, signer))
 }
 
@@ -72,11 +77,12 @@ pub(crate) fn seal_shared(header: &Header, body: Vec<u8>, with: Sealing) -> Vec<
 }
 
 /// Open what [`seal_shared`] made.
-pub(crate) fn open_shared(header: &Header, index_key: &Secret, object: &[u8]) -> Result<(Vec<u8>, Signer)> {
+pub(crate) fn open_shared(header: &Header, keys: &impl IndexKeys, object: &[u8]) -> Result<(Vec<u8>, Signer)> {
     let Some((fresh, sealed)) = behind_header(object).split_first_chunk::<FRESH_BYTES>() else {
         return malformed(header.object.label(), "it ends too early");
     };
-    open_message(header, shared_key(header, SHARED, index_key, fresh), sealed)
+    let message = open_message(header, shared_key_of(header, SHARED, keys, fresh)?, sealed)?;
+    unsigned(header, &message)
 }
 
 /// Sign `body` and seal it so that only the private key's holder can open it. `key` and `seed` are fresh.
@@ -88,15 +94,42 @@ pub(crate) fn seal_to(
     key: &Secret,
     seed: &Seed,
 ) -> Result<Vec<u8>> {
+    seal_signed_to(header, public, &signed(header, signer.0, signer.1, body), key, seed)
+}
+
+fn seal_signed_to(header: &Header, public: &PublicKey, signed: &[u8], key: &Secret, seed: &Seed) -> Result<Vec<u8>> {
     let context = header.encode();
     let wrapped = public.wrap(key, WRAP_INFO, &context, seed).map_err(|source| fail(header, source))?;
-    let mut message = pad(&signed(header, signer.0, signer.1, body), MESSAGE_STEP);
+    let mut message = pad(signed, MESSAGE_STEP);
     SealKey::new(header.suite, key).seal(0, &context, &mut message);
     Ok([&context[..], &wrapped, &message].concat())
 }
 
+/// Seal what [`seal_to`] made, an object of `header`, to another generation's public key: what was signed, and by whom, stays
+/// as it is. `key` and `seed` are fresh.
+pub(crate) fn reseal_to(
+    header: &Header,
+    keys: &impl MetaKeys,
+    object: &[u8],
+    generation: u32,
+    public: &PublicKey,
+    (key, seed): (&Secret, &Seed),
+) -> Result<Vec<u8>> {
+    let message = open_to(header, keys, object)?;
+    let mut signed: Signed = decode(&message, header.object.label())?;
+    let signed_in = signed.generation.unwrap_or(header.generation);
+    signed.generation = (signed_in != generation).then_some(signed_in);
+    seal_signed_to(&header.of(generation), public, &encode(&signed), key, seed)
+}
+
 /// Open what [`seal_to`] made.
-pub(crate) fn open_with(header: &Header, private: &PrivateKey, object: &[u8]) -> Result<(Vec<u8>, Signer)> {
+pub(crate) fn open_with(header: &Header, keys: &impl MetaKeys, object: &[u8]) -> Result<(Vec<u8>, Signer)> {
+    unsigned(header, &open_to(header, keys, object)?)
+}
+
+fn open_to(header: &Header, keys: &impl MetaKeys, object: &[u8]) -> Result<Vec<u8>> {
+    let unknown = Error::Generation { object: header.object.label(), generation: header.generation };
+    let private = keys.meta_key(header.generation).ok_or(unknown)?;
     let Some((wrapped, sealed)) = behind_header(object).split_at_checked(WRAPPED_BYTES) else {
         return malformed(header.object.label(), "it ends within its key");
     };
@@ -104,10 +137,10 @@ pub(crate) fn open_with(header: &Header, private: &PrivateKey, object: &[u8]) ->
     open_message(header, SealKey::new(header.suite, &key), sealed)
 }
 
-fn open_message(header: &Header, key: SealKey, sealed: &[u8]) -> Result<(Vec<u8>, Signer)> {
+fn open_message(header: &Header, key: SealKey, sealed: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = sealed.to_vec();
     let message = key.open(0, &header.encode(), &mut bytes).map_err(|source| fail(header, source))?;
-    unsigned(header, unpad(message, header.object.label())?)
+    Ok(unpad(message, header.object.label())?.to_vec())
 }
 
 fn behind_header(object: &[u8]) -> &[u8] {

@@ -5,9 +5,10 @@
 //! ```
 
 use crate::cbor::{decode, encode};
+use crate::generation::IndexKeys;
 use crate::sealed::{open_shared, seal_shared};
 use crate::{Header, ObjectType, Result, Sealing, SessionId, Signer};
-use drumlin_seal::{Secret, Suite};
+use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
 /// What a writer says of itself. The key that it writes with is the signer's.
@@ -60,13 +61,13 @@ impl Session {
 
     /// Encode, sign and seal.
     pub fn seal(&self, id: SessionId, suite: Suite, with: Sealing) -> Vec<u8> {
-        seal_shared(&Header::new(ObjectType::Session, suite, id.0), encode(self), with)
+        seal_shared(&with.header(ObjectType::Session, suite, id.0), encode(self), with)
     }
 
     /// Open and decode; whose word it is, is checked by [`Signer::verify`].
-    pub fn open(id: SessionId, index_key: &Secret, object: &[u8]) -> Result<(Self, Signer)> {
+    pub fn open(id: SessionId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Self, Signer)> {
         let header = Header::expect(object, ObjectType::Session, &id.0)?;
-        let (body, signer) = open_shared(&header, index_key, object)?;
+        let (body, signer) = open_shared(&header, keys, object)?;
         Ok((decode(&body, "session")?, signer))
     }
 }
@@ -75,12 +76,13 @@ impl Session {
 mod tests {
     use super::*;
     use crate::KeyId;
-    use drumlin_seal::SigningKey;
+    use drumlin_seal::{Secret, SigningKey};
 
     #[test]
     fn round_trip_and_signature() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
-        let sealing = |fresh| Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
+        let sealing =
+            |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
         let process = Process { machine: "m".into(), boot: "a boot".into(), namespace: 4026531836, id: 17, began: 99 };
         let session = Session { plan_seen: 7, process: Some(process), ..Session::new("h", "backup", -5) };
         let bytes = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([9; 16]));

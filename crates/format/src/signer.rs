@@ -4,15 +4,18 @@
 //! compared with that key's certificate, which is the reader's part: [`Signer::verify`].
 
 use crate::error::malformed;
-use crate::{Error, FRESH_BYTES, Header, KeyId, Result};
-use drumlin_seal::{SIGNATURE_BYTES, SealKey, Secret, SigningKey, VerifyingKey, derive};
+use crate::generation::IndexKeys;
+use crate::{Error, FRESH_BYTES, Header, KeyId, ObjectType, Result};
+use drumlin_seal::{SIGNATURE_BYTES, SealKey, Secret, SigningKey, Suite, VerifyingKey, derive};
 
 /// Bytes of a key id and a signature.
 pub(crate) const ATTRIBUTION_BYTES: usize = 16 + SIGNATURE_BYTES;
 
 /// With what an object is signed, and sealed for every role. Used up by the sealing: its fresh bytes serve once.
 pub struct Sealing<'a> {
-    /// The index secret.
+    /// The tag of the generation that it is sealed in.
+    pub generation: u32,
+    /// That generation's index secret.
     pub index_key: &'a Secret,
     /// The key whose holder signs.
     pub key: KeyId,
@@ -23,8 +26,14 @@ pub struct Sealing<'a> {
 }
 
 impl Sealing<'_> {
+    /// The header of a new object that is sealed so.
+    pub fn header(&self, object: ObjectType, suite: Suite, id: [u8; 16]) -> Header {
+        Header::new(object, suite, id).of(self.generation)
+    }
+
     /// The key that seals the object of this header, for one `purpose`.
     pub(crate) fn seal_key(&self, header: &Header, purpose: &str) -> SealKey {
+        debug_assert_eq!(header.generation, self.generation, "another generation's secret");
         shared_key(header, purpose, self.index_key, &self.fresh)
     }
 
@@ -41,6 +50,18 @@ impl Sealing<'_> {
 /// A key that every role can derive, of one object and of one sealing of it.
 pub(crate) fn shared_key(header: &Header, purpose: &str, index_key: &Secret, fresh: &[u8; FRESH_BYTES]) -> SealKey {
     SealKey::new(header.suite, &derive(index_key, purpose, &[&header.encode()[..], fresh].concat()))
+}
+
+/// The same, with the secret of the header's generation.
+pub(crate) fn shared_key_of(
+    header: &Header,
+    purpose: &str,
+    keys: &impl IndexKeys,
+    fresh: &[u8; FRESH_BYTES],
+) -> Result<SealKey> {
+    let unknown = Error::Generation { object: header.object.label(), generation: header.generation };
+    let index_key = keys.index_key(header.generation).ok_or(unknown)?;
+    Ok(shared_key(header, purpose, index_key, fresh))
 }
 
 /// Who signed an object, by its own word: to be compared with the certificates.
@@ -95,14 +116,14 @@ pub(crate) fn signed_digest(header: &Header, key: KeyId, body: &[u8]) -> [u8; 32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ObjectType;
-    use drumlin_seal::{Suite, digest};
+    use drumlin_seal::digest;
 
     #[test]
     fn a_signature_is_of_its_header_its_key_and_its_body() {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
         let header = Header::new(ObjectType::Index, Suite::Aes256Gcm, [3; 16]);
-        let sealing = Sealing { index_key: &index_key, key: KeyId([4; 16]), signing: &signing, fresh: [5; 16] };
+        let sealing =
+            Sealing { generation: 0, index_key: &index_key, key: KeyId([4; 16]), signing: &signing, fresh: [5; 16] };
         let attribution = sealing.attribution(&header, "thing", b"body");
         let bytes = [&attribution[..], b"body"].concat();
         let verify = |header: &Header, purpose, bytes: &[u8]| {

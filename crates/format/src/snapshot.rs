@@ -6,11 +6,12 @@
 
 use crate::cbor::{decode, encode};
 use crate::error::malformed;
+use crate::generation::MetaKeys;
 use crate::ids::split_ids;
-use crate::sealed::{open_with, seal_to};
+use crate::sealed::{open_with, reseal_to, seal_to};
 use crate::tree::Sums;
 use crate::{ChunkId, Header, KeyId, ObjectType, PlanId, Result, SessionId, SnapshotId};
-use drumlin_seal::{PrivateKey, PublicKey, Secret, Seed, SigningKey, Suite};
+use drumlin_seal::{PublicKey, Secret, Seed, SigningKey, Suite};
 use minicbor::{Decode, Encode};
 
 pub use crate::Signer;
@@ -219,29 +220,54 @@ impl Snapshot {
     }
 }
 
+/// To what snapshots are sealed.
+#[derive(Clone, Copy)]
+pub struct Recipient<'a> {
+    /// The cipher.
+    pub suite: Suite,
+    /// The generation's tag.
+    pub generation: u32,
+    /// That generation's metadata key.
+    pub meta_key: &'a PublicKey,
+}
+
 /// Encode, sign and seal a snapshot to the metadata key. `key` is fresh, `seed` too.
 pub fn seal(
     snapshot: &Snapshot,
     signer: (KeyId, &SigningKey),
-    suite: Suite,
-    meta_key: &PublicKey,
+    to: Recipient,
     key: &Secret,
     seed: &Seed,
 ) -> Result<Vec<u8>> {
-    let header = Header::new(ObjectType::Snapshot, suite, snapshot.id.0);
-    seal_to(&header, meta_key, encode(&Body::of(snapshot)), signer, key, seed)
+    let header = Header::new(ObjectType::Snapshot, to.suite, snapshot.id.0).of(to.generation);
+    seal_to(&header, to.meta_key, encode(&Body::of(snapshot)), signer, key, seed)
+}
+
+/// Seal a snapshot's object anew, to another generation: it stays what it is, its name and its signature too. `key` is fresh,
+/// `seed` too.
+pub fn reseal(
+    id: SnapshotId,
+    keys: &impl MetaKeys,
+    object: &[u8],
+    to: Recipient,
+    key: &Secret,
+    seed: &Seed,
+) -> Result<Vec<u8>> {
+    let header = Header::expect(object, ObjectType::Snapshot, &id.0)?;
+    reseal_to(&header, keys, object, to.generation, to.meta_key, (key, seed))
 }
 
 /// Open and decode a snapshot; who signed it is checked by [`Signer::verify`].
-pub fn open(id: SnapshotId, meta: &PrivateKey, object: &[u8]) -> Result<(Snapshot, Signer)> {
+pub fn open(id: SnapshotId, keys: &impl MetaKeys, object: &[u8]) -> Result<(Snapshot, Signer)> {
     let header = Header::expect(object, ObjectType::Snapshot, &id.0)?;
-    let (body, signer) = open_with(&header, meta, object)?;
+    let (body, signer) = open_with(&header, keys, object)?;
     Ok((decode::<Body>(&body, OBJECT)?.into_snapshot(id)?, signer))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drumlin_seal::PrivateKey;
 
     fn sample() -> Snapshot {
         Snapshot {
@@ -286,7 +312,9 @@ mod tests {
         let meta = PrivateKey::new(Secret::new([5; 32])).unwrap();
         let signing = SigningKey::new(Secret::new([6; 32])).unwrap();
         let (key, seed) = (Secret::new([7; 32]), Secret::new([8; 32]));
-        let bytes = seal(&sample(), (KeyId([9; 16]), &signing), Suite::Aes256Gcm, &meta.public(), &key, &seed).unwrap();
+        let public = meta.public();
+        let to = Recipient { suite: Suite::Aes256Gcm, generation: 0, meta_key: &public };
+        let bytes = seal(&sample(), (KeyId([9; 16]), &signing), to, &key, &seed).unwrap();
         let (snapshot, signer) = open(SnapshotId([1; 16]), &meta, &bytes).unwrap();
         assert_eq!(snapshot, sample());
         assert_eq!(Snapshot::from_plain(&snapshot.to_plain()).unwrap(), snapshot);
@@ -294,7 +322,7 @@ mod tests {
         assert!(signer.verify(&signing.verifying()).is_ok());
         assert!(signer.verify(&SigningKey::new(Secret::new([1; 32])).unwrap().verifying()).is_err());
         let longer = Snapshot { tags: vec!["tags".into()], ..sample() };
-        let longer = seal(&longer, (KeyId([9; 16]), &signing), Suite::Aes256Gcm, &meta.public(), &key, &seed).unwrap();
+        let longer = seal(&longer, (KeyId([9; 16]), &signing), to, &key, &seed).unwrap();
         assert_eq!(longer.len(), bytes.len(), "a length tells little");
         assert!(open(SnapshotId([2; 16]), &meta, &bytes).is_err());
         assert!(open(SnapshotId([1; 16]), &PrivateKey::new(Secret::new([6; 32])).unwrap(), &bytes).is_err());

@@ -2,6 +2,7 @@
 //! repository of version 1 is in the world: what was written must be read for ever.
 
 use drumlin_format::decision::Verdict;
+use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
 use drumlin_format::history::Entry;
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::pack::{self, Codec, Footer, PackKind, Slot, Table};
@@ -64,7 +65,7 @@ fn session() {
     let session = Session { plan_seen: 7, ..Session::new("h", "backup", -5) };
     assert_bytes(&minicbor::to_vec(&session).unwrap(), "a4 00 61 68 01 24 02 07 03 66 6261636b7570");
     let (index_key, signing) = (secret(1), signing(2));
-    let with = Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
+    let with = Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
     let object = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, with);
     assert_bytes(&object, SESSION);
 }
@@ -79,7 +80,7 @@ const SESSION: &str = "6472756d6c696e010701000000000000
 #[test]
 fn history_entry() {
     let (index_key, signing) = (secret(1), signing(2));
-    let with = Sealing { index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
+    let with = Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
     let entry = Entry {
         snapshots: vec![SnapshotId([5; 16])],
         absorbed: vec![HistoryId([8; 16])],
@@ -98,14 +99,12 @@ const HISTORY: &str = "6472756d6c696e010b01000000000000
     67ed9b60e7b9489436d313802b9506d10fe91e20422d079553918c254e02232ace7b6b25ed655b55ba0cb5460be09089
     cd04ced9d8aa549035ac5418e3dfdb8d279d061e359bee512760be93ebcc6629";
 
-#[test]
-fn certificates() {
-    let owner = signing(3);
-    let secrets = Secrets {
+fn keepers_secrets() -> Secrets {
+    Secrets {
         repository: RepositoryId([1; 16]),
         key: KeyId([2; 16]),
         role: Role::Keeper,
-        owner: owner.verifying(),
+        owner: signing(3).verifying(),
         index: secret(4),
         identity: None,
         cutting: None,
@@ -114,15 +113,44 @@ fn certificates() {
         owner_signing: None,
         signing: Some(signing(9)),
         tree_identity: Some(secret(11)),
-    };
+        wrapping: None,
+        generations: Vec::new(),
+    }
+}
+
+#[test]
+fn certificates() {
+    let (owner, secrets) = (signing(3), keepers_secrets());
     assert_bytes(&secrets.encode(), SECRETS);
     let unlock = secret(77);
-    let parts =
-        KeyParts { secrets: &secrets, lock: Lock::File, unlock: &unlock, label: "l", created: 5, fresh: [9; 16] };
+    let (lock, fresh) = (Lock::File, [9; 16]);
+    let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label: "l", created: 5, fresh, generation: 0 };
     let bytes = KeyObject::seal(&parts, Suite::Aes256Gcm, &owner);
     let object = KeyObject::decode(KeyId([2; 16]), &bytes).unwrap();
-    assert_bytes(&checksum(&bytes), "7822eb2038007aacbf6e6ef8cbb12c91");
+    assert_bytes(&checksum(&bytes), "bd9a9a74e79de70cd932b8966dddcff7");
     assert_bytes(&checksum(&object.revoke(RepositoryId([1; 16]), 9, &owner)), "aa863bcb2f9b9a65c3a4873d8e5eb0ce");
+}
+
+#[test]
+fn generation() {
+    let owner = signing(3);
+    let half = |byte| Some(LazyKey::new(secret(byte)));
+    let secrets = GenerationSecrets { number: 1, tag: 0x01020304, index: secret(4), data: half(5), meta: half(6) };
+    let of = Origin { repository: RepositoryId([1; 16]), suite: Suite::Aes256Gcm, created: 7 };
+    let mut generation = Generation::new(of, &secrets).unwrap();
+    let keeper = secrets.lessen(Role::Keeper).unwrap();
+    let pair = drumlin_seal::PrivateKey::new(derive(&secret(9), "key wrapping", &[2; 16])).unwrap();
+    generation.share(KeyId([2; 16]), &pair.public(), &keeper, (&secret(10), &secret(11))).unwrap();
+    let bytes = generation.encode(&owner);
+    assert_bytes(&bytes[..32], "6472756d6c696e 01 0d 01 04030201 0000 00*15 01");
+    assert_bytes(&checksum(&bytes), "c694dac6f329580f0c35e5e2d82bafcb");
+    assert_bytes(
+        derive(&secret(9), "key wrapping", &[2; 16]).expose(),
+        "58e92b4c77d36a2728715e57bed433a904e6d74efb61e9a832444446c0fc2926",
+    );
+    let with = |generations| Secrets { generations, ..keepers_secrets() }.encode();
+    let (without, with) = (with(Vec::new()), with(vec![keeper]));
+    assert_bytes(&with[without.len()..], "0d 81 a4 00 01 01 1a 01020304 02 5820 04*32 04 5820 06*32");
 }
 
 const SECRETS: &str = "a8 00 50 01*16  01 50 02*16  02 03
@@ -131,7 +159,7 @@ const SECRETS: &str = "a8 00 50 01*16  01 50 02*16  02 03
 
 #[test]
 fn footer_and_table() {
-    let header = pack::header(PackKind::Data, Suite::Aes256Gcm, PackId([9; 16]));
+    let header = pack::header(PackKind::Data, Suite::Aes256Gcm, 0, PackId([9; 16]));
     assert_bytes(
         &Footer::new(1000, 2000, 0).encode(&header),
         "6472756d656e6401 e803000000000000 d0070000 00000000 e80b000000000000 de91a85f80cafe99153c2f4e68bb74bd",

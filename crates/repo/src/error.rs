@@ -65,6 +65,33 @@ pub enum Error {
         #[source]
         source: drumlin_format::Error,
     },
+    /// An object is sealed with secrets that the key in use doesn't have.
+    #[error(
+        "'{object}' in the repository is of generation {generation:08x} of its secrets, which this key doesn't have"
+    )]
+    UnknownGeneration {
+        /// The object's name in the store.
+        object: String,
+        /// The generation's tag.
+        generation: u32,
+    },
+    /// Nothing can be sealed, or not with the newest secrets.
+    #[error("nothing can be written to the repository in {location}: {why}")]
+    Generation {
+        /// The repository's place.
+        location: String,
+        /// Why.
+        why: String,
+    },
+    /// The repository was given new secrets since it was opened.
+    #[error("the repository in {location} was given new secrets meanwhile; run it again")]
+    Rekeyed {
+        /// The repository's place.
+        location: String,
+    },
+    /// Keys that an older program made can't be given new secrets.
+    #[error("keys that an older program made can't be given new secrets: {}", .0.join(", "))]
+    OldKeys(Vec<String>),
     /// A chunk does not have the contents that its name promises.
     #[error("block {block} of pack '{pack}' in the repository is damaged: {detail}")]
     DamagedBlock {
@@ -112,7 +139,16 @@ pub enum Error {
 impl Error {
     /// A closure that turns a format error about `object` into [`Error::Damaged`].
     pub(crate) fn damaged(object: &str) -> impl FnOnce(drumlin_format::Error) -> Error + '_ {
-        move |source| Error::Damaged { object: object.to_owned(), source }
+        let object = object.to_owned();
+        move |source| match source {
+            drumlin_format::Error::Generation { generation, .. } => Error::UnknownGeneration { object, generation },
+            source => Error::Damaged { object, source },
+        }
+    }
+
+    /// Whether an object can't be opened because the key lacks the secrets of its generation.
+    pub fn is_unknown_generation(&self) -> bool {
+        matches!(self, Error::UnknownGeneration { .. })
     }
 
     /// Whether an object is not there.
@@ -136,6 +172,9 @@ impl Error {
     pub fn cause(&self) -> String {
         match self {
             Error::Damaged { source, .. } => source.to_string(),
+            Error::UnknownGeneration { generation, .. } => {
+                format!("it is of generation {generation:08x} of the secrets, which this key doesn't have")
+            }
             Error::DamagedBlock { block, detail, .. } => format!("block {block}: {detail}"),
             Error::Store(e) if e.kind == store::Kind::Missing => "it isn't there".into(),
             Error::Store(e) => e.cause(),
@@ -147,6 +186,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damaged { .. } | Error::DamagedBlock { .. } | Error::MissingChunk(_) => true,
+            Error::UnknownGeneration { .. } => true,
             Error::Store(e) => matches!(e.kind, store::Kind::Missing | store::Kind::Truncated),
             _ => false,
         }

@@ -79,14 +79,14 @@ impl Repository {
     /// The snapshots that were forgotten, oldest first, and the errors of those that could not be read. One that is still
     /// among the snapshots, too, wasn't forgotten.
     pub fn forgotten(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
-        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        self.may_list()?;
         // In this order: what is forgotten meanwhile may be missed, and is never told as both.
         let ids = self.ids(names::FORGOTTEN, SnapshotId::parse)?;
         let present: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
         let trusted = self.trusted_keys()?;
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in ids.into_iter().filter(|id| !present.contains(id)) {
-            match self.read_snapshot(&names::forgotten(id), id, meta, &trusted) {
+            match self.read_snapshot(&names::forgotten(id), id, &trusted) {
                 Ok(Some((snapshot, trust))) => infos.push(SnapshotInfo { snapshot, trust, open_session: false }),
                 // Brought back, or cleared up by a prune.
                 Ok(None) => {}

@@ -43,7 +43,6 @@ pub(crate) struct TrustedKey {
     /// Checks its signatures.
     pub verifying: VerifyingKey,
     /// When it was revoked, if so: what it signed before still is its word, and no clock tells which that is.
-    #[allow(dead_code, reason = "what becomes of a revoked key's later signatures is not decided yet")]
     pub revoked: Option<i64>,
 }
 
@@ -52,7 +51,9 @@ impl Repository {
     pub(crate) fn put_key(&self, secrets: &Secrets, lock: &NewLock, label: &str, now: i64, how: Put) -> Result<()> {
         let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("add keys"))?;
         let (lock, unlock) = self.new_lock(lock)?;
-        let parts = KeyParts { secrets, lock, unlock: &unlock, label, created: now, fresh: random_id()? };
+        let generation = self.generation()?;
+        let fresh = random_id()?;
+        let parts = KeyParts { secrets, lock, unlock: &unlock, label, created: now, fresh, generation };
         let bytes = KeyObject::seal(&parts, self.config().suite, owner);
         Ok(self.store().put(&names::key(secrets.key), &bytes, how)?)
     }
@@ -75,8 +76,11 @@ impl Repository {
         }
         let id = KeyId(random_id()?);
         let signing = SigningKey::new(random_secret()?).map_err(|_| Error::Misuse("no signing key".into()))?;
-        let secrets =
-            self.secrets().lessen(role, id, Some(signing)).ok_or_else(|| self.not_allowed("add such a key"))?;
+        let lesser = self.secrets().lessen(role, id, Some(signing));
+        let mut secrets = lesser.ok_or_else(|| self.not_allowed("add such a key"))?;
+        if secrets.signing.is_none() {
+            secrets.wrapping = Some(random_secret()?);
+        }
         self.put_key(&secrets, lock, label, now, Put::Create)?;
         Ok(id)
     }
@@ -96,14 +100,15 @@ impl Repository {
         let secrets = self.secrets();
         let name = names::key(secrets.key);
         let object = KeyObject::decode(secrets.key, &self.store().get(&name)?).map_err(Error::damaged(&name))?;
-        let label = object.label(&secrets.index).map_err(Error::damaged(&name))?;
+        let label = object.label(secrets).map_err(Error::damaged(&name))?;
         let certificate = object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
         if certificate.revoked.is_some() {
             return Err(Error::RevokedKey { key: secrets.key, location: self.store().location() });
         }
         let created = certificate.created;
         let (lock, unlock) = self.new_lock(lock)?;
-        let parts = KeyParts { secrets, lock, unlock: &unlock, label: &label, created, fresh: random_id()? };
+        let (fresh, generation) = (random_id()?, object.generation());
+        let parts = KeyParts { secrets, lock, unlock: &unlock, label: &label, created, fresh, generation };
         Ok(self.store().put(&name, &object.reseal(&parts), Put::Replace)?)
     }
 
@@ -143,7 +148,7 @@ impl Repository {
             infos.push(KeyInfo {
                 id,
                 role: certificate.role,
-                label: object.label(&secrets.index).map_err(Error::damaged(&name))?,
+                label: object.label(secrets).map_err(Error::damaged(&name))?,
                 created: certificate.created,
                 passphrase: matches!(object.lock(), Lock::Passphrase { .. }),
                 current: id == secrets.key,
@@ -256,7 +261,8 @@ mod tests {
         let parts = |id: u8, lock| {
             let secrets = Secrets { key: KeyId([id; 16]), ..owner.secrets().clone() };
             let unlock = Secret::new([1; 32]);
-            let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label: "", created: 1, fresh: [id; 16] };
+            let (label, fresh) = ("", [id; 16]);
+            let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label, created: 1, fresh, generation: 0 };
             let bytes = KeyObject::seal(&parts, owner.config().suite, owner.secrets().owner_signing.as_ref().unwrap());
             store.put(&names::key(secrets.key), &bytes, Put::Create).unwrap();
         };

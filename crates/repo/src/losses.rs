@@ -1,4 +1,4 @@
-//! Losses: what a repair could not heal, and pack tables read from the packs themselves.
+//! Losses: what a repair could not heal; and pack tables read from the packs themselves.
 
 use crate::keys::TrustedKey;
 use crate::pack::{read_footer, read_table};
@@ -9,7 +9,7 @@ use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::{KeyId, LossId, PackId};
 use drumlin_store::{Kind, Put};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl Repository {
     /// The losses that stand, by their ids.
@@ -31,7 +31,7 @@ impl Repository {
                 Err(e) if e.kind == Kind::Missing => continue,
                 other => other?,
             };
-            let (loss, signer) = Loss::open(id, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+            let (loss, signer) = Loss::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name))?;
             let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
             losses.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
         }
@@ -47,6 +47,33 @@ impl Repository {
     /// Remove a loss: it stands no more, or another one says what still does.
     pub fn remove_loss(&self, id: LossId) -> Result<()> {
         Ok(self.store().delete(&names::loss(id))?)
+    }
+}
+
+impl Repository {
+    /// Those of some packs that a client has written whose key adds and reads nothing: it can open none but its own.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn of_writers<'i>(&self, packs: impl IntoIterator<Item = &'i PackInfo>) -> Result<HashSet<PackId>> {
+        let mut trusted = self.trusted_keys()?;
+        trusted.retain(|_, key| key.role == Role::Writer && key.revoked.is_none());
+        let mut own = HashSet::new();
+        if trusted.is_empty() {
+            return Ok(own);
+        }
+        for info in packs {
+            match read_table(self, info) {
+                Ok((_, signer)) => {
+                    let key = trusted.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
+                    own.extend(key.map(|_| info.id));
+                }
+                // A check tells of it.
+                Err(e) if e.is_of_one_object() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(own)
     }
 }
 
@@ -69,9 +96,9 @@ impl<'a> PackScan<'a> {
     pub fn entry(&self, kind: PackKind, pack: PackId, pack_len: u64) -> Result<Entry> {
         let name = names::pack(kind, pack);
         let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });
-        let footer = read_footer(self.repository, kind, pack, pack_len)?;
+        let (generation, footer) = read_footer(self.repository, kind, pack, pack_len)?;
         let (table_offset, table_len) = (footer.table_offset, footer.table_len);
-        let info = PackInfo { id: pack, kind, len: pack_len, table_offset, table_len };
+        let info = PackInfo { id: pack, kind, generation, len: pack_len, table_offset, table_len };
         let (table, signer) = read_table(self.repository, &info)?;
         let key = self.trusted.get(&signer.key).filter(|key| key.role != Role::Reader);
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
@@ -80,6 +107,6 @@ impl<'a> PackScan<'a> {
         if table.blocks_end() != table_offset {
             return Err(damaged("its table is not where it should be"));
         }
-        Ok(Entry { pack, kind, pack_len, table_len, table })
+        Ok(Entry { pack, kind, generation, pack_len, table_len, table })
     }
 }

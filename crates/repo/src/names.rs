@@ -28,6 +28,9 @@ pub const LOSSES: &str = "losses";
 /// The folder of collection plans.
 pub const PLANS: &str = "plans";
 
+/// The folder of generations: secrets for what came after them.
+pub const GENERATIONS: &str = "generations";
+
 /// A key object.
 pub fn key(id: KeyId) -> String {
     format!("{KEYS}/{id}")
@@ -84,6 +87,25 @@ pub fn loss(id: LossId) -> String {
 /// An entry of the history.
 pub fn history(id: HistoryId) -> String {
     format!("{HISTORY}/{id}")
+}
+
+/// A generation, by its number.
+pub fn generation(number: u32) -> String {
+    format!("{GENERATIONS}/{number:032x}")
+}
+
+/// A copy of a generation, the same bytes: much would be lost with the only one.
+pub fn generation_copy(number: u32) -> String {
+    generation(number) + COPY
+}
+
+const COPY: &str = ".copy";
+
+/// The number of the generation of this name, or of its copy; `None` if it is no such name.
+pub fn generation_number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(COPY).unwrap_or(name);
+    let number = u32::from_str_radix(last(name).get(24..)?, 16).ok()?;
+    (number > 0 && name.ends_with(&generation(number))).then_some(number)
 }
 
 /// The last segment of a listed name, where ids stand.

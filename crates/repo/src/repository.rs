@@ -1,10 +1,11 @@
 //! The repository: what is open, and the keys made from its secrets.
 
+use crate::generations::Generations;
 use crate::history::Memory;
 use crate::{Error, NewLock, Result, Unlock, names, random_id, random_secret};
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
-use drumlin_format::{ChunkId, KeyId, RepositoryId, Sealing};
+use drumlin_format::{ChunkId, KeyId, RepositoryId};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
 use drumlin_store::{Kind, Put, Store};
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ pub struct Repository {
     store: Arc<dyn Store>,
     config: Arc<Config>,
     secrets: Arc<Secrets>,
+    generations: Arc<Generations>,
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
     memory: Option<Arc<Memory>>,
@@ -110,6 +112,8 @@ impl Repository {
             signing: Some(SigningKey::new(random_secret()?).map_err(seal)?),
             owner_signing: Some(owner.clone()),
             tree_identity: None,
+            wrapping: None,
+            generations: Vec::new(),
         };
         let config = Config {
             id: secrets.repository,
@@ -120,9 +124,10 @@ impl Repository {
             data_key: secrets.data.as_ref().expect("made above").public(),
             meta_key: secrets.meta.as_ref().expect("made above").public(),
             owner: secrets.owner,
+            generation: 0,
         };
         let key = secrets.key;
-        let repository = Repository::assemble(store, config, secrets);
+        let repository = Repository::assemble(store, config, secrets, Generations::default());
         repository.put_key(&repository.secrets, &lock, label, now, Put::Create)?;
         let bytes = repository.config.encode(&owner);
         match repository.store.put(names::CONFIG, &bytes, Put::Create) {
@@ -135,8 +140,9 @@ impl Repository {
     /// Open the repository in a store.
     pub fn open(store: Arc<dyn Store>, unlock: &Unlock) -> Result<Self> {
         let config = Repository::read_config(&*store)?;
-        let secrets = Repository::unlock(&*store, &config, unlock)?;
-        Ok(Repository::assemble(store, config, secrets))
+        let mut secrets = Repository::unlock(&*store, &config, unlock)?;
+        let generations = Generations::read(&*store, &config, &mut secrets)?;
+        Ok(Repository::assemble(store, config, secrets, generations))
     }
 
     /// The config of the repository in a store: what can be told without a key.
@@ -148,13 +154,14 @@ impl Repository {
         Config::decode(&bytes).map_err(Error::damaged(names::CONFIG))
     }
 
-    fn assemble(store: Arc<dyn Store>, config: Config, secrets: Secrets) -> Self {
+    pub(crate) fn assemble(store: Arc<dyn Store>, config: Config, secrets: Secrets, generations: Generations) -> Self {
         Repository {
             data_ids: secrets.data_ids().map(Arc::new),
             tree_ids: secrets.tree_ids().map(Arc::new),
             store,
             config: Arc::new(config),
             secrets: Arc::new(secrets),
+            generations: Arc::new(generations),
             memory: None,
             healed: Arc::default(),
         }
@@ -199,6 +206,11 @@ impl Repository {
         &self.secrets
     }
 
+    /// The generations of its secrets.
+    pub fn generations(&self) -> &Generations {
+        &self.generations
+    }
+
     /// The role of that key.
     pub fn role(&self) -> Role {
         self.secrets.role
@@ -212,7 +224,7 @@ impl Repository {
     /// Fails unless the key may add to the repository.
     pub fn may_write(&self) -> Result<()> {
         match (&self.secrets.cutting, &self.secrets.signing) {
-            (Some(_), Some(_)) => Ok(()),
+            (Some(_), Some(_)) => self.generation().map(drop),
             _ => Err(self.not_allowed("back up")),
         }
     }
@@ -238,11 +250,6 @@ impl Repository {
     /// What gives tree nodes and chunk lists their identity; every role has it, and checks what it reads.
     pub fn tree_ids(&self) -> Option<&Arc<IdKey>> {
         self.tree_ids.as_ref()
-    }
-
-    /// With what this key signs, and seals for every role, one object.
-    pub(crate) fn sealing(&self) -> Result<Sealing<'_>> {
-        self.secrets.sealing(random_id()?).ok_or_else(|| self.not_allowed("write"))
     }
 
     /// The identity of contents.

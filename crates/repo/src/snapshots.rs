@@ -8,7 +8,6 @@ use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
-use drumlin_seal::PrivateKey;
 use drumlin_store::Kind;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -42,7 +41,7 @@ impl Repository {
     /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was
     /// evicted never does.
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
-        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
         let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
@@ -51,7 +50,7 @@ impl Repository {
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in ids {
-            let (snapshot, trust) = match self.read_snapshot(&names::snapshot(id), id, meta, &trusted) {
+            let (snapshot, trust) = match self.read_snapshot(&names::snapshot(id), id, &trusted) {
                 Ok(Some(read)) => read,
                 // Forgotten since it was listed.
                 Ok(None) => continue,
@@ -102,14 +101,14 @@ impl Repository {
     /// One of them can't be read: then nobody knows what it needs. [`Error::Unexplained`] if one is gone that this client has
     /// seen.
     pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
-        let meta = self.secrets().meta.as_ref().ok_or_else(|| self.not_allowed("read snapshots"))?;
+        self.may_list()?;
         let mut snapshots = Vec::new();
         for id in self.standing_ids()? {
             let name = names::snapshot(id);
             match self.store().get(&name) {
                 // Forgotten since it was listed.
                 Err(e) if e.kind == Kind::Missing => {}
-                read => snapshots.push(snapshot::open(id, meta, &read?).map_err(Error::damaged(&name))?.0),
+                read => snapshots.push(snapshot::open(id, self.secrets(), &read?).map_err(Error::damaged(&name))?.0),
             }
         }
         // Asked after they were read: whoever is evicted by now never counts.
@@ -139,19 +138,23 @@ impl Repository {
         Err(Error::Misuse(why.into()))
     }
 
+    /// Fails unless the key opens snapshots.
+    pub(crate) fn may_list(&self) -> Result<()> {
+        if self.secrets().meta.is_some() { Ok(()) } else { Err(self.not_allowed("read snapshots")) }
+    }
+
     /// The snapshot in an object of this name, and whose word it is; `None` if there is no such object.
     pub(crate) fn read_snapshot(
         &self,
         name: &str,
         id: SnapshotId,
-        meta: &PrivateKey,
         trusted: &HashMap<KeyId, TrustedKey>,
     ) -> Result<Option<(Snapshot, Trust)>> {
         let bytes = match self.store().get(name) {
             Err(e) if e.kind == Kind::Missing => return Ok(None),
             other => other?,
         };
-        let (snapshot, signer) = snapshot::open(id, meta, &bytes).map_err(Error::damaged(name))?;
+        let (snapshot, signer) = snapshot::open(id, self.secrets(), &bytes).map_err(Error::damaged(name))?;
         let trust = match trusted.get(&signer.key) {
             Some(key) if matches!(key.role, Role::Owner | Role::Writer) && signer.verify(&key.verifying).is_ok() => {
                 Trust::Signed(signer.key)
@@ -179,7 +182,7 @@ impl Repository {
         bytes: &[u8],
         trusted: &HashMap<KeyId, TrustedKey>,
     ) -> Result<Verdict> {
-        let (verdict, signer) = decision::open(session, &self.secrets().index, bytes).map_err(Error::damaged(name))?;
+        let (verdict, signer) = decision::open(session, self.secrets(), bytes).map_err(Error::damaged(name))?;
         let key = trusted.get(&signer.key).filter(|key| may_decide(&verdict, key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
             let detail = "no key that may decide so has signed it";

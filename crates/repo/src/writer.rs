@@ -6,10 +6,11 @@ use crate::pack::{Finished, Packer};
 use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
 use drumlin_format::decision::Verdict;
 use drumlin_format::index::{self, Entry};
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{Block, PackKind, Slot};
 use drumlin_format::snapshot::{self, Snapshot};
-use drumlin_format::{Header, IndexId, ObjectType, SessionId, SnapshotId};
+use drumlin_format::{ChunkId, IndexId, ObjectType, SessionId, SnapshotId};
 use drumlin_store::Put;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -24,7 +25,12 @@ pub struct WriteSession {
     pub data: Packer,
     /// Packs of tree nodes.
     pub tree: Packer,
+    /// The tag of the generation of those.
+    generation: u32,
+    /// Packs of older generations, for blocks that are taken over as they are.
+    older: Mutex<BTreeMap<(u8, u32), Arc<Packer>>>,
     ledger: Arc<Ledger>,
+    cache: Arc<Cache>,
 }
 
 /// The finished packs of a session that no index object names yet.
@@ -68,8 +74,9 @@ impl Ledger {
         let mut random = [0; 8];
         random.copy_from_slice(&random_id()?[..8]);
         let id = IndexId::of(self.session, random);
-        let header = Header::new(ObjectType::Index, self.repository.config().suite, id.0);
-        let bytes = index::seal(&header, &pending.entries, self.repository.sealing()?);
+        let sealing = self.repository.sealing()?;
+        let header = sealing.header(ObjectType::Index, self.repository.config().suite, id.0);
+        let bytes = index::seal(&header, &pending.entries, sealing);
         let (store, name) = (self.repository.store(), names::index(id));
         store.put(&name, &bytes, Put::Create).inspect_err(|_| {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended.
@@ -81,6 +88,19 @@ impl Ledger {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: u32) -> Packer {
+    let (repository, ledger, cache) = (ledger.repository.clone(), ledger.clone(), cache.clone());
+    let sink = move |finished: Finished| {
+        ledger.index.add_pack(&finished.entry);
+        if kind == PackKind::Tree {
+            // Without it a key that can't read couldn't compare with its own last tree.
+            let _ = cache.keep_pack_key(finished.entry.pack, &finished.key);
+        }
+        ledger.add(finished.entry)
+    };
+    Packer::new(repository, kind, generation, Arc::new(sink))
 }
 
 /// What a session has written so far.
@@ -95,23 +115,13 @@ pub struct Written {
 impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
-        let Registration { repository, id, .. } = registration;
+        let Registration { repository, id, generation, .. } = registration;
         let (pending, writing) = (Mutex::default(), Mutex::default());
         let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, writing });
-        let packer = |kind| {
-            let (ledger, cache) = (ledger.clone(), cache.clone());
-            let sink = move |finished: Finished| {
-                ledger.index.add_pack(&finished.entry);
-                if kind == PackKind::Tree {
-                    // Without it a key that can't read couldn't compare with its own last tree.
-                    let _ = cache.keep_pack_key(finished.entry.pack, &finished.key);
-                }
-                ledger.add(finished.entry)
-            };
-            Packer::new(repository.clone(), kind, Arc::new(sink))
-        };
-        let (data, tree) = (packer(PackKind::Data), packer(PackKind::Tree));
-        WriteSession { repository, id, data, tree, ledger }
+        let data = packer(&ledger, &cache, PackKind::Data, generation);
+        let tree = packer(&ledger, &cache, PackKind::Tree, generation);
+        let older = Mutex::default();
+        WriteSession { repository, id, data, tree, generation, older, ledger, cache }
     }
 
     /// The session.
@@ -126,7 +136,38 @@ impl WriteSession {
 
     /// What was written so far.
     pub fn written(&self) -> Written {
-        Written { data_bytes: self.data.stored_bytes(), tree_bytes: self.tree.stored_bytes() }
+        let of = |kind: PackKind, packer: &Packer| {
+            let older = lock(&self.older);
+            let older = older.iter().filter(|((of, _), _)| *of == kind.object() as u8);
+            packer.stored_bytes() + older.map(|(_, packer)| packer.stored_bytes()).sum::<u64>()
+        };
+        Written { data_bytes: of(PackKind::Data, &self.data), tree_bytes: of(PackKind::Tree, &self.tree) }
+    }
+
+    /// The tag of the generation that it seals in.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Take over a block as it stands in another pack, of this kind and generation: into a pack of the same.
+    pub fn adopt(
+        &self,
+        (kind, generation): (PackKind, u32),
+        slot: &Slot,
+        block: &Block,
+        sealed: &[u8],
+        chunks: &[(ChunkId, u32)],
+    ) -> Result<u64> {
+        match kind {
+            _ if generation != self.generation => {
+                let of = (kind.object() as u8, generation);
+                let new = || Arc::new(packer(&self.ledger, &self.cache, kind, generation));
+                let older = lock(&self.older).entry(of).or_insert_with(new).clone();
+                older.adopt(slot, block, sealed, chunks)
+            }
+            PackKind::Data => self.data.adopt(slot, block, sealed, chunks),
+            PackKind::Tree => self.tree.adopt(slot, block, sealed, chunks),
+        }
     }
 
     /// Have a pack that others wrote named by the index objects of this session as well: for a collector that removes the
@@ -140,6 +181,8 @@ impl WriteSession {
     pub fn flush(&self) -> Result<()> {
         self.data.finish()?;
         self.tree.finish()?;
+        let older: Vec<_> = lock(&self.older).values().cloned().collect();
+        older.iter().try_for_each(|packer| packer.finish())?;
         self.ledger.write(0)
     }
 
@@ -147,11 +190,11 @@ impl WriteSession {
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         let secrets = self.repository.secrets();
         let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
-        let config = self.repository.config();
+        let to = self.repository.recipient()?;
         let name = names::snapshot(snapshot.id);
         let (key, seed) = (random_secret()?, random_secret()?);
-        let bytes = snapshot::seal(snapshot, (secrets.key, signing), config.suite, &config.meta_key, &key, &seed)
-            .map_err(Error::damaged(&name))?;
+        let sealed = snapshot::seal(snapshot, (secrets.key, signing), to, &key, &seed);
+        let bytes = sealed.map_err(Error::damaged(&name))?;
         Ok(self.repository.store().put(&name, &bytes, Put::Create)?)
     }
 

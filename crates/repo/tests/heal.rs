@@ -59,7 +59,7 @@ impl Scene {
         let options = CreateOptions::default();
         let repository = Repository::create(Arc::new(disk), options, lock, "test", 0).unwrap().0;
         let id = PackId([7; 16]);
-        let header = pack::header(PackKind::Data, repository.config().suite, id);
+        let header = pack::header(PackKind::Data, repository.config().suite, 0, id);
         let (table_offset, table_len) = (len as u64 - 20, 20);
         let mut whole = NOISE[..len].to_vec();
         whole[..32].copy_from_slice(&header.encode());
@@ -70,7 +70,8 @@ impl Scene {
         let footer = Footer::new(table_offset, table_len, parity.len() as u32);
         whole.extend_from_slice(&parity);
         whole.extend_from_slice(&footer.encode(&header));
-        let info = PackInfo { id, kind: PackKind::Data, len: whole.len() as u64, table_offset, table_len };
+        let info =
+            PackInfo { id, kind: PackKind::Data, generation: 0, len: whole.len() as u64, table_offset, table_len };
         let scene = Scene { memory, faults, repository, info, layout: Layout::of(len as u64).unwrap(), whole };
         scene.write(&scene.whole);
         scene
@@ -257,7 +258,7 @@ fn header_and_footer_are_made_again() {
                 continue;
             };
             assert_eq!(found.table(), (scene.info.table_offset, scene.info.table_len), "{len}");
-            let header = pack::header(kind, scene.repository.config().suite, id);
+            let header = pack::header(kind, scene.repository.config().suite, 0, id);
             assert_eq!(found.footer().encode(&header)[..], scene.whole[footer..]);
             let mut header = [0; 32];
             found.read_at(0, &mut header).unwrap();

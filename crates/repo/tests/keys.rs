@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const COST: PassphraseCost = PassphraseCost { memory_kib: 64, passes: 1, lanes: 1 };
-/// A key object is longer than this only if its label is.
-const SMALL: u64 = 2048;
+/// A key object is longer than this only if its label is: the public half of its pair is most of it.
+const SMALL: u64 = 3 << 10;
 
 fn passphrase(text: &str) -> NewLock {
     NewLock::Passphrase(text.as_bytes().to_vec(), COST)

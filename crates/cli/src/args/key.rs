@@ -22,6 +22,15 @@ pub enum Action {
     Remove(Remove),
     /// Change what opens the key in use
     Passwd(Passwd),
+    /// Give the repository new secrets, which no removed key knows
+    ///
+    /// What is written from now on is closed to whoever has taken older secrets out of a key, that of a stolen machine for one:
+    /// remove such keys first. All other keys go on as they are, and find the same chunks again. This writes a few small
+    /// objects. What there is stays open to the older secrets until it is sealed anew: each prune does a part
+    /// (prune --max-rekey), and 'drumlin stats' tells how much is left.
+    ///
+    /// Backups that are under way end with the secrets that they began with.
+    Rekey(Rekey),
     /// Write the secrets of the key in use to a recovery file for a safe place
     ///
     /// The file alone is as good as the key: it opens the repository without any passphrase, even if the repository's own
@@ -96,6 +105,16 @@ pub struct Passwd {
     /// What opens it from now on.
     #[command(flatten)]
     pub lock: NewLock,
+}
+
+/// `key rekey`.
+#[derive(Args, Debug)]
+pub struct Rekey {
+    /// Remove the keys that were made by a version too old to be given new secrets
+    ///
+    /// Without it nothing is done if there are such keys. Add new ones in their place.
+    #[arg(long)]
+    pub remove_old: bool,
 }
 
 /// `key export`.

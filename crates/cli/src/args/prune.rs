@@ -25,6 +25,11 @@ pub struct Prune {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub max_repack: Option<u64>,
 
+    /// After 'drumlin key rekey': seal no more than this anew in this run: a share of all packs ("5%", and 1 GiB at the
+    /// least), a size, or "unlimited"; "0" for nothing
+    #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
+    pub max_rekey: Unused,
+
     /// How long to wait for backups that are under way ("30m", "2h"; "0" for not at all)
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     pub wait: Duration,
@@ -48,6 +53,7 @@ impl Default for Prune {
             dry_run: false,
             max_unused: Unused::Percent(5.0),
             max_repack: None,
+            max_rekey: Unused::Percent(5.0),
             wait: Duration::from_secs(3600),
             evict: Vec::new(),
             evict_after: Duration::from_secs(7 * 24 * 3600),

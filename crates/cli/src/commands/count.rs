@@ -7,12 +7,13 @@ use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};
 use crate::render::sums::{JsonSums, in_words};
+use crate::render::time::rfc3339;
 use crate::rules;
 use crate::sources::Lines;
 use drumlin_engine::backup::ParentSnapshots;
 use drumlin_engine::estimate::{self, Report, estimate};
 use drumlin_engine::select::open_reader;
-use drumlin_engine::stats::{Part, of_repository, of_snapshots};
+use drumlin_engine::stats::{GenerationStats, Part, of_repository, of_snapshots};
 use drumlin_format::snapshot::Snapshot;
 use serde::Serialize;
 use std::sync::Arc;
@@ -60,6 +61,29 @@ struct JsonStats {
     index_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_chunks: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    generations: Vec<JsonGeneration>,
+}
+
+/// What the secrets of one generation open.
+#[derive(Serialize)]
+struct JsonGeneration {
+    number: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
+    packs: u64,
+    pack_bytes: u64,
+    index_objects: u64,
+    snapshots: u64,
+    others: u64,
+}
+
+impl From<&GenerationStats> for JsonGeneration {
+    fn from(of: &GenerationStats) -> Self {
+        let GenerationStats { number, created, packs, pack_bytes, index_objects, snapshots, others } = *of;
+        let created = created.map(|time| rfc3339((time, 0)));
+        JsonGeneration { number, created, packs, pack_bytes, index_objects, snapshots, others }
+    }
 }
 
 /// `stats`.
@@ -85,6 +109,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             index_objects: Some(s.index_objects),
             index_bytes: Some(s.index_bytes),
             missing_chunks: None,
+            generations: s.generations.iter().map(Into::into).collect(),
         }
     } else {
         let mut snapshots: Vec<Snapshot> = Vec::new();
@@ -107,6 +132,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             index_objects: None,
             index_bytes: None,
             missing_chunks: Some(s.missing),
+            generations: Vec::new(),
         }
     };
     let damaged = stats.missing_chunks.is_some_and(|n| n > 0);
@@ -150,7 +176,28 @@ fn stats_lines(s: &JsonStats) -> Vec<String> {
     if let Some(missing) = s.missing_chunks.filter(|n| *n > 0) {
         lines.push(format!("missing:      {}: the repository is damaged", counted(missing, "chunk", "chunks")));
     }
+    lines.extend(generation_lines(&s.generations));
     lines
+}
+
+/// What each generation of secrets opens, the newest last.
+fn generation_lines(generations: &[JsonGeneration]) -> Vec<String> {
+    let older = generations.len().saturating_sub(1);
+    let line = |(at, of): (usize, &JsonGeneration)| {
+        let what = match of.packs + of.index_objects + of.snapshots {
+            0 => "nothing of what was backed up".into(),
+            _ => format!(
+                "{} in {}, {}, {}",
+                bytes(of.pack_bytes),
+                counted(of.packs, "pack", "packs"),
+                counted(of.index_objects, "index object", "index objects"),
+                counted(of.snapshots, "snapshot", "snapshots")
+            ),
+        };
+        let which = if at < older { "old" } else { "new" };
+        format!("secrets {}:    {which}, open {what}", of.number)
+    };
+    generations.iter().enumerate().map(line).collect()
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::init::{create_secret, write_secret};
-use crate::args::key::{Action, Add, Export, Key, NewLock as LockArgs, Passwd, Remove};
+use crate::args::key::{Action, Add, Export, Key, NewLock as LockArgs, Passwd, Rekey, Remove};
 use crate::exit::{Exit, Failure, Result};
 use crate::process::{host_name, user_name};
 use crate::render::path::shown;
@@ -10,8 +10,10 @@ use crate::render::table::Table;
 use crate::render::time::{local, now, rfc3339};
 use crate::{place, unlock};
 use drumlin_format::KeyId;
+use drumlin_format::key::Role;
 use drumlin_format::key_file::KeyFile;
-use drumlin_repo::{Error as RepoError, KeyInfo, NewLock, Repository, random_secret};
+use drumlin_repo::collection::{Board, Desk};
+use drumlin_repo::{Error as RepoError, KeyInfo, NewLock, RekeyOptions, Rekeyed, Repository, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
 use serde::Serialize;
 use std::fs::File;
@@ -31,6 +33,7 @@ pub fn run(context: &Context, args: &Key) -> Result<Exit> {
         Action::Add(args) => add(context, args)?,
         Action::Remove(args) => remove(context, args)?,
         Action::Passwd(args) => passwd(context, args)?,
+        Action::Rekey(args) => rekey(context, args)?,
         Action::Export(args) => export(context, args)?,
     }
     Ok(Exit::Done)
@@ -177,7 +180,104 @@ fn remove(context: &Context, args: &Remove) -> Result<()> {
     repository.remove_key(key.id, now().0)?;
     context.out.note(format!("removed {} key {}", key.role.name(), &key.id.to_string()[..SHORT]));
     context.out.note("Who has had it may have kept what it opened: it can't be made to forget that.");
+    context
+        .out
+        .note("'drumlin key rekey' gives the repository new secrets, so that it opens nothing that comes from now on.");
     Ok(())
+}
+
+#[derive(Serialize)]
+struct JsonRekeyed<'a> {
+    message_type: &'static str,
+    generation: u32,
+    keys: Vec<JsonGiven<'a>>,
+    removed: Vec<JsonGiven<'a>>,
+    open_sessions: Vec<JsonSession>,
+}
+
+#[derive(Serialize)]
+struct JsonGiven<'a> {
+    id: String,
+    role: &'static str,
+    label: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonSession {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purpose: Option<String>,
+}
+
+fn rekey(context: &Context, args: &Rekey) -> Result<()> {
+    let repository = context.open_to_remove()?;
+    let done = repository.rekey(RekeyOptions { now: now().0, remove_old: args.remove_old })?;
+    // It is done, whatever can't be told of it.
+    let sessions = open_sessions(&done.repository).unwrap_or_default();
+    let removed_owner = done.repository.list_keys()?.iter().any(|k| k.role == Role::Owner && k.revoked.is_some());
+    if context.out.json() {
+        let given = |k| -> Vec<JsonGiven<'_>> { named(k) };
+        return context.out.object(&JsonRekeyed {
+            message_type: "rekeyed",
+            generation: done.number,
+            keys: given(&done.given),
+            removed: given(&done.removed),
+            open_sessions: sessions,
+        });
+    }
+    told(&done, &sessions).into_iter().for_each(|line| context.out.note(line));
+    if removed_owner {
+        context.out.warn(
+            "an owner's key was removed from this repository before: whoever has kept it can still sign keys and new secrets of \
+             his own; if it was stolen, copy to a new repository instead",
+        );
+    }
+    Ok(())
+}
+
+fn named(keys: &[KeyInfo]) -> Vec<JsonGiven<'_>> {
+    keys.iter().map(|k| JsonGiven { id: k.id.to_string(), role: k.role.name(), label: &k.label }).collect()
+}
+
+/// Who is at work, with the older secrets.
+fn open_sessions(repository: &Repository) -> drumlin_repo::Result<Vec<JsonSession>> {
+    let desk = Desk::new(repository);
+    let mut sessions = Vec::new();
+    for id in desk.sessions()? {
+        let of = desk.session(id)?;
+        let (host, purpose) = of.map_or((None, None), |of| (Some(of.host), Some(of.purpose)));
+        sessions.push(JsonSession { id: id.to_string(), host, purpose });
+    }
+    Ok(sessions)
+}
+
+fn told(done: &Rekeyed, sessions: &[JsonSession]) -> Vec<String> {
+    let word =
+        |k: &KeyInfo| format!("{} key {} ({})", k.role.name(), &k.id.to_string()[..SHORT], shown(k.label.as_bytes()));
+    let mut lines =
+        vec![format!("the repository has new secrets (generation {}), and these keys have them:", done.number)];
+    lines.extend(done.given.iter().map(|k| format!("  {}", word(k))));
+    if !done.removed.is_empty() {
+        lines.push("removed, because a version too old made them; add new ones in their place:".into());
+        lines.extend(done.removed.iter().map(|k| format!("  {}", word(k))));
+    }
+    for session in sessions {
+        let host = session.host.as_deref().unwrap_or("?");
+        let purpose = session.purpose.as_deref().unwrap_or("run");
+        let host = shown(host.as_bytes());
+        lines.push(format!(
+            "a {purpose} of host '{host}' is at work (session {}): it ends with the older secrets",
+            session.id
+        ));
+    }
+    lines.push(
+        "What there is stays open to the older secrets until it is sealed anew: each 'drumlin prune' does a part,"
+            .into(),
+    );
+    lines.push("and 'drumlin stats' tells how much is left.".into());
+    lines
 }
 
 fn passwd(context: &Context, args: &Passwd) -> Result<()> {

@@ -30,6 +30,10 @@ struct JsonPlan {
     left_over: JsonTally,
     repacked: JsonTally,
     repacked_to_bytes: u64,
+    rekeyed: JsonTally,
+    rekeyed_snapshots: usize,
+    older_after: JsonTally,
+    older_needs_owner: JsonTally,
     unused_bytes_after: u64,
     index_objects_merged: usize,
 }
@@ -56,6 +60,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
         host: gather::host(context, None),
         max_unused: args.max_unused,
         max_repack: args.max_repack,
+        max_rekey: args.max_rekey,
         wait: args.wait,
         evict: args.evict.clone(),
         evict_after: args.evict_after,
@@ -106,6 +111,10 @@ fn plan(survey: &Survey) -> JsonPlan {
         left_over: survey.orphans.into(),
         repacked: survey.repacked.into(),
         repacked_to_bytes: survey.moves,
+        rekeyed: survey.rekeyed.into(),
+        rekeyed_snapshots: survey.resealed,
+        older_after: survey.older.into(),
+        older_needs_owner: survey.older_closed.into(),
         unused_bytes_after: survey.unused,
         index_objects_merged: survey.indexes,
     }
@@ -131,6 +140,12 @@ fn lines(survey: &Survey) -> Vec<String> {
     if survey.repacked.packs > 0 {
         lines.push(format!("written anew: {}, to {}", tally(&survey.repacked), bytes(survey.moves)));
     }
+    if survey.rekeyed.packs > 0 || survey.resealed > 0 {
+        let snapshots = counted(survey.resealed as u64, "snapshot", "snapshots");
+        lines
+            .push(format!("new secrets:  {} of these and {snapshots}, sealed with the newest", tally(&survey.rekeyed)));
+    }
+    lines.extend(older(survey));
     if survey.indexes > 0 {
         lines.push(format!("index:        {} small objects become few", count(survey.indexes as u64)));
     }
@@ -138,6 +153,15 @@ fn lines(survey: &Survey) -> Vec<String> {
     lines.push(format!("frees:        {}", bytes(freed)));
     lines.push(format!("stays unused: {}", bytes(survey.unused)));
     lines
+}
+
+/// What older secrets open after this run, too.
+fn older(survey: &Survey) -> Option<String> {
+    let owners = match survey.older_closed.packs {
+        0 => String::new(),
+        _ => format!("; {} of that take a prune with an owner's key", tally(&survey.older_closed)),
+    };
+    (survey.older.packs > 0).then(|| format!("old secrets:  open {} still{owners}", tally(&survey.older)))
 }
 
 fn told(report: &Report) -> Vec<String> {
@@ -155,6 +179,13 @@ fn told(report: &Report) -> Vec<String> {
         if report.written > 0 {
             lines.push(format!("written anew: {}", bytes(report.written)));
         }
+    }
+    if let Some(survey) = &report.survey {
+        if survey.rekeyed.packs > 0 || survey.resealed > 0 {
+            let snapshots = counted(survey.resealed as u64, "snapshot", "snapshots");
+            lines.push(format!("sealed with the newest secrets: {}, {snapshots}", tally(&survey.rekeyed)));
+        }
+        lines.extend(older(survey));
     }
     let unfinished = &report.unfinished;
     if unfinished.objects > 0 {

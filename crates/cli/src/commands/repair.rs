@@ -33,6 +33,7 @@ struct JsonRepair {
     packs_mended: Vec<String>,
     bytes_salvaged: u64,
     chunks_lost: u64,
+    generations_mended: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
 }
 
@@ -90,6 +91,7 @@ fn json(report: &Report) -> JsonRepair {
         packs_mended: report.mended.iter().map(ToString::to_string).collect(),
         bytes_salvaged: report.salvaged,
         chunks_lost: report.lost_chunks,
+        generations_mended: report.generations,
         snapshots_unreadable: report
             .unreadable
             .iter()
@@ -103,6 +105,10 @@ fn lines(report: &Report) -> Vec<String> {
         return vec!["there is nothing to repair".into()];
     }
     let mut lines = Vec::new();
+    if report.generations > 0 {
+        let objects = counted(report.generations, "object", "objects");
+        lines.push(format!("put again: {objects} of the repository's secrets, by the other copy"));
+    }
     if report.named > 0 {
         lines.push(format!("{} are in the index again", counted(report.named, "pack", "packs")));
     }

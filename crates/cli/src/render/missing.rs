@@ -27,6 +27,7 @@ pub struct JsonMissing {
     history_entries: Vec<String>,
     keys: Vec<JsonKey>,
     config: bool,
+    generations: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_seen: Option<String>,
     message: String,
@@ -49,6 +50,7 @@ impl From<&Missing> for JsonMissing {
             history_entries: names(&missing.entries),
             keys: missing.keys.iter().map(|(id, trouble)| key(id, trouble.words())).collect(),
             config: missing.config,
+            generations: missing.generations.clone(),
             last_seen: (missing.last != 0).then(|| rfc3339((missing.last, 0))),
             message: words(missing),
             hint: HINT,

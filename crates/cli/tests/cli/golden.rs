@@ -1,5 +1,5 @@
-//! Golden repositories that somebody has lived with, as the program left them: `tests/golden/v1-lived` and what may come to
-//! stand beside it. What is in them is read, checked, pruned and repaired by today's program, on copies.
+//! Golden repositories that somebody has lived with, as the program left them: `tests/golden/v1-lived`, `v1-rekeyed` and what
+//! may come to stand beside them. What is in them is read, checked, pruned and repaired by today's program, on copies.
 //!
 //! They are NEVER edited or made anew, whatever fails here. What a later version writes besides gets a folder of its own:
 //! `cargo test -p drumlin --test cli -- --ignored golden::make`, with its name in [`NEW`] first and then in [`ALL`].
@@ -15,9 +15,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// The repositories that there are.
-const ALL: [&str; 1] = ["v1-lived"];
+const ALL: [&str; 2] = ["v1-lived", "v1-rekeyed"];
 /// The one that `make` makes.
-const NEW: &str = "v1-lived";
+const NEW: &str = "v1-rekeyed";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden")).join(name)
@@ -202,6 +202,32 @@ fn they_are_repaired() {
     }
 }
 
+/// Keys of before there were generations can't be given new secrets: they are named, and removed if that is wanted.
+#[test]
+fn they_are_given_new_secrets() {
+    for name in ALL {
+        let lived = Lived::load(name);
+        if lived.names("generations/").is_empty() {
+            let before = sums(&lived.home.repository());
+            let refused = lived.run(&["key", "rekey"]).expect(1).stderr;
+            assert!(refused.contains("'writer'") && refused.contains("--remove-old"), "{refused}");
+            assert_eq!(sums(&lived.home.repository()), before);
+            lived.run(&["key", "rekey", "--remove-old"]).ok();
+            lived.with("writer-key-file.txt", &["key", "list"]).expect(12);
+        } else {
+            lived.run(&["key", "rekey"]).ok();
+        }
+        lived.prune();
+        lived.all_come_back();
+        lived.is_sound();
+        let stats = lived.run(&["--json", "stats"]).ok().the("stats");
+        let generations = stats["generations"].as_array().unwrap();
+        let (newest, older) = generations.split_last().unwrap();
+        assert!(newest["packs"].as_u64() > Some(0) && older.iter().all(|of| of["packs"] == 0), "{stats}");
+        assert!(older.iter().all(|of| of["snapshots"] == 0 && of["index_objects"] == 0), "{stats}");
+    }
+}
+
 /// What a prune leaves that is killed while its plan stands.
 fn killed_prune(home: &Home) {
     let repository = home.repository();
@@ -210,7 +236,7 @@ fn killed_prune(home: &Home) {
     for attempt in 0..400 {
         let _ = fs::remove_dir_all(&repository);
         copy(&before, &repository);
-        let mut command = home.command(&["prune", "--wait", "0", "--max-unused", "0%"]);
+        let mut command = home.command(&["prune", "--wait", "0", "--max-unused", "0%", "--max-rekey", "0"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(10_000 + attempt * 600 % 100_000));
         signal(&child, Signal::KILL);
@@ -245,6 +271,13 @@ fn make() {
         let saved =
             home.run(&[by, &["--json", "backup", "--host", "golden", "--tag", "made", "src"]].concat()).expect(0);
         let summary = saved.objects().into_iter().find(|o| o["snapshot_id"].is_string()).unwrap();
+        // What is sealed with three generations of secrets, a snapshot and a pack of the first sealed anew with the second.
+        if state == 1 || state == 2 {
+            home.run(&["key", "rekey"]).expect(0);
+        }
+        if state == 1 {
+            home.run(&["prune", "--max-rekey", "1", "--max-unused", "unlimited"]).expect(0);
+        }
         taken.push(json!({ "id": summary["snapshot_id"], "files": sums(&home.path("src")) }));
     }
     let forget = |at: usize| home.run(&["forget", taken[at]["id"].as_str().unwrap()]).expect(0);

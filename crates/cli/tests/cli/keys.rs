@@ -81,3 +81,80 @@ fn the_recovery_file_opens_without_anything_else() {
     home.write("safe", std::fs::read_to_string(home.path("safe")).unwrap().replacen('a', "b", 1));
     home.run(&["-k", "safe", "snapshots"]).expect(12);
 }
+
+#[test]
+fn a_stolen_key_is_shut_out_by_new_secrets() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    for role in ["reader", "writer", "keeper"] {
+        home.run(&["key", "add", "--role", role, "--label", role, "--new-key-file", &format!("{role}.key")]).ok();
+    }
+    // All that the key gives out, taken before it was removed.
+    home.run(&["-k", "reader.key", "key", "export", "stolen"]).ok();
+    let keys = home.run(&["--json", "key", "list"]).ok().objects();
+    let reader = keys.iter().find(|k| k["role"] == "reader").unwrap()["id"].as_str().unwrap().to_owned();
+    let removed = home.run(&["key", "remove", &reader[..8]]).ok();
+    assert!(removed.stdout.contains("drumlin key rekey"), "{}", removed.stdout);
+    home.run(&["-k", "writer.key", "key", "rekey"]).expect(1);
+    let done = home.run(&["--json", "key", "rekey"]).ok().the("rekeyed");
+    assert_eq!((&done["generation"], done["keys"].as_array().unwrap().len()), (&1.into(), 3));
+    assert!(done["removed"].as_array().unwrap().is_empty() && done["open_sessions"].as_array().unwrap().is_empty());
+    assert!(done["keys"].as_array().unwrap().iter().all(|k| k["id"] != reader && k["label"].is_string()));
+
+    home.write("src/secret", "what the thief shall not read");
+    home.run(&["-k", "writer.key", "backup", "src"]).ok();
+    let listed = |key: &[&str]| -> Vec<String> {
+        let ran = home.run(&[key, &["--json", "snapshots"]].concat());
+        ran.of_type("snapshot").iter().map(|s| s["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let ids = listed(&[]);
+    assert_eq!((ids.len(), listed(&["-k", "stolen"])), (2, ids[..1].to_vec()), "he reads what he could read before");
+    home.run(&["-k", "stolen", "dump", &ids[1], "/"]).expect(1);
+    home.run(&["-k", "keeper.key", "check"]).ok();
+    let of = |home: &Home| home.run(&["--json", "stats"]).ok().the("stats")["generations"].clone();
+    assert!(of(&home)[0]["pack_bytes"].as_u64() > Some(0) && of(&home)[1]["snapshots"] == 1, "{}", of(&home));
+
+    // A keeper does what it can, and says what is left to an owner.
+    let half = home.run(&["-k", "keeper.key", "prune"]).ok().stdout;
+    assert!(half.contains("old secrets:") && half.contains("owner's key"), "{half}");
+    assert_eq!(listed(&["-k", "stolen"]), Vec::<String>::new());
+    let plan = home.run(&["--json", "prune", "-n"]).ok().the("prune_plan");
+    assert!(plan["rekeyed"]["packs"].as_u64() > Some(0) && plan["older_after"]["packs"] == 0, "{plan}");
+    home.run(&["prune", "--max-rekey", "0"]).ok();
+    assert!(of(&home)[0]["packs"].as_u64() > Some(0));
+    home.run(&["prune"]).ok();
+    for field in ["packs", "pack_bytes", "index_objects", "snapshots"] {
+        assert_eq!(of(&home)[0][field], 0, "{field}");
+    }
+    let told = home.run(&["stats"]).ok().stdout;
+    assert!(told.contains("secrets 0:    old, open nothing of what was backed up"), "{told}");
+    assert_eq!(listed(&[]), ids);
+    home.run(&["check", "--read-data"]).ok();
+    home.run(&["restore", &ids[0], "-t", "out"]).ok();
+    home.run(&["-k", "writer.key", "backup", "src"]).ok();
+    let told = home.run(&["key", "rekey"]).ok().stdout;
+    assert!(told.contains("generation 2") && told.contains("writer") && told.contains("drumlin prune"), "{told}");
+}
+
+#[test]
+fn a_storage_that_takes_new_secrets_back_gets_nothing_written() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    let config = home.repository().join("config");
+    let before = std::fs::read(&config).unwrap();
+    home.run(&["key", "rekey"]).ok();
+    home.run(&["backup", "src"]).ok();
+    let now = std::fs::read(&config).unwrap();
+    std::fs::write(&config, before).unwrap();
+    let ran = home.run(&["backup", "src"]).expect(1);
+    assert!(ran.stderr.contains("nothing can be written") && ran.stderr.contains("older state"), "{}", ran.stderr);
+    let ran = home.run(&["key", "list"]).expect(4);
+    assert!(ran.stderr.contains("generation 1 of its secrets"), "{}", ran.stderr);
+    home.run(&["prune"]).expect(1);
+    home.run(&["key", "rekey"]).expect(1);
+    std::fs::write(&config, now).unwrap();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["snapshots"]).ok();
+}

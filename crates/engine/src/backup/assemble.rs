@@ -109,6 +109,9 @@ impl Assembler {
         if !self.writer.at_boundary() {
             return self.spell_out(&child, &leaf);
         }
+        if self.is_outdated(&child)? {
+            return self.spell_out(&child, &leaf);
+        }
         let (dir, name, _) = leaf.get(leaf.len() - 1);
         self.note(dir, name);
         if self.writer.would_end((dir, name), leaf.len(), leaf.text_bytes()) {
@@ -117,6 +120,21 @@ impl Assembler {
             self.held = Some((child, leaf));
             Ok(())
         }
+    }
+
+    /// Whether a leaf has to be stored anew, though it is unchanged: it lies under secrets that the repository has given up, or
+    /// where this key can't read it the next time.
+    fn is_outdated(&self, child: &LeafRef) -> Result<bool> {
+        let index = self.reader.index();
+        if !index.is_choosy() {
+            return Ok(false);
+        }
+        for id in [Some(&child.node), child.body.as_ref()].into_iter().flatten() {
+            if !index.serves(id)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Something follows the held leaf: its entries have to be spelt out.
@@ -148,6 +166,7 @@ impl Assembler {
     /// The root of the whole tree. Nothing may wait any more.
     pub fn finish(mut self) -> Result<(Option<Root>, Option<Reached>)> {
         debug_assert!(self.queue.is_empty());
+        // One that has to be stored anew is never held.
         if let Some((child, leaf)) = self.held.take() {
             let (dir, name, _) = leaf.get(leaf.len() - 1);
             self.writer.push_leaf(&mut self.nodes, child, (dir, name))?;

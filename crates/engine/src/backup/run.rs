@@ -35,7 +35,7 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     let again = again(&options);
     let mut damaged = HashSet::new();
     match attempt(repository, cache, options, &mut damaged, monitor) {
-        Err(Error::Repo(e)) if e.is_damage() && again.is_some() && !monitor.stop() => {
+        Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && !monitor.stop() => {
             // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
             let cause = format!("the backup before can't be compared with, and all is read anew: {e}");
             monitor.counters().reset();
@@ -45,6 +45,12 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
         }
         outcome => outcome,
     }
+}
+
+/// Whether the tree of the backup before can't be read: it is damaged, or sealed anew since by somebody whose keys this key
+/// doesn't have.
+fn is_of_tree(error: &drumlin_repo::Error) -> bool {
+    error.is_damage() || matches!(error, drumlin_repo::Error::NotAllowed { .. })
 }
 
 /// The options for a second attempt, that compares with nothing; `None` if the first has compared with nothing either, or
@@ -132,7 +138,7 @@ fn attempt(
     match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
-            if matches!(&e, Error::Repo(e) if e.is_damage()) {
+            if matches!(&e, Error::Repo(e) if is_of_tree(e)) {
                 damaged.extend(distrusted(&run.reader).unwrap_or_default());
             }
             let placed = *run.placed();

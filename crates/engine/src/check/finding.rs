@@ -12,6 +12,8 @@ pub enum ObjectKind {
     Config,
     /// A key.
     Key,
+    /// A generation of its secrets.
+    Generation,
     /// A plan of what to remove.
     Plan,
     /// What a repair could not heal.
@@ -38,6 +40,7 @@ impl ObjectKind {
         match self {
             ObjectKind::Config => "config",
             ObjectKind::Key => "key",
+            ObjectKind::Generation => "generation",
             ObjectKind::Plan => "plan",
             ObjectKind::Loss => "loss",
             ObjectKind::History => "history",

@@ -123,6 +123,7 @@ impl Packs {
         let info = PackInfo {
             id: entry.pack,
             kind: entry.kind,
+            generation: entry.generation,
             len: entry.pack_len,
             table_offset: entry.table.blocks_end(),
             table_len: entry.table_len,
@@ -201,7 +202,7 @@ fn object(context: &Context, signers: &Signers, id: IndexId) -> Result<Object> {
         Read::Gone => return Ok(Object::Gone),
         Read::Unreadable(cause) => return Ok(Object::Unreadable(cause)),
     };
-    Ok(match index::open(id, &context.repository.secrets().index, &bytes) {
+    Ok(match index::open(id, context.repository.secrets(), &bytes) {
         Ok((entries, signer)) => {
             // Whoever made it, readers use it: so what it names is looked at.
             signers.check(context.findings, (ObjectKind::Index, &name), &signer, writes, None);

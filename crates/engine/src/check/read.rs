@@ -48,11 +48,7 @@ pub(super) struct PackReader<'a> {
 
 /// Whether this role can open the blocks of such packs.
 pub(super) fn opens(repository: &Repository, kind: PackKind) -> bool {
-    let secrets = repository.secrets();
-    match kind {
-        PackKind::Data => secrets.data.is_some(),
-        PackKind::Tree => secrets.meta.is_some(),
-    }
+    repository.opens(kind, 0)
 }
 
 impl<'a> PackReader<'a> {
@@ -162,7 +158,7 @@ impl OnePack<'_, '_> {
     /// Check the header, which the piece at hand begins with.
     fn header(&mut self) {
         let info = &self.reader.packs.pack(self.number).info;
-        let header = pack::header(info.kind, self.suite(), info.id).encode();
+        let header = pack::header(info.kind, self.suite(), info.generation, info.id).encode();
         if !self.reader.piece.starts_with(&header) {
             self.tell("its header is not that of such a pack");
         }
@@ -171,7 +167,7 @@ impl OnePack<'_, '_> {
     /// What the directory of its parity begins with, if it has one.
     fn head(&self) -> Head {
         let info = &self.reader.packs.pack(self.number).info;
-        let header = pack::header(info.kind, self.suite(), info.id).encode();
+        let header = pack::header(info.kind, self.suite(), info.generation, info.id).encode();
         Head { header, table_offset: info.table_offset, table_len: info.table_len }
     }
 
@@ -215,7 +211,7 @@ impl OnePack<'_, '_> {
     /// Check the footer, which is the piece at hand.
     fn check_footer(&mut self) {
         let info = &self.reader.packs.pack(self.number).info;
-        let header = pack::header(info.kind, self.suite(), info.id);
+        let header = pack::header(info.kind, self.suite(), info.generation, info.id);
         match Footer::decode(&self.reader.piece, &header, info.len) {
             Ok(footer) if (footer.table_offset, footer.table_len) == (info.table_offset, info.table_len) => {}
             Ok(_) => drop(self.tell("its footer and its index object say different things of its table")),
@@ -232,14 +228,14 @@ impl OnePack<'_, '_> {
         let packs = self.reader.packs;
         let known = packs.pack(self.number);
         let info = &known.info;
-        let header = pack::header(info.kind, self.suite(), info.id);
+        let header = pack::header(info.kind, self.suite(), info.generation, info.id);
         if let Some(cause) = self.fill(info.table_offset, info.table_len as usize)? {
             self.tell(cause);
             return Ok(None);
         }
         let sealed = self.reader.piece.clone();
-        let index_key = &self.reader.context.repository.secrets().index;
-        let (table, signer) = match Table::open(&header, index_key, sealed.clone()) {
+        let secrets = self.reader.context.repository.secrets();
+        let (table, signer) = match Table::open(&header, secrets, sealed.clone()) {
             Ok(opened) => opened,
             Err(e) => {
                 self.tell(e.to_string());

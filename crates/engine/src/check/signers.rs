@@ -47,6 +47,24 @@ pub(super) fn config(context: &Context) -> Result<()> {
     Ok(())
 }
 
+/// Look at the generations of the secrets, which were read when the repository was opened.
+pub(super) fn generations(context: &Context) -> Result<()> {
+    let repository = context.repository;
+    let generations = repository.generations();
+    let tell = |number, cause: String| context.findings.add(ObjectKind::Generation, &names::generation(number), cause);
+    for (number, cause) in generations.broken() {
+        tell(*number, cause.clone());
+    }
+    if generations.newest() < generations.expected() {
+        let number = generations.expected();
+        tell(number, "it isn't there, though it is the newest: what is sealed with its secrets can't be opened, and nothing be written".into());
+    }
+    for (name, cause) in repository.generation_troubles()? {
+        context.findings.add(ObjectKind::Generation, &name, format!("{cause}; its other copy is sound"));
+    }
+    Ok(())
+}
+
 impl Signers {
     /// Read and check the key objects.
     pub fn read(context: &Context) -> Result<Self> {
@@ -70,7 +88,7 @@ impl Signers {
             };
             let opened = KeyObject::decode(id, &bytes).and_then(|object| {
                 let certificate = object.certificate(secrets.repository, &secrets.owner)?.clone();
-                object.label(&secrets.index)?;
+                object.label(secrets)?;
                 Ok(certificate)
             });
             match opened {

@@ -42,13 +42,13 @@ pub(super) fn writes(role: Role) -> bool {
 
 /// Check sessions, decisions and plans.
 pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions> {
-    let (findings, index_key) = (context.findings, &context.repository.secrets().index);
+    let (findings, secrets) = (context.findings, context.repository.secrets());
     let mut sessions = Sessions::default();
     for (id, _) in context.list(names::SESSIONS, SessionId::parse)? {
         let about = (ObjectKind::Session, &names::session(id)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };
         sessions.open += 1;
-        match Session::open(id, index_key, &bytes) {
+        match Session::open(id, secrets, &bytes) {
             Ok((_, signer)) => drop(signers.check(findings, about, &signer, writes, None)),
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
@@ -58,7 +58,7 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
     for ((session, name), _) in decisions {
         let about = (ObjectKind::Decision, &format!("{}/{name}", names::DECISIONS)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match decision::open(session, index_key, &bytes) {
+        match decision::open(session, secrets, &bytes) {
             Ok((verdict, signer)) => {
                 if signers.check(findings, about, &signer, |role| may_decide(&verdict, role), None)
                     && matches!(verdict, Verdict::Evicted { .. })
@@ -73,7 +73,7 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
     for (id, _) in context.list(names::PLANS, PlanId::parse)? {
         let about = (ObjectKind::Plan, &names::plan(id)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Plan::open(id, index_key, &bytes) {
+        match Plan::open(id, secrets, &bytes) {
             Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
@@ -81,7 +81,7 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
     for (id, _) in context.list(names::LOSSES, LossId::parse)? {
         let about = (ObjectKind::Loss, &names::loss(id)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Loss::open(id, index_key, &bytes) {
+        match Loss::open(id, secrets, &bytes) {
             Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
@@ -89,7 +89,7 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
     for (id, _) in context.list(names::HISTORY, HistoryId::parse)? {
         let about = (ObjectKind::History, &names::history(id)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Entry::open(id, index_key, &bytes) {
+        match Entry::open(id, secrets, &bytes) {
             Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
@@ -120,6 +120,10 @@ pub(super) fn missing(context: &Context) -> Result<Missing> {
     if missing.config {
         context.findings.add(ObjectKind::Config, names::CONFIG, "it is another one than this client has seen");
     }
+    for number in &missing.generations {
+        let cause = "it isn't as this client has seen it: the storage has lost it, or gives back an older state";
+        context.findings.add(ObjectKind::Generation, &names::generation(*number), cause);
+    }
     Ok(missing)
 }
 
@@ -145,7 +149,9 @@ pub(super) fn snapshots(
     sessions: &Sessions,
     ids: &[SnapshotId],
 ) -> Result<Vec<Tree>> {
-    let Some(meta) = &context.repository.secrets().meta else { return Ok(Vec::new()) };
+    if context.repository.secrets().meta.is_none() {
+        return Ok(Vec::new());
+    }
     let findings = context.findings;
     let mut trees = Vec::new();
     for id in ids {
@@ -159,7 +165,7 @@ pub(super) fn snapshots(
                 continue;
             }
         };
-        match snapshot::open(*id, meta, &bytes) {
+        match snapshot::open(*id, context.repository.secrets(), &bytes) {
             Ok((snapshot, signer)) => {
                 signers.check(findings, about, &signer, |role| matches!(role, Role::Owner | Role::Writer), Some(*id));
                 if !sessions.evicted.contains(&snapshot.session) {

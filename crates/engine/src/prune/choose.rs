@@ -19,6 +19,8 @@ pub enum Unused {
 pub(super) struct Candidate {
     pub pack: PackId,
     pub kind: PackKind,
+    /// The number of its generation, if it is older than the newest one and can be sealed anew.
+    pub older: Option<u32>,
     /// Bytes of the whole pack.
     pub len: u64,
     /// Bytes in it that nobody needs.
@@ -39,6 +41,8 @@ pub(super) struct Limits {
     pub unused: Unused,
     /// The most that may be written.
     pub repack: u64,
+    /// The most of older generations that may be written for their own sake.
+    pub rekey: u64,
     /// Bytes of an ordinary pack.
     pub pack_bytes: u64,
 }
@@ -87,7 +91,25 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
             }
         }
     }
+    renew(candidates, written, limits, &mut chosen);
     chosen
+}
+
+/// Choose packs of older generations, the oldest generation first. Packs of contents come before those of trees: by then the
+/// clients have stored their trees anew by themselves. At least one, if any may be written.
+fn renew(candidates: &[Candidate], mut written: u64, limits: Limits, chosen: &mut Vec<PackId>) {
+    let mut older: Vec<&Candidate> =
+        candidates.iter().filter(|c| c.older.is_some() && !chosen.contains(&c.pack)).collect();
+    older.sort_by_key(|c| (c.older, c.kind == PackKind::Tree, c.pack));
+    let mut renewed = 0u64;
+    for candidate in older {
+        let fits = renewed == 0 && limits.rekey > 0 || renewed + candidate.moves <= limits.rekey;
+        if fits && written + candidate.moves <= limits.repack {
+            written += candidate.moves;
+            renewed += candidate.moves;
+            chosen.push(candidate.pack);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -96,10 +118,28 @@ mod tests {
     use proptest::prelude::*;
 
     fn candidate(n: u8, len: u64, unused: u64) -> Candidate {
-        Candidate { pack: PackId([n; 16]), kind: PackKind::Data, len, unused, moves: len - unused }
+        Candidate { pack: PackId([n; 16]), kind: PackKind::Data, older: None, len, unused, moves: len - unused }
     }
 
-    const LIMITS: Limits = Limits { unused: Unused::Percent(5.0), repack: u64::MAX, pack_bytes: 1000 };
+    const LIMITS: Limits = Limits { unused: Unused::Percent(5.0), repack: u64::MAX, rekey: 0, pack_bytes: 1000 };
+
+    #[test]
+    fn older_generations_go_oldest_first_and_trees_last() {
+        let of = |n, kind, older| Candidate { kind, older, ..candidate(n, 1000, 0) };
+        let packs = [
+            of(1, PackKind::Tree, Some(0)),
+            of(2, PackKind::Data, Some(3)),
+            of(3, PackKind::Data, None),
+            of(4, PackKind::Data, Some(0)),
+        ];
+        let ids = |ids: &[u8]| ids.iter().map(|n| PackId([*n; 16])).collect::<Vec<_>>();
+        let rekey = |rekey, repack| choose(&packs, 4000, Limits { rekey, repack, ..LIMITS });
+        assert_eq!(rekey(u64::MAX, u64::MAX), ids(&[4, 1, 2]));
+        assert_eq!(rekey(2500, u64::MAX), ids(&[4, 1]));
+        assert_eq!(rekey(1, u64::MAX), ids(&[4]), "one at least");
+        assert_eq!(rekey(0, u64::MAX), ids(&[]));
+        assert_eq!(rekey(u64::MAX, 1500), ids(&[4]), "no more than may be written at all");
+    }
 
     #[test]
     fn the_emptiest_go_first_and_no_more_than_needed() {
@@ -132,7 +172,7 @@ mod tests {
                 .map(|(n, (len, share))| candidate(n as u8, *len, len * share / 100))
                 .collect();
             let needed = packs.iter().map(|c| c.len - c.unused).sum();
-            let limits = Limits { unused: Unused::Percent(percent), repack, pack_bytes: 1000 };
+            let limits = Limits { unused: Unused::Percent(percent), repack, rekey: 0, pack_bytes: 1000 };
             let chosen = choose(&packs, needed, limits);
             let is_chosen = |c: &&Candidate| chosen.contains(&c.pack);
             prop_assert!(packs.iter().filter(is_chosen).map(|c| c.moves).sum::<u64>() <= repack);

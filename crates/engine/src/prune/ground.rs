@@ -20,6 +20,8 @@ pub(crate) struct Ground {
     pub named: HashMap<PackId, (PackInfo, u32)>,
     /// The index objects, their lengths, and the packs that each names.
     pub objects: HashMap<IndexId, (u64, Vec<PackId>)>,
+    /// The tags of the generations of index objects.
+    pub generations: HashMap<IndexId, u32>,
     /// Index objects that can't be opened, and why.
     pub broken: Vec<(IndexId, drumlin_repo::Error)>,
 }
@@ -36,11 +38,19 @@ impl Ground {
                     continue;
                 }
                 let hooks = match repository.index_hooks(id) {
-                    Ok(Some(hooks)) => hooks,
+                    Ok(Some((generation, hooks))) => {
+                        ground.generations.insert(id, generation);
+                        hooks
+                    }
                     // One that is gone has been replaced by others.
                     Ok(None) => {
                         again = true;
                         continue;
+                    }
+                    // Nobody knows what it names, and it may be as good as any.
+                    Err(e) if e.is_unknown_generation() => {
+                        repository.refuse_rekeyed()?;
+                        return Err(e.into());
                     }
                     Err(e) if e.is_damage() => {
                         ground.broken.push((id, e));
@@ -61,6 +71,7 @@ impl Ground {
             list.map_err(drumlin_repo::Error::from)?;
         }
         ground.refuse_short(repository)?;
+        repository.refuse_rekeyed()?;
         Ok(ground)
     }
 

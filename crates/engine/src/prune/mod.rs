@@ -37,6 +37,9 @@ pub struct Options {
     pub max_unused: Unused,
     /// The most bytes to write anew; `None`: as many as it takes.
     pub max_repack: Option<u64>,
+    /// How much of what older secrets still open may be sealed anew, if the repository was given new ones: a share is one of
+    /// all packs, and 1 GiB at the least.
+    pub max_rekey: Unused,
     /// How long to wait for sessions that are at work.
     pub wait: Duration,
     /// Sessions that are known to be dead.
@@ -74,6 +77,14 @@ pub struct Survey {
     pub repacked: Tally,
     /// Bytes that are written in their place.
     pub moves: u64,
+    /// Of the packs that are written anew: those that older secrets open, and that are sealed with the newest.
+    pub rekeyed: Tally,
+    /// Needed packs that older secrets open after this run, too.
+    pub older: Tally,
+    /// Of those: packs that the key in use can't open, so that it takes an owner's to seal them anew.
+    pub older_closed: Tally,
+    /// Snapshots that are sealed anew.
+    pub resealed: usize,
     /// Bytes that nobody needs and that stay, in packs that are needed otherwise.
     pub unused: u64,
     /// Small index objects that become few.
@@ -214,9 +225,16 @@ struct State {
 impl State {
     fn of(repository: &Repository, options: &Options) -> Result<Self> {
         let (mut objects, mut quiet, mut pack_bytes) = (Vec::new(), true, 0);
-        for folder in
-            [names::SNAPSHOTS, names::INDEX, names::DATA, names::TREE, names::SESSIONS, names::PLANS, names::LOSSES]
-        {
+        for folder in [
+            names::GENERATIONS,
+            names::SNAPSHOTS,
+            names::INDEX,
+            names::DATA,
+            names::TREE,
+            names::SESSIONS,
+            names::PLANS,
+            names::LOSSES,
+        ] {
             let list = repository.store().list(folder, &mut |listed| {
                 quiet &= ![names::SESSIONS, names::PLANS, names::LOSSES].contains(&folder);
                 if folder == names::DATA || folder == names::TREE {
@@ -227,8 +245,8 @@ impl State {
             list.map_err(drumlin_repo::Error::from)?;
         }
         objects.sort_unstable();
-        let Options { max_unused, max_repack, .. } = options;
-        let text = format!("{max_unused:?} {max_repack:?} {}", objects.join(" "));
+        let Options { max_unused, max_repack, max_rekey, .. } = options;
+        let text = format!("{max_unused:?} {max_repack:?} {max_rekey:?} {}", objects.join(" "));
         Ok(State { digest: checksum(text.as_bytes()).to_vec(), quiet, pack_bytes })
     }
 }

@@ -3,6 +3,9 @@
 //! A block of which nearly all is needed moves as it is sealed, its key in a slot of its own; of the others the chunks that
 //! are needed are packed into new blocks. A key that can't read contents moves all blocks of contents as they are. Whatever can be
 //! opened is checked before it counts as moved.
+//!
+//! What is sealed with secrets that are not the newest is packed into new blocks in any case, if the key opens it: so it is
+//! sealed with the newest. What the key doesn't open stays in packs of its generation.
 
 use super::marks::Marks;
 use super::rank::{Ranks, UNRANKED};
@@ -21,6 +24,8 @@ const SPARE_PERCENT: u64 = 5;
 const SMALL_PART: u32 = 4;
 /// The level that pays best where nothing waits for the storage.
 const CODING: Coding = Coding::Zstd(3);
+/// A block of nodes that gathered so much is full: of one that a backup writes a single node is often all that is wanted.
+const TREE_BLOCK_BYTES: usize = 256 << 10;
 /// Decoded blocks that a thread keeps for the chunks beside those at hand.
 const KEPT_BLOCKS: usize = 16;
 /// So many pieces are put in order at once.
@@ -62,7 +67,7 @@ pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, mark
         cost.unused += stored - share;
         cost.moves += match needed {
             0 => 0,
-            _ if moves_whole(repository, info.kind, block, needed) => stored,
+            _ if moves_whole(repository, info, block, needed) => stored,
             _ => share,
         };
     }
@@ -82,18 +87,23 @@ fn blocks<'t>(table: &'t Table, info: &'t PackInfo, marks: &'t Marks) -> impl It
     })
 }
 
-fn can_open(repository: &Repository, kind: PackKind) -> bool {
-    match kind {
-        PackKind::Data => repository.secrets().data.is_some(),
-        PackKind::Tree => repository.secrets().meta.is_some(),
-    }
+/// Whether a pack is of an older generation, and can be sealed anew by this key.
+pub(crate) fn can_renew(repository: &Repository, info: &PackInfo) -> bool {
+    let is_newest = repository.generation().is_ok_and(|newest| newest == info.generation);
+    !is_newest && repository.opens(info.kind, info.generation)
 }
 
-fn moves_whole(repository: &Repository, kind: PackKind, block: &Block, needed: u64) -> bool {
+fn moves_whole(repository: &Repository, info: &PackInfo, block: &Block, needed: u64) -> bool {
+    let kind = info.kind;
+    if can_renew(repository, info) {
+        return false;
+    }
     let raw = u64::from(block.raw_len);
     let small = block.raw_len < repository.config().block_bytes / SMALL_PART;
     // Clients that may only write keep the keys of their own tree packs: a block that is sealed anew they couldn't read.
-    kind == PackKind::Tree || !can_open(repository, kind) || !small && (raw - needed) * 100 <= raw * SPARE_PERCENT
+    kind == PackKind::Tree
+        || !repository.opens(kind, info.generation)
+        || !small && (raw - needed) * 100 <= raw * SPARE_PERCENT
 }
 
 /// Everything that moving takes.
@@ -142,7 +152,7 @@ impl Repack<'_> {
             let at = table.chunks[block.first_chunk as usize].block;
             let live = (block.first_chunk..block.first_chunk + block.chunks).filter(|at| marked.is(*at as usize));
             let rank = |chunk: u32| self.ranks.of(&info.id, chunk as usize);
-            if moves_whole(self.repository, info.kind, block, needed) {
+            if moves_whole(self.repository, info, block, needed) {
                 let rank = live.map(rank).min().unwrap_or(UNRANKED);
                 pieces.push(Piece { rank, source: number, block: at, chunk: WHOLE });
             } else {
@@ -179,6 +189,8 @@ struct Mover<'a> {
     stay: &'a Mutex<HashSet<PackId>>,
     coder: Coder,
     data: BlockBuilder,
+    /// Leaves, bodies, inner nodes: each have blocks of their own, as in what a backup writes.
+    tree: [BlockBuilder; 3],
     sealed: Vec<u8>,
     /// Decoded blocks, and when each was of use last.
     kept: HashMap<(u32, u32), (Vec<u8>, u64)>,
@@ -188,8 +200,8 @@ struct Mover<'a> {
 impl<'a> Mover<'a> {
     fn new(repack: &'a Repack<'a>, sources: &'a [Source], stay: &'a Mutex<HashSet<PackId>>) -> Result<Self> {
         let coder = Coder::new().map_err(Error::system("set up zstd"))?;
-        let (data, sealed, kept) = (BlockBuilder::default(), Vec::new(), HashMap::new());
-        Ok(Mover { repack, sources, stay, coder, data, sealed, kept, turn: 0 })
+        let (data, tree) = (BlockBuilder::default(), Default::default());
+        Ok(Mover { repack, sources, stay, coder, data, tree, sealed: Vec::new(), kept: HashMap::new(), turn: 0 })
     }
 
     fn run(mut self, pieces: &[Piece]) -> Result<()> {
@@ -208,8 +220,10 @@ impl<'a> Mover<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        if !self.data.is_empty() {
-            let appended = self.repack.session.data.append(&mut self.data, &mut self.coder, CODING)?;
+        let session = self.repack.session;
+        let trees = self.tree.iter_mut().map(|builder| (builder, &session.tree));
+        for (builder, packer) in trees.chain([(&mut self.data, &session.data)]) {
+            let appended = packer.append(builder, &mut self.coder, CODING)?;
             add(&self.repack.monitor.counters().bytes_written, appended.bytes);
         }
         Ok(())
@@ -219,7 +233,7 @@ impl<'a> Mover<'a> {
     fn whole(&mut self, source: &Source, piece: &Piece) -> Result<()> {
         let Source { info, table } = source;
         let (repack, block) = (self.repack, &table.blocks[piece.block as usize]);
-        if can_open(repack.repository, info.kind) {
+        if repack.repository.opens(info.kind, info.generation) {
             let mut out = Vec::new();
             repack.reader.sealed_block(info, table, piece.block, &mut self.sealed, Some(&mut out))?;
             for chunk in chunks(table, block) {
@@ -233,17 +247,13 @@ impl<'a> Mover<'a> {
             block: piece.block,
             detail: "its key is not in the table",
         })?;
-        let packer = match info.kind {
-            PackKind::Data => &repack.session.data,
-            PackKind::Tree => &repack.session.tree,
-        };
         let ids: Vec<_> = chunks(table, block).iter().map(|c| (c.id, c.len)).collect();
-        let bytes = packer.adopt(slot, block, &self.sealed, &ids)?;
+        let bytes = repack.session.adopt((info.kind, info.generation), slot, block, &self.sealed, &ids)?;
         add(&repack.monitor.counters().bytes_written, bytes);
         Ok(())
     }
 
-    /// A chunk of contents, into a new block.
+    /// A chunk, into a new block.
     fn chunk(&mut self, source: &Source, piece: &Piece) -> Result<()> {
         let chunk = source.table.chunks[piece.chunk as usize];
         let at = (piece.source, piece.block);
@@ -260,14 +270,26 @@ impl<'a> Mover<'a> {
         let Some((block, turn)) = self.kept.get_mut(&at) else { return Ok(()) };
         *turn = self.turn;
         let bytes = check(self.repack.reader, &source.info, &chunk, block)?;
-        if self.data.raw.len() + bytes.len() > self.repack.repository.config().block_bytes as usize
-            && !self.data.is_empty()
-        {
-            let appended = self.repack.session.data.append(&mut self.data, &mut self.coder, CODING)?;
+        let session = self.repack.session;
+        let (builder, packer, full) = match source.info.kind {
+            PackKind::Data => (&mut self.data, &session.data, self.repack.repository.config().block_bytes as usize),
+            PackKind::Tree => (&mut self.tree[family(bytes)], &session.tree, TREE_BLOCK_BYTES),
+        };
+        if builder.raw.len() + bytes.len() > full && !builder.is_empty() {
+            let appended = packer.append(builder, &mut self.coder, CODING)?;
             add(&self.repack.monitor.counters().bytes_written, appended.bytes);
         }
-        self.data.push(chunk.id, bytes);
+        builder.push(chunk.id, bytes);
         Ok(())
+    }
+}
+
+/// Which of the blocks a node goes to, by its first byte: whether it is a leaf, a body or a list, or an inner node.
+fn family(node: &[u8]) -> usize {
+    match node.first() {
+        Some(1) => 0,
+        Some(3) => 2,
+        _ => 1,
     }
 }
 

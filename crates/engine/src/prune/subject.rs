@@ -7,11 +7,12 @@ use super::need::Need;
 use super::places::Places;
 use super::rank::Ranks;
 use super::repack::{self, Repack};
-use super::{Options, Survey, Tally};
+use super::{Options, Survey, Tally, Unused};
 use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
 use crate::{Error, Result};
 use drumlin_format::loss::Loss;
+use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
@@ -22,6 +23,8 @@ use std::sync::Arc;
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
 const SMALL_OBJECT_BYTES: u64 = 256 << 10;
 const SMALL_OBJECTS_MAX: usize = 32;
+/// A share of packs to be sealed with newer secrets is so much at the least: what is small is done in one run.
+const REKEY_BYTES: u64 = 1 << 30;
 
 /// A collection of a repository.
 pub(super) struct Collection<'a> {
@@ -56,6 +59,8 @@ pub(super) struct Look {
     objects: Vec<IndexId>,
     /// Losses of which nothing is missing any more.
     pub healed: Vec<LossId>,
+    /// Snapshots that are to be sealed anew.
+    reseal: Vec<SnapshotId>,
     /// What it comes to.
     pub survey: Survey,
 }
@@ -77,8 +82,16 @@ impl Look {
         // What a repair has put aside may yet be of use.
         ground.packs.retain(|pack, _| !losses.iter().any(|loss| loss.packs.contains(pack)));
         let known: HashSet<PackId> = ground.known().collect();
-        let first = known.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
-        let reserve = if condemned.is_empty() { HashSet::new() } else { known.clone() };
+        let newest = repository.generation()?;
+        let is_newest = |pack: &PackId| ground.named.get(pack).is_some_and(|(info, _)| info.generation == newest);
+        let own = writers_trees(repository, &ground, newest)?;
+        let is_choice =
+            |pack: &PackId| is_newest(pack) && (own.is_empty() || !is_tree(&ground, pack) || own.contains(pack));
+        let mixed = known.iter().any(|pack| !is_choice(pack));
+        // Of what stands twice, what is sealed with the newest secrets stays; and of nodes what those can open who took them.
+        let comes_first = |pack: &PackId| !condemned.contains(pack) && (!mixed || is_choice(pack));
+        let first = known.iter().filter(|pack| comes_first(pack)).copied().collect();
+        let reserve = if condemned.is_empty() && !mixed { HashSet::new() } else { known.clone() };
         let keys = ground.keys(repository, cache, options.workers, monitor)?;
         let places = Places::new(repository, cache, keys, (first, reserve), options.workers)?;
         let mut need = Need::new(&places, options.workers, monitor);
@@ -117,20 +130,39 @@ impl Look {
             };
             survey.needed += len - cost.unused;
             survey.unused += cost.unused;
-            candidates.push(Candidate { pack: *id, kind: *kind, len: *len, unused: cost.unused, moves: cost.moves });
+            let older = repack::can_renew(repository, info).then(|| number_of(repository, info.generation));
+            if info.generation != newest && older.is_none() {
+                survey.older_closed.add(*len);
+            }
+            let (unused, moves) = (cost.unused, cost.moves);
+            candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, moves });
         }
         let limits = Limits {
             unused: options.max_unused,
             repack: options.max_repack.unwrap_or(u64::MAX),
+            rekey: match options.max_rekey {
+                Unused::Percent(share) if share > 0.0 => {
+                    ((survey.all.bytes as f64 * share / 100.0) as u64).max(REKEY_BYTES)
+                }
+                Unused::Percent(_) => 0,
+                Unused::Bytes(bytes) => bytes,
+                Unused::Unlimited => u64::MAX,
+            },
             pack_bytes: u64::from(repository.config().pack_bytes),
         };
         let mut chosen = choose::choose(&candidates, survey.needed, limits);
         chosen.sort_unstable();
         for candidate in candidates.iter().filter(|c| chosen.binary_search(&c.pack).is_ok()) {
             survey.repacked.add(candidate.len);
+            if candidate.older.is_some() {
+                survey.rekeyed.add(candidate.len);
+            }
             survey.moves += candidate.moves;
             survey.unused -= candidate.len.saturating_sub(candidate.moves).min(candidate.unused);
         }
+        survey.older = survey.older_closed;
+        let stays = |c: &&Candidate| c.older.is_some() && chosen.binary_search(&c.pack).is_err();
+        candidates.iter().filter(stays).for_each(|c| survey.older.add(c.len));
         unused.sort_unstable();
         unused.iter().for_each(|pack| survey.removed.add(ground.packs[pack].1));
         ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
@@ -144,8 +176,16 @@ impl Look {
         objects.extend(ground.of_evicted(repository)?);
         // A backup would take what they name for stored.
         objects.extend(ground.naming(&ground.lost().collect()));
+        // Those of older generations that name no pack of one: nothing else would ever make them anew.
+        let bare = |id: &IndexId| {
+            let (_, named) = &ground.objects[id];
+            named.iter().all(|pack| !ground.packs.contains_key(pack) || is_newest(pack))
+        };
+        objects.extend(ground.generations.iter().filter(|(id, tag)| **tag != newest && bare(id)).map(|(id, _)| *id));
+        let reseal = if options.max_rekey == Unused::Bytes(0) { Vec::new() } else { repository.older_snapshots()? };
+        survey.resealed = reseal.len();
         let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
-        Ok(Look { healed, ground, snapshots, places, marks, unused, repack, objects, survey })
+        Ok(Look { healed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
     }
 
     fn is_idle(&self) -> bool {
@@ -154,6 +194,24 @@ impl Look {
             && self.objects.is_empty()
             && self.ground.orphans().next().is_none()
     }
+}
+
+fn is_tree(ground: &Ground, pack: &PackId) -> bool {
+    ground.packs.get(pack).is_some_and(|(kind, _)| *kind == PackKind::Tree)
+}
+
+/// After new secrets were given: the tree packs that clients have written which can open no others.
+fn writers_trees(repository: &Repository, ground: &Ground, newest: u32) -> Result<HashSet<PackId>> {
+    if newest == 0 {
+        return Ok(HashSet::new());
+    }
+    let trees = ground.known().filter(|pack| is_tree(ground, pack)).map(|pack| &ground.named[&pack].0);
+    Ok(repository.of_writers(trees.filter(|info| info.generation == newest))?)
+}
+
+/// The number of a generation, by its tag.
+fn number_of(repository: &Repository, tag: u32) -> u32 {
+    repository.secrets().generation(tag).map_or(0, |of| of.number)
 }
 
 /// How many chunks are missing that no loss speaks of.
@@ -195,10 +253,16 @@ impl Subject<Desk<'_>> for Collection<'_> {
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
+        for id in &look.reseal {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            self.repository.reseal_snapshot(*id)?;
+        }
         if look.is_idle() {
             return Ok(None);
         }
-        let registration = Registration::of_collector(self.repository, self.me, known.clone());
+        let registration = Registration::of_collector(self.repository, self.me, known.clone())?;
         let reader = look.places.reader();
         let session =
             self.session.insert(WriteSession::begin(registration, reader.index().clone(), self.cache.clone()));

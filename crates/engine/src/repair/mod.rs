@@ -60,12 +60,15 @@ pub struct Report {
     pub unreadable: Vec<(SnapshotId, String)>,
     /// Losses of before that are healed.
     pub healed: u64,
+    /// Objects of generations of the secrets that were put again by their copies.
+    pub generations: u64,
 }
 
 impl Report {
     /// Whether there was nothing to do, and nothing is lost.
     pub fn is_sound(&self) -> bool {
-        self.named == 0 && self.indexes == 0 && self.lost_chunks == 0 && self.unreadable.is_empty() && self.healed == 0
+        let found = self.named + self.indexes + self.lost_chunks + self.healed + self.generations;
+        found == 0 && self.unreadable.is_empty()
     }
 }
 
@@ -81,6 +84,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     if !missing.is_but_indexes() {
         return Err(drumlin_repo::Error::Unexplained(Box::new(missing)).into());
     }
+    let generations = repository.mend_generations()?;
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
     let me = SessionId(random_id()?);
     let mut mending = Mending::new(repository, cache, options, monitor, me);
@@ -88,6 +92,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         host: options.host.clone(),
         max_unused: crate::prune::Unused::Unlimited,
         max_repack: None,
+        max_rekey: crate::prune::Unused::Bytes(0),
         wait: options.wait,
         evict: options.evict.clone(),
         evict_after: options.evict_after,
@@ -100,7 +105,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
             // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
             repository.record(Act::now("repair"), &[], &missing.indexes)?;
             repository.take_note(now.as_secs().cast_signed());
-            Ok(mending.report)
+            Ok(Report { generations, ..mending.report })
         }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
         Ok(Collected::Blocked(session)) => Err(Error::Busy(describe(&desk, session))),

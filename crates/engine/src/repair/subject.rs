@@ -113,6 +113,8 @@ impl<'a> Mending<'a> {
                     self.report.named += 1;
                     session.name_again(entry)?;
                 }
+                // It may be as good as any.
+                Err(e) if e.is_unknown_generation() => return Err(e.into()),
                 Err(e) if e.is_damage() => {
                     self.tell(names::pack(kind, id), e);
                     self.bad.insert(id);
@@ -250,7 +252,7 @@ impl Subject<Desk<'_>> for Mending<'_> {
         let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();
         ground.named.retain(|id, _| standing.contains(id));
         self.find_bad(&ground);
-        let registration = Registration::of_collector(self.repository, self.me, known.clone());
+        let registration = Registration::of_collector(self.repository, self.me, known.clone())?;
         let index = Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new())?);
         let session = WriteSession::begin(registration, index, self.cache.clone());
         self.scan(&ground, &session)?;

@@ -131,7 +131,7 @@ fn an_index_object_that_lies_about_a_pack() {
     assert_ne!(a, b);
     let id = IndexId([9; 16]);
     let header = Header::new(ObjectType::Index, bench.repository.config().suite, id.0);
-    let lie = index::seal(&header, &entries, secrets.sealing([3; 16]).unwrap());
+    let lie = index::seal(&header, &entries, secrets.sealing(0, [3; 16]).unwrap());
     // Beside the truth, the two contradict each other.
     let mut both = whole.clone();
     both.insert(names::index(id), lie);

@@ -233,7 +233,7 @@ fn what_an_evicted_writer_names_need_not_be_there() {
     entries[0].pack = drumlin_format::PackId([6; 16]);
     let id = IndexId::of(evicted, [1; 8]);
     let header = Header::new(ObjectType::Index, repository.config().suite, id.0);
-    let bytes = index::seal(&header, &entries, secrets.sealing([3; 16]).unwrap());
+    let bytes = index::seal(&header, &entries, secrets.sealing(0, [3; 16]).unwrap());
     store.put(&names::index(id), &bytes, Put::Create).unwrap();
     let pack = names::pack(entries[0].kind, entries[0].pack);
     let report = check_plainly(&repository, Some(Part::All));

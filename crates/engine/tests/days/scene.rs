@@ -17,7 +17,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::Kind;
 use drumlin_format::{ChunkId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Desk, Flag};
-use drumlin_repo::{Cache, CreateOptions, NewLock, Repository, Unlock};
+use drumlin_repo::{Cache, CreateOptions, NewLock, RekeyOptions, Repository, Unlock};
 use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Put, Store};
 use drumlin_testkit::Rng;
@@ -62,7 +62,17 @@ fn tiny() -> CreateOptions {
 impl Scene {
     /// Make it. `disorder`: with what killed runs leave, so that there is an object of each kind.
     pub fn new(disorder: bool) -> Self {
-        let bench = common::bench_in(common::quick_folder(), tiny());
+        Scene::of(disorder, false)
+    }
+
+    /// The same, but the repository was given new secrets after its second snapshot, and what opens it is from before.
+    pub fn rekeyed() -> Self {
+        Scene::of(true, true)
+    }
+
+    fn of(disorder: bool, rekeys: bool) -> Self {
+        let mut bench = common::bench_in(common::quick_folder(), tiny());
+        let recovery = bench.repository.recovery_file().to_string();
         let (source, old) = (bench.folder.path().join("source"), bench.folder.path().join("old"));
         fs::create_dir_all(source.join("dir")).unwrap();
         let mut rng = Rng::new(5);
@@ -76,6 +86,10 @@ impl Scene {
         };
         let mut taken = Vec::new();
         for state in 0..4 {
+            if rekeys && state == 2 {
+                let options = RekeyOptions { now: 5, remove_old: false };
+                bench.repository = bench.repository.rekey(options).unwrap().repository;
+            }
             change(state);
             if state == 3 {
                 // Nobody else has it.
@@ -96,7 +110,6 @@ impl Scene {
         if disorder {
             disorderly(repository);
         }
-        let recovery = repository.recovery_file().to_string();
         let objects = objects(&bench.memory);
         Scene { objects, standing, forgotten, source, old, folder: bench.folder, recovery }
     }

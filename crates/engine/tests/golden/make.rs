@@ -276,7 +276,7 @@ fn make_main() {
 
     // One that fell over before its commit and was evicted, and one on which nothing was decided.
     let session = maker.crash(&owner, options_at(5, "second", &["evicted"]), Op::Put, "decisions/*");
-    let sealing = keeper.secrets().sealing(random_id().unwrap()).unwrap();
+    let sealing = keeper.secrets().sealing(0, random_id().unwrap()).unwrap();
     let bytes = decision::seal(session, &Verdict::Evicted { plan: 1 }, keeper.config().suite, sealing);
     maker.store.put(&names::decision(session), &bytes, Put::Create).unwrap();
     maker.crash(&owner, options_at(6, "second", &["undecided"]), Op::Put, "decisions/*");

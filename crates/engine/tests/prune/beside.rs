@@ -73,7 +73,7 @@ fn two_prunes_leave_no_name_of_what_is_gone() {
     assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
     let there = objects(&history.bench.memory);
     for (id, _) in history.bench.repository.index_objects().unwrap() {
-        for pack in history.bench.repository.index_hooks(id).unwrap().unwrap() {
+        for pack in history.bench.repository.index_hooks(id).unwrap().unwrap().1 {
             let name = names::pack(pack.kind, pack.pack);
             assert!(there.contains_key(&name), "'{}' names {name}, which is gone", names::index(id));
         }

@@ -9,4 +9,5 @@ mod history;
 mod kills;
 mod listings;
 mod meanwhile;
+mod rekey;
 mod sessions;

@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
         for (id, _) in repository.index_objects()? {
             // Who wakes up after his eviction writes what he will. It is no harm to anybody.
             let late = !Desk::new(repository).evicted(&[id])?.is_empty();
-            for pack in repository.index_hooks(id)?.unwrap_or_default() {
+            for pack in repository.index_hooks(id)?.unwrap_or_default().1 {
                 let name = names::pack(pack.kind, pack.pack);
                 if !late && !objects.contains_key(&name) {
                     left.push(format!("{} that names {name}", names::index(id)));

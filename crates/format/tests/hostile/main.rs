@@ -88,6 +88,7 @@ hostile! {
     key_object 3_000,
     key_file 40_000,
     recovery 3_000,
+    generation 3_000,
     snapshot 10_000,
     session 20_000,
     decision 20_000,

@@ -81,7 +81,7 @@ impl<'a> Desk<'a> {
     /// What a session says of itself; `None` if it has ended, or says nothing that can be believed.
     pub fn session(&self, id: SessionId) -> Result<Option<Session>> {
         let Some(bytes) = self.get(&names::session(id))? else { return Ok(None) };
-        let Ok((session, signer)) = Session::open(id, &self.repository.secrets().index, &bytes) else {
+        let Ok((session, signer)) = Session::open(id, self.repository.secrets(), &bytes) else {
             return Ok(None);
         };
         let key = self.trusted()?.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
@@ -138,7 +138,7 @@ impl Board for Desk<'_> {
         let name = names::plan(id);
         let Some(bytes) = self.get(&name)? else { return Ok(None) };
         // One that can't be read might condemn anything: that is an error, and ends a backup.
-        let (plan, signer) = Plan::open(id, &self.repository.secrets().index, &bytes).map_err(Error::damaged(&name))?;
+        let (plan, signer) = Plan::open(id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name))?;
         let key = self.trusted()?.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
         Ok(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| plan))
     }
@@ -228,6 +228,8 @@ impl Board for Desk<'_> {
 pub struct Registration {
     pub(crate) repository: Repository,
     pub(crate) id: SessionId,
+    /// The tag of the generation that it seals in.
+    pub(crate) generation: u32,
     known: super::Known,
 }
 
@@ -235,16 +237,21 @@ impl Registration {
     /// Register a session, durably.
     pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
         repository.may_write()?;
+        let generation = repository.generation()?;
         // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so.
         let _ = repository.store().clear_unfinished();
         let id = SessionId(random_id()?);
         let known = super::register(&Desk::of(repository, session), id)?;
-        Ok(Registration { repository: repository.clone(), id, known })
+        Ok(Registration { repository: repository.clone(), id, generation, known })
     }
 
     /// A collector's, which [`super::collect`] registers itself.
-    pub fn of_collector(repository: &Repository, id: SessionId, known: super::Known) -> Self {
-        Registration { repository: repository.clone(), id, known }
+    ///
+    /// # Errors
+    /// Nothing can be sealed in the newest generation.
+    pub fn of_collector(repository: &Repository, id: SessionId, known: super::Known) -> Result<Self> {
+        let generation = repository.generation()?;
+        Ok(Registration { repository: repository.clone(), id, generation, known })
     }
 
     /// The plans that stood.

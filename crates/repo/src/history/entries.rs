@@ -69,7 +69,7 @@ impl Repository {
             other => other?,
         };
         // One that can't be opened is told by a check.
-        let Ok((entry, signer)) = Entry::open(id, &self.secrets().index, &bytes) else { return Ok(Read::Void) };
+        let Ok((entry, signer)) = Entry::open(id, self.secrets(), &bytes) else { return Ok(Read::Void) };
         let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
         let counts = key.is_some_and(|key| signer.verify(&key.verifying).is_ok());
         Ok(if counts { Read::Counts(entry) } else { Read::Void })

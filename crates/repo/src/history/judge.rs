@@ -27,6 +27,8 @@ pub(super) struct View {
     pub keys: Option<BTreeMap<Id, SeenKey>>,
     /// Checksum of the config's fields.
     pub config: Id,
+    /// The generations of secrets that there are: checksums of their objects, by their numbers.
+    pub generations: BTreeMap<u32, Id>,
 }
 
 impl View {
@@ -57,9 +59,18 @@ pub(super) fn judge(seen: &Seen, view: &View) -> (Missing, Seen) {
         entries: seen.entries.not_in(&view.history).filter(unexplained).map(|id| HistoryId(*id)).collect(),
         keys: Vec::new(),
         config: seen.config.is_some_and(|config| config != view.config),
+        generations: seen
+            .generations
+            .iter()
+            .filter(|(number, digest)| view.generations.get(number) != Some(*digest))
+            .map(|(number, _)| *number)
+            .collect(),
     };
     let mut next = seen.clone();
     next.config.get_or_insert(view.config);
+    for (number, digest) in &view.generations {
+        next.generations.entry(*number).or_insert(*digest);
+    }
     let is_durable = |entry: &&Entry| {
         let proves = |(id, there): (Id, bool)| !there && times.get(&id) == Some(&1) && !seen.gone.contains(&id);
         view.noticed.contains(&entry.id.0) && view.named(entry).any(proves)

@@ -8,7 +8,7 @@ use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::{HistoryId, IndexId, SessionId, SnapshotId, snapshot};
 use drumlin_seal::checksum;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// So often it is looked before anybody is accused, or an entry that has just come is left to another time; and so often the history is listed anew because it changes meanwhile.
 const LOOKS: usize = 3;
@@ -97,7 +97,8 @@ impl Repository {
             |folder, parse: fn(&str) -> Option<Id>| Ok::<Ids, Error>(self.ids(folder, parse)?.into_iter().collect());
         let snapshots = list(names::SNAPSHOTS, |name| Some(SnapshotId::parse(name)?.0))?;
         let indexes = list(names::INDEX, |name| Some(IndexId::parse(name)?.0))?;
-        let mut view = View { config: config(self), noticed, ..View::default() };
+        let generations = self.standing_generations(seen)?;
+        let mut view = View { config: config(self), generations, noticed, ..View::default() };
         let new_snapshots: Vec<Id> = snapshots.not_in(&seen.snapshots).copied().collect();
         let new_indexes: Vec<Id> = indexes.not_in(&seen.indexes).copied().collect();
         if !new_snapshots.is_empty() || !new_indexes.is_empty() {
@@ -119,6 +120,35 @@ impl Repository {
         }
         let why = "the history of the repository changes again and again while it is read; run it again";
         Err(Error::Misuse(why.into()))
+    }
+
+    /// The generations that there are. One that another process of this client has seen come is looked for.
+    fn standing_generations(&self, seen: &Seen) -> Result<BTreeMap<u32, Id>> {
+        let mut standing: BTreeMap<u32, Id> = self.generations().digests().collect();
+        let unknown: Vec<u32> =
+            seen.generations.keys().filter(|number| !standing.contains_key(number)).copied().collect();
+        // One below the newest would have been found when the repository was opened.
+        let is_new = unknown.last().is_some_and(|newest| *newest > self.generations().newest());
+        if !is_new || Repository::read_config(&**self.store())?.generation == 0 {
+            return Ok(standing);
+        }
+        for number in unknown {
+            for name in [names::generation(number), names::generation_copy(number)] {
+                match self.store().get(&name).map_err(Error::from) {
+                    Ok(bytes) if seen.generations.get(&number) == Some(&checksum(&bytes)) => {
+                        standing.insert(number, checksum(&bytes));
+                    }
+                    Err(e) if !e.is_of_one_object() => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+        Ok(standing)
+    }
+
+    /// The number of the newest generation that this client has seen, when the repository was opened or before.
+    pub(crate) fn seen_generation(&self) -> u32 {
+        self.memory().map_or(0, |memory| memory.expected_generation())
     }
 
     fn listed_history(&self) -> Result<Ids> {
@@ -158,7 +188,9 @@ impl Repository {
             return Ok(ids);
         }
         // Whoever can't open them knows his own.
-        let Some(meta) = &self.secrets().meta else { return Ok(Vec::new()) };
+        if self.secrets().meta.is_none() {
+            return Ok(Vec::new());
+        }
         let desk = Desk::new(self);
         let mut lasting = Vec::new();
         for id in ids.into_iter().take(OPENED_MAX) {
@@ -167,7 +199,7 @@ impl Repository {
                 Err(e) if e.is_of_one_object() => continue,
                 other => other?,
             };
-            let Ok((snapshot, _)) = snapshot::open(SnapshotId(id), meta, &bytes) else { continue };
+            let Ok((snapshot, _)) = snapshot::open(SnapshotId(id), self.secrets(), &bytes) else { continue };
             let session = snapshot.session;
             if open.contains(&session) {
                 continue;
@@ -185,9 +217,9 @@ impl Repository {
     }
 
     /// What is to be remembered of the keys that the owner has certified.
-    fn seen_keys(&self) -> Result<std::collections::BTreeMap<Id, SeenKey>> {
+    fn seen_keys(&self) -> Result<BTreeMap<Id, SeenKey>> {
         let secrets = self.secrets();
-        let mut keys = std::collections::BTreeMap::new();
+        let mut keys = BTreeMap::new();
         for (id, object) in self.key_objects()? {
             let Ok(object) = object else { continue };
             let Ok(certificate) = object.certificate(secrets.repository, &secrets.owner) else { continue };
@@ -205,7 +237,7 @@ fn lasting_indexes(ids: Vec<Id>, open: &HashSet<SessionId>, decided: &HashSet<Se
     ids.into_iter().filter(|id| id.first_chunk().is_none_or(|writer| !writers.contains(writer))).collect()
 }
 
-/// What the config says. Nobody changes a config in version 1.
+/// What never changes in a config.
 fn config(repository: &Repository) -> Id {
     let config = repository.config();
     let sizes = [config.chunks.min, config.chunks.normal, config.chunks.max, config.block_bytes, config.pack_bytes];

@@ -2,7 +2,7 @@
 //! of the repository that is used on the machine shares it.
 //!
 //! ```text
-//! <folder>/<repository id>/seen:  "drumlin seen" 00 00 00 01 | fresh (16) | sealed
+//! <folder>/<repository id>/seen:  "drumlin seen" 00 00 00 02 | fresh (16) | sealed
 //! ```
 //!
 //! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects.
@@ -18,7 +18,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const MAGIC: &[u8; 16] = b"drumlin seen\0\0\0\x01";
+const MAGIC: &[u8; 16] = b"drumlin seen\0\0\0\x02";
+/// Of files that were written before there were generations.
+const MAGIC_BEFORE: &[u8; 16] = b"drumlin seen\0\0\0\x01";
 /// That everything was there is written anew after so many seconds, if nothing else has changed.
 const STALE: i64 = 24 * 3600;
 
@@ -68,6 +70,11 @@ impl Memory {
     /// This client has made a snapshot, which counts.
     pub fn made(&self, snapshot: SnapshotId) {
         self.lock().seen.snapshots.extend([snapshot.0]);
+    }
+
+    /// The number of the newest generation of secrets that it remembers.
+    pub(crate) fn expected_generation(&self) -> u32 {
+        self.lock().seen.generations.last_key_value().map_or(0, |(number, _)| *number)
     }
 
     pub(super) fn read<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
@@ -140,13 +147,13 @@ impl Memory {
             Ok(bytes) => bytes,
         };
         let Some((magic, rest)) = bytes.split_first_chunk::<16>() else { return Err("it is too short".into()) };
-        if magic != MAGIC {
+        if magic != MAGIC && magic != MAGIC_BEFORE {
             return Err("it is no such file, or of another version of drumlin".into());
         }
         let Some((fresh, sealed)) = rest.split_first_chunk() else { return Err("it is too short".into()) };
         let mut sealed = sealed.to_vec();
-        let plain = self.key(fresh).open(0, MAGIC, &mut sealed).map_err(|_| "it is damaged")?;
-        Seen::decode(plain).ok_or_else(|| "it is damaged".into())
+        let plain = self.key(fresh).open(0, magic, &mut sealed).map_err(|_| "it is damaged")?;
+        Seen::decode(plain, magic == MAGIC).ok_or_else(|| "it is damaged".into())
     }
 
     fn key(&self, fresh: &[u8; 16]) -> SealKey {

@@ -40,6 +40,8 @@ pub struct Missing {
     pub keys: Vec<(KeyId, KeyTrouble)>,
     /// The config's public keys or sizes are others.
     pub config: bool,
+    /// Generations of its secrets, by their numbers: gone, or others.
+    pub generations: Vec<u32>,
 }
 
 /// So many ids are named in words.
@@ -53,7 +55,8 @@ impl Missing {
 
     /// Whether nothing but index objects is missing, which can be made anew from the packs.
     pub fn is_but_indexes(&self) -> bool {
-        self.snapshots.is_empty() && self.entries.is_empty() && self.keys.is_empty() && !self.config
+        let lists = self.snapshots.is_empty() && self.entries.is_empty();
+        lists && self.keys.is_empty() && !self.config && self.generations.is_empty()
     }
 }
 
@@ -68,6 +71,8 @@ impl fmt::Display for Missing {
         if self.config {
             parts.push("the config, which is another one".into());
         }
+        let generation = |number: &u32| format!("generation {number} of its secrets");
+        parts.extend(self.generations.iter().map(generation));
         f.write_str(&parts.join("; "))
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Seen {
     pub gone: Ids,
     /// The keys.
     pub keys: BTreeMap<Id, SeenKey>,
+    /// Generations of the secrets: checksums of their objects, by their numbers.
+    pub generations: BTreeMap<u32, Id>,
 }
 
 impl FromIterator<Id> for Ids {
@@ -93,6 +95,9 @@ impl Seen {
         for (id, key) in other.keys {
             self.keys.entry(id).and_modify(|own| own.revoked |= key.revoked).or_insert(key);
         }
+        for (number, digest) in other.generations {
+            self.generations.entry(number).or_insert(digest);
+        }
     }
 
     /// The snapshots that are not among these.
@@ -104,13 +109,18 @@ impl Seen {
     pub fn encode(&self) -> Vec<u8> {
         let lists = [&self.snapshots, &self.indexes, &self.entries, &self.gone];
         let ids: usize = lists.iter().map(|ids| ids.len()).sum();
-        let mut out = Vec::with_capacity(80 + 16 * ids + 33 * self.keys.len());
+        let mut out = Vec::with_capacity(96 + 16 * ids + 33 * self.keys.len() + 20 * self.generations.len());
         out.extend_from_slice(&self.last.to_le_bytes());
         out.push(self.config.is_some().into());
         out.extend_from_slice(&self.config.unwrap_or_default());
         for ids in lists {
             out.extend_from_slice(&(ids.len() as u64).to_le_bytes());
             out.extend_from_slice(ids.0.as_flattened());
+        }
+        out.extend_from_slice(&(self.generations.len() as u64).to_le_bytes());
+        for (number, digest) in &self.generations {
+            out.extend_from_slice(&number.to_le_bytes());
+            out.extend_from_slice(digest);
         }
         for (id, key) in &self.keys {
             out.extend_from_slice(id);
@@ -120,13 +130,22 @@ impl Seen {
         out
     }
 
-    /// `None` if it is nothing that [`Seen::encode`] makes.
-    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+    /// `None` if it is nothing that [`Seen::encode`] makes. `generations`: whether it says anything of those; what was written
+    /// before there were any does not.
+    pub fn decode(mut bytes: &[u8], with_generations: bool) -> Option<Self> {
         let rest = &mut bytes;
         let last = i64::from_le_bytes(take(rest)?);
         let [has_config] = take(rest)?;
         let config = take(rest).map(|id| (has_config == 1).then_some(id))?;
         let (snapshots, indexes, entries, gone) = (ids(rest)?, ids(rest)?, ids(rest)?, ids(rest)?);
+        let mut generations = BTreeMap::new();
+        if with_generations {
+            let count = u64::from_le_bytes(take(rest)?);
+            for _ in 0..count {
+                let number = u32::from_le_bytes(take(rest)?);
+                generations.insert(number, take(rest)?);
+            }
+        }
         let (keys, odd) = rest.as_chunks::<33>();
         if !odd.is_empty() {
             return None;
@@ -137,7 +156,7 @@ impl Seen {
             Some((id, key))
         };
         let keys = keys.iter().map(|bytes| key(bytes)).collect::<Option<_>>()?;
-        Some(Seen { last, config, snapshots, indexes, entries, gone, keys })
+        Some(Seen { last, config, snapshots, indexes, entries, gone, keys, generations })
     }
 }
 

@@ -322,16 +322,27 @@ fn what_is_kept_comes_back() {
         entries: Ids::default(),
         gone: ids(7..60),
         keys: [([2; 16], key)].into(),
+        generations: [(1, [5; 16]), (4, [6; 16])].into(),
     };
     let bytes = seen.encode();
-    assert_eq!(Seen::decode(&bytes), Some(seen.clone()));
-    assert_eq!(Seen::decode(&Seen::default().encode()), Some(Seen::default()));
+    assert_eq!(Seen::decode(&bytes, true), Some(seen.clone()));
+    assert_eq!(Seen::decode(&Seen::default().encode(), true), Some(Seen::default()));
+    // As it was written before there were generations: without their count, and without any.
+    let bare = Seen { generations: Default::default(), ..seen.clone() };
+    let mut before = bare.encode();
+    let at = before.len() - 33 - 8;
+    before.drain(at..at + 8);
+    assert_eq!(Seen::decode(&before, false), Some(bare));
     for cut in 0..bytes.len() - 33 {
-        assert_ne!(Seen::decode(&bytes[..cut]), Some(seen.clone()), "{cut}");
+        assert_ne!(Seen::decode(&bytes[..cut], true), Some(seen.clone()), "{cut}");
     }
     let mut huge = bytes.clone();
     huge[25..33].copy_from_slice(&u64::MAX.to_le_bytes());
-    assert_eq!(Seen::decode(&huge), None);
+    assert_eq!(Seen::decode(&huge, true), None);
+    let mut huge = bytes.clone();
+    let at = huge.len() - 33 - 40 - 8;
+    huge[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert_eq!(Seen::decode(&huge, true), None, "a count of generations that lies");
     let (some, others) = (ids(1..200), (0..250).step_by(3).map(|n| [n; 16]).collect::<Ids>());
     let expected: Vec<_> = (1..200u8).filter(|n| n % 3 != 0).map(|n| [n; 16]).collect();
     assert_eq!(some.not_in(&others).copied().collect::<Vec<_>>(), expected);

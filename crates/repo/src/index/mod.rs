@@ -75,6 +75,10 @@ pub struct Index {
     fresh: Fresh,
     layers: RwLock<Layers>,
     view: View,
+    /// The tag of the newest generation, for a writer.
+    newest: Option<u32>,
+    /// A writer that can open no tree pack but those whose keys its cache has.
+    blind: bool,
     refreshing: Mutex<()>,
 }
 
@@ -179,6 +183,8 @@ impl Index {
             champions: sparse.then(Champions::default),
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
+            blind: matches!(view, View::Writer { .. }) && repository.secrets().meta.is_none(),
+            newest: matches!(view, View::Writer { .. }).then(|| repository.generation()).transpose()?,
             view,
             refreshing: Mutex::new(()),
         };
@@ -302,10 +308,35 @@ impl Index {
     /// Whether the caller has to store this chunk: nobody has, and nobody else in this run is about to.
     pub fn claim(&self, id: &ChunkId) -> Result<bool> {
         let wanted = key(id);
-        if self.fresh.contains(&wanted) || self.find(id)?.is_some() {
+        if self.fresh.contains(&wanted) || self.serves(id)? {
             return Ok(false);
         }
         Ok(self.fresh.claim(wanted))
+    }
+
+    /// Whether a new tree may not refer to all nodes that are there: see [`Index::serves`].
+    pub fn is_choosy(&self) -> bool {
+        self.blind || self.newest.is_some_and(|newest| newest != 0)
+    }
+
+    /// Whether a new tree may refer to a chunk where it is. A node of an older generation is stored anew by whoever needs it
+    /// again, so that trees become the newest generation's by themselves; and whoever can't open tree packs needs nodes in
+    /// packs of his own, to compare with the next time.
+    pub fn serves(&self, id: &ChunkId) -> Result<bool> {
+        let Some(mut location) = self.find(id)? else { return Ok(false) };
+        let mut not = Vec::new();
+        loop {
+            let pack = self.pack(location.pack);
+            let is_readable = || !self.blind || self.cache.pack_key(pack.id).is_some();
+            if pack.kind == PackKind::Data || self.newest.is_none_or(|n| n == pack.generation) && is_readable() {
+                return Ok(true);
+            }
+            not.push(pack.id);
+            match self.lookup_beside(id, &not)? {
+                Some(other) => location = other,
+                None => return Ok(false),
+            }
+        }
     }
 
     /// Take note of a finished pack. Its chunks are found from now on.
@@ -434,6 +465,7 @@ fn pack_info(entry: &Entry) -> PackInfo {
     PackInfo {
         id: entry.pack,
         kind: entry.kind,
+        generation: entry.generation,
         len: entry.pack_len,
         table_offset: entry.table.blocks_end(),
         table_len: entry.table_len,

@@ -2,8 +2,8 @@
 
 use super::PackInfo;
 use crate::{Error, Repository, Result, names};
-use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry, Hooks};
+use drumlin_format::{Header, IndexId, ObjectType};
 use drumlin_store::Kind;
 
 impl Repository {
@@ -16,11 +16,11 @@ impl Repository {
         Ok(objects)
     }
 
-    /// What an index object says of its packs, without their chunks; `None` if it is gone.
-    pub fn index_hooks(&self, id: IndexId) -> Result<Option<Vec<Hooks>>> {
+    /// What an index object says of its packs, without their chunks, behind the tag of its own generation; `None` if it is gone.
+    pub fn index_hooks(&self, id: IndexId) -> Result<Option<(u32, Vec<Hooks>)>> {
         let name = names::index(id);
         let mut prefix = vec![0; index::PREFIX_BYTES];
-        let read = |prefix: &mut Vec<u8>| -> Result<Vec<Hooks>> {
+        let read = |prefix: &mut Vec<u8>| -> Result<(u32, Vec<Hooks>)> {
             let store = self.store();
             store.read_at(&name, 0, prefix)?;
             let len = index::hooks_len(prefix).map_err(Error::damaged(&name))?;
@@ -31,7 +31,9 @@ impl Repository {
             }
             prefix.resize(index::PREFIX_BYTES + len as usize, 0);
             store.read_at(&name, 0, prefix)?;
-            Ok(index::open_hooks(id, &self.secrets().index, prefix).map_err(Error::damaged(&name))?.0)
+            let header = Header::decode(prefix, ObjectType::Index).map_err(Error::damaged(&name))?;
+            let hooks = index::open_hooks(id, self.secrets(), prefix).map_err(Error::damaged(&name))?.0;
+            Ok((header.generation, hooks))
         };
         gone(read(&mut prefix))
     }
@@ -41,7 +43,7 @@ impl Repository {
         let name = names::index(id);
         let read = || -> Result<Vec<Entry>> {
             let bytes = self.store().get(&name)?;
-            Ok(index::open(id, &self.secrets().index, &bytes).map_err(Error::damaged(&name))?.0)
+            Ok(index::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name))?.0)
         };
         gone(read())
     }
@@ -59,6 +61,7 @@ impl From<&Hooks> for PackInfo {
         PackInfo {
             id: of.pack,
             kind: of.kind,
+            generation: of.generation,
             len: of.pack_len,
             table_offset: of.table_offset,
             table_len: of.table_len,

@@ -46,6 +46,8 @@ pub struct PackInfo {
     pub id: PackId,
     /// What it holds.
     pub kind: PackKind,
+    /// The tag of its generation.
+    pub generation: u32,
     /// Bytes of the whole pack.
     pub len: u64,
     /// Where its sealed table begins.
@@ -371,7 +373,7 @@ fn encode_pack(pack: &PackInfo, out: &mut Vec<u8>) {
     out.extend_from_slice(&pack.len.to_le_bytes());
     out.extend_from_slice(&pack.table_offset.to_le_bytes());
     out.extend_from_slice(&pack.table_len.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&pack.generation.to_le_bytes());
 }
 
 fn decode_pack(bytes: &[u8]) -> io::Result<Arc<PackInfo>> {
@@ -383,6 +385,7 @@ fn decode_pack(bytes: &[u8]) -> io::Result<Arc<PackInfo>> {
         len: u64_at(17),
         table_offset: u64_at(25),
         table_len: u32::from_le_bytes(bytes[33..37].try_into().expect("4 bytes")),
+        generation: u32::from_le_bytes(bytes[37..41].try_into().expect("4 bytes")),
     }))
 }
 
@@ -412,7 +415,8 @@ mod tests {
     fn packs(n: u8) -> Vec<Arc<PackInfo>> {
         (0..n)
             .map(|b| {
-                Arc::new(PackInfo { id: PackId([b; 16]), kind: PackKind::Data, len: 9, table_offset: 5, table_len: 4 })
+                let (id, kind, generation) = (PackId([b; 16]), PackKind::Data, u32::from(b) << 20);
+                Arc::new(PackInfo { id, kind, generation, len: 9, table_offset: 5, table_len: 4 })
             })
             .collect()
     }

@@ -99,9 +99,8 @@ impl Index {
                 }
                 other => other?,
             };
-            let index_key = &self.repository.secrets().index;
             // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
-            let opened = index::open(*id, index_key, &bytes).map_err(Error::damaged(&name));
+            let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
                 (View::Among(_), Err(_)) => continue,
                 (View::Among(packs), Ok((mut entries, _))) => {

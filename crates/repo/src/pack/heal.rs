@@ -11,7 +11,7 @@ use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind};
 use drumlin_format::parity::{
     self, DATA_BYTES_MAX, HEAD_BYTES, Head, Layout, SHARD_BYTES, STRIPE_SHARDS, Stripe, Sums,
 };
-use drumlin_format::{HEADER_BYTES, PackId};
+use drumlin_format::{HEADER_BYTES, Header, ObjectType, PackId};
 use reed_solomon_simd::engine::DefaultEngine;
 use reed_solomon_simd::rate::{HighRateDecoder, RateDecoder};
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ pub struct Healed {
 impl Healed {
     /// The pack that the index has so. `None` if it has no parity, or one that this program doesn't know.
     pub fn open(repository: &Repository, info: &PackInfo) -> Result<Option<Self>> {
-        let header = pack::header(info.kind, repository.config().suite, info.id).encode();
+        let header = pack::header(info.kind, repository.config().suite, info.generation, info.id).encode();
         let head = Head { header, table_offset: info.table_offset, table_len: info.table_len };
         let Some(layout) = head.layout().filter(|layout| layout.pack_len() == info.len) else { return Ok(None) };
         let (name, mut directories) = (names::pack(info.kind, info.id), Vec::new());
@@ -82,7 +82,7 @@ impl Healed {
     /// The same of a pack of which nothing is known but its name and length, and whose footer is of no use: a directory is
     /// looked for from its end.
     pub fn find(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<Option<Self>> {
-        let (name, header) = (names::pack(kind, id), pack::header(kind, repository.config().suite, id).encode());
+        let name = names::pack(kind, id);
         if len > LEN_MAX {
             return Ok(None);
         }
@@ -95,8 +95,9 @@ impl Healed {
             for shard in bytes.as_chunks::<SHARD_BYTES>().0.iter().rev() {
                 let Ok(head) = Head::decode(&shard[..HEAD_BYTES]) else { continue };
                 let (table_offset, table_len) = (head.table_offset, head.table_len);
-                let info = PackInfo { id, kind, len, table_offset, table_len };
-                if head.header == header
+                let Ok(header) = Header::expect(&head.header, kind.object(), &id.0) else { continue };
+                let info = PackInfo { id, kind, generation: header.generation, len, table_offset, table_len };
+                if head.header == pack::header(kind, repository.config().suite, header.generation, id).encode()
                     && let Some(healed) = Healed::open(repository, &info)?
                 {
                     return Ok(Some(healed));
@@ -110,6 +111,13 @@ impl Healed {
     /// Where the table is, and how long.
     pub fn table(&self) -> (u64, u32) {
         (self.head.table_offset, self.head.table_len)
+    }
+
+    /// The tag of the pack's generation.
+    pub fn generation(&self) -> u32 {
+        Header::decode(&self.head.header, ObjectType::DataPack)
+            .or_else(|_| Header::decode(&self.head.header, ObjectType::TreePack))
+            .map_or(0, |header| header.generation)
     }
 
     /// The pack's footer.
@@ -319,23 +327,51 @@ fn read(repository: &Repository, name: &str, offset: u64, shards: usize, end: u6
     Ok((bytes, bad))
 }
 
-/// The footer of a pack, by its parity if it is damaged; what stands in it leads to the table.
-pub(crate) fn read_footer(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<Footer> {
+/// The generation and the footer of a pack, by its parity if that is damaged; what stands in it leads to the table.
+///
+/// The footer tells the generation: its checksum is over the header, too, so that of all that the key knows one fits. The
+/// header itself need not be read, and may be damaged. Of a generation that isn't known it tells the tag.
+pub(crate) fn read_footer(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<(u32, Footer)> {
     let name = names::pack(kind, id);
     let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });
     let short = (HEADER_BYTES + FOOTER_BYTES) as u64;
     let at = len.checked_sub(FOOTER_BYTES as u64).filter(|_| len >= short).ok_or_else(|| damaged("it is too short"))?;
     let mut bytes = [0; FOOTER_BYTES];
-    let header = pack::header(kind, repository.config().suite, id);
     let read = repository.store().read_at(&name, at, &mut bytes).map_err(Error::from);
-    match read.and_then(|()| Footer::decode(&bytes, &header, len).map_err(Error::damaged(&name))) {
-        Err(e) if is_of_bytes(&e) => match Healed::find(repository, kind, id, len)? {
+    let decode = |tag| Footer::decode(&bytes, &pack::header(kind, repository.config().suite, tag, id), len);
+    let why = match read {
+        Ok(()) => {
+            if let Some(found) = repository.tags().find_map(|tag| Some((tag, decode(tag).ok()?))) {
+                return Ok(found);
+            }
+            decode(0).map_err(Error::damaged(&name)).err()
+        }
+        Err(e) => Some(e),
+    };
+    match why {
+        Some(e) if is_of_bytes(&e) => match Healed::find(repository, kind, id, len)? {
             Some(healed) => {
                 repository.note_healed(&name);
-                Ok(healed.footer())
+                Ok((healed.generation(), healed.footer()))
             }
-            None => Err(e),
+            None => match stated(repository, kind, id)? {
+                Some(generation) if !repository.tags().any(|tag| tag == generation) => {
+                    Err(Error::UnknownGeneration { object: name, generation })
+                }
+                _ => Err(e),
+            },
         },
-        other => other,
+        Some(e) => Err(e),
+        None => Err(damaged("its footer contradicts itself")),
+    }
+}
+
+/// The tag in a pack's header, if that can be read.
+fn stated(repository: &Repository, kind: PackKind, id: PackId) -> Result<Option<u32>> {
+    let mut bytes = [0; HEADER_BYTES];
+    match repository.store().read_at(&names::pack(kind, id), 0, &mut bytes).map_err(Error::from) {
+        Err(e) if is_of_bytes(&e) => Ok(None),
+        Err(e) => Err(e),
+        Ok(()) => Ok(Header::expect(&bytes, kind.object(), &id.0).ok().map(|header| header.generation)),
     }
 }

@@ -48,6 +48,8 @@ type Sink = Arc<dyn Fn(Finished) -> Result<()> + Send + Sync>;
 pub struct Packer {
     repository: Repository,
     kind: PackKind,
+    /// The tag of the generation of its packs.
+    generation: u32,
     current: Mutex<Option<Arc<OpenPack>>>,
     sink: Sink,
     stored: AtomicU64,
@@ -92,10 +94,10 @@ impl Coded {
 }
 
 impl Packer {
-    /// A packer that hands finished packs to `sink`.
-    pub fn new(repository: Repository, kind: PackKind, sink: Sink) -> Self {
+    /// A packer of packs of a generation that hands finished ones to `sink`.
+    pub fn new(repository: Repository, kind: PackKind, generation: u32, sink: Sink) -> Self {
         let (current, stored, closing) = (Mutex::new(None), AtomicU64::new(0), Mutex::new(VecDeque::new()));
-        Packer { repository, kind, current, sink, stored, closing }
+        Packer { repository, kind, generation, current, sink, stored, closing }
     }
 
     /// Bytes that blocks took in packs so far.
@@ -140,7 +142,7 @@ impl Packer {
         Ok(Appended { bytes, waited: start.elapsed() })
     }
 
-    /// Take over a block as it stands in another pack, sealed: `slot` is where its key is there. A pack takes each block of
+    /// Take over a block as it stands in another pack of the same generation, sealed: `slot` is where its key is there. A pack takes each block of
     /// an origin once only: of a second one it is the next pack's first.
     pub fn adopt(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
         loop {
@@ -213,13 +215,10 @@ impl Packer {
     fn begin(&self) -> Result<OpenPack> {
         let config = self.repository.config();
         let id = PackId(random_id()?);
-        let header = pack::header(self.kind, config.suite, id);
+        let header = pack::header(self.kind, config.suite, self.generation, id);
         let header_bytes = header.encode();
         let secret = random_secret()?;
-        let public = match self.kind {
-            PackKind::Data => &config.data_key,
-            PackKind::Tree => &config.meta_key,
-        };
+        let public = self.repository.public_key(self.kind, self.generation)?;
         let wrapped = public.wrap(&secret, pack::WRAP_INFO, &header_bytes, &random_secret()?).map_err(|source| {
             Error::damaged(names::CONFIG)(drumlin_format::Error::Seal { object: "public key", source })
         })?;
@@ -317,7 +316,7 @@ impl Closing {
         pack.key.seal(number, &pack.header_bytes, &mut zeros);
         upload.write(&zeros)?;
         table.push(0, number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
-        let sealed = table.seal(&pack.header, table_len, repository.sealing()?);
+        let sealed = table.seal(&pack.header, table_len, repository.sealing_of(pack.header.generation)?);
         upload.write(&sealed)?;
         let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
         let Coded { mut upload, parity } = upload;
@@ -328,7 +327,9 @@ impl Closing {
         upload.write(&footer.encode(&pack.header))?;
         upload.finish()?;
         let (pack_len, table_len) = (footer.pack_len, footer.table_len);
-        sink(Finished { entry: Entry { pack: pack.id, kind, pack_len, table_len, table }, key: pack.secret.clone() })
+        let (id, generation) = (pack.id, pack.header.generation);
+        let entry = Entry { pack: id, kind, generation, pack_len, table_len, table };
+        sink(Finished { entry, key: pack.secret.clone() })
     }
 }
 

@@ -4,6 +4,7 @@ use super::rescue::Lost;
 use super::{Healed, Lru};
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
+use drumlin_format::generation::MetaKeys;
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId, Signer};
 use drumlin_seal::{SealKey, Secret};
@@ -213,7 +214,8 @@ impl Reader {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
         let slot = table.slots.get(block.slot as usize).ok_or_else(|| fail("its key is not in the table"))?;
         let key = self.key(info, slot)?;
-        let context = pack::header(info.kind, self.repository.config().suite, slot.origin).encode();
+        let suite = self.repository.config().suite;
+        let context = pack::header(info.kind, suite, info.generation, slot.origin).encode();
         let plain =
             key.open(block.number, &context, sealed).map_err(|_| fail("its bytes are not those that were sealed"))?;
         out.clear();
@@ -246,7 +248,10 @@ impl Reader {
     pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         let location = self.index.lookup(id)?.ok_or(Error::MissingChunk(*id))?;
         match self.chunk_at(kind, id, location) {
-            Err(e) if e.is_damage() => self.elsewhere(kind, id, &self.index.pack(location.pack).id)?.ok_or(e),
+            // A key that opens but few packs may find it in one of those.
+            Err(e) if e.is_damage() || matches!(e, Error::NotAllowed { .. }) => {
+                self.elsewhere(kind, id, &self.index.pack(location.pack).id)?.ok_or(e)
+            }
             other => other,
         }
     }
@@ -307,17 +312,20 @@ impl Reader {
         }
         let secrets = self.repository.secrets();
         let suite = self.repository.config().suite;
-        let header = pack::header(info.kind, suite, slot.origin).encode();
+        let header = pack::header(info.kind, suite, info.generation, slot.origin).encode();
         let name = || names::pack(info.kind, info.id);
         let private = match info.kind {
-            PackKind::Data => &secrets.data,
-            PackKind::Tree => &secrets.meta,
+            PackKind::Data => secrets.data_key(info.generation),
+            PackKind::Tree => secrets.meta_key(info.generation),
         };
         let secret: Secret = match (self.cache.pack_key(slot.origin), private) {
             (Some(secret), _) => secret,
             (None, Some(private)) => private.unwrap_key(&slot.wrapped, pack::WRAP_INFO, &header).map_err(|source| {
                 Error::damaged(&name())(drumlin_format::Error::Seal { object: "pack key", source })
             })?,
+            (None, None) if self.repository.opens(info.kind, 0) => {
+                return Err(Error::UnknownGeneration { object: name(), generation: info.generation });
+            }
             (None, None) => return Err(self.repository.not_allowed("read what is in the repository")),
         };
         let key = Arc::new(SealKey::new(suite, &secret));
@@ -368,7 +376,7 @@ fn read_table_as_is(repository: &Repository, info: &PackInfo) -> Result<(Table, 
 }
 
 fn open_table(repository: &Repository, info: &PackInfo, sealed: Vec<u8>) -> Result<(Table, Signer)> {
-    let header = pack::header(info.kind, repository.config().suite, info.id);
+    let header = pack::header(info.kind, repository.config().suite, info.generation, info.id);
     let name = names::pack(info.kind, info.id);
-    Table::open(&header, &repository.secrets().index, sealed).map_err(Error::damaged(&name))
+    Table::open(&header, repository.secrets(), sealed).map_err(Error::damaged(&name))
 }

@@ -2,8 +2,8 @@
 //! and what two clients met at the same moment stands in two packs.
 
 use super::reader::{Reader, lock};
-use crate::Result;
 use crate::index::Key;
+use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
@@ -42,7 +42,9 @@ impl Reader {
         let mut tried = vec![*not];
         while let Some(location) = self.index().lookup_beside(id, &tried)? {
             match self.chunk_at(kind, id, location) {
-                Err(e) if e.is_damage() => tried.push(self.index().pack(location.pack).id),
+                Err(e) if e.is_damage() || matches!(e, Error::NotAllowed { .. }) => {
+                    tried.push(self.index().pack(location.pack).id)
+                }
                 other => return other.map(Some),
             }
         }

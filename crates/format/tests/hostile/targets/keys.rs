@@ -48,6 +48,7 @@ pub fn config_samples() -> Vec<Vec<u8>> {
         data_key: PrivateKey::new(secret(8)).unwrap().public(),
         meta_key: KEYS.meta.public(),
         owner: KEYS.owner.verifying(),
+        generation: 0,
     };
     let object = config.encode(&KEYS.owner);
     let signed = plain_body(&object);
@@ -70,8 +71,64 @@ fn sample_secrets(role: Role) -> Secrets {
         owner_signing: Some(KEYS.owner.clone()),
         signing: Some(KEYS.signing.clone()),
         tree_identity: None,
+        wrapping: None,
+        generations: Vec::new(),
     };
     owner.lessen(role, KEY, Some(KEYS.signing.clone())).unwrap()
+}
+
+fn generation_secrets(number: u32) -> GenerationSecrets {
+    let half = |byte| Some(LazyKey::new(secret(byte)));
+    GenerationSecrets { number, tag: number + 6, index: secret(4), data: half(8), meta: half(5) }
+}
+
+/// A generation, its signed body, or the body that the owner signs.
+pub fn generation(bytes: &[u8]) -> bool {
+    let header = Header::new(ObjectType::Generation, SUITE, 1u128.to_be_bytes()).of(7);
+    let object = match depth(bytes, 3) {
+        (0, object) => object.to_vec(),
+        (1, signed) => plain(&header, signed),
+        (_, body) => {
+            let signature = KEYS.owner.sign("generation", &[&header.encode()[..], body].concat());
+            let mut signed = Vec::new();
+            Encoder::new(&mut signed).array(2).unwrap().bytes(body).unwrap().bytes(&signature).unwrap();
+            plain(&header, &signed)
+        }
+    };
+    let owner = KEYS.owner.verifying();
+    let most = small(object.len());
+    let Ok(generation) = bounded(most, || Generation::decode(REPOSITORY, &owner, 1, &object)) else { return false };
+    assert!(generation.number == 1 && generation.tag != 0);
+    let keys: Vec<KeyId> = generation.keys().collect();
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    for key in keys {
+        // Tens of kilobytes are a private key that was expanded.
+        let opened = bounded(most + (256 << 10), || generation.secrets(key, Role::Writer, &KEYS.meta));
+        if let Ok(Some(secrets)) = opened {
+            assert_eq!((secrets.number, secrets.tag), (generation.number, generation.tag));
+        }
+    }
+    let back = Generation::decode(REPOSITORY, &owner, 1, &generation.encode(&KEYS.owner)).unwrap();
+    assert!(back.keys().eq(generation.keys()) && back.meta_key.encode() == generation.meta_key.encode());
+    true
+}
+
+pub fn generation_samples() -> Vec<Vec<u8>> {
+    let of = Origin { repository: REPOSITORY, suite: SUITE, created: 7 };
+    let secrets = generation_secrets(1);
+    let mut generation = Generation::new(of, &secrets).unwrap();
+    let mut samples = Vec::new();
+    for (byte, role) in [(2, Role::Writer), (9, Role::Keeper)] {
+        let share = secrets.lessen(role).unwrap();
+        let fresh = (&secret(21), &secret(22));
+        generation.share(KeyId([byte; 16]), &KEYS.meta.public(), &share, fresh).unwrap();
+        let object = generation.encode(&KEYS.owner);
+        let signed = plain_body(&object);
+        let mut decoder = Decoder::new(signed);
+        decoder.array().unwrap();
+        samples.extend([at_depth(0, &object), at_depth(1, signed), at_depth(2, decoder.bytes().unwrap())]);
+    }
+    samples
 }
 
 /// A key object, or its body.
@@ -94,8 +151,15 @@ pub fn key_object(bytes: &[u8]) -> bool {
     let _ = bounded(most, || key.label(&KEYS.index));
     let unlock = secret(77);
     if let Ok(secrets) = bounded(most, || key.unlock(&unlock)) {
-        let parts =
-            KeyParts { secrets: &secrets, lock: Lock::File, unlock: &unlock, label: "", created: 5, fresh: FRESH };
+        let parts = KeyParts {
+            secrets: &secrets,
+            lock: Lock::File,
+            unlock: &unlock,
+            label: "",
+            created: 5,
+            fresh: FRESH,
+            generation: 0,
+        };
         let again = KeyObject::decode(KEY, &key.reseal(&parts)).unwrap();
         assert_eq!(again.unlock(&unlock).unwrap().encode(), secrets.encode());
         assert_eq!(again.certificate(REPOSITORY, &KEYS.owner.verifying()).is_ok(), certificate.is_ok());
@@ -117,7 +181,15 @@ pub fn key_object_samples() -> Vec<Vec<u8>> {
         (Role::Keeper, Lock::File),
     ] {
         let secrets = sample_secrets(role);
-        let parts = KeyParts { secrets: &secrets, lock, unlock: &unlock, label: "a label", created: 5, fresh: FRESH };
+        let parts = KeyParts {
+            secrets: &secrets,
+            lock,
+            unlock: &unlock,
+            label: "a label",
+            created: 5,
+            fresh: FRESH,
+            generation: 0,
+        };
         let object = KeyObject::seal(&parts, SUITE, &KEYS.owner);
         let revoked = KeyObject::decode(KEY, &object).unwrap().revoke(REPOSITORY, 9, &KEYS.owner);
         samples.extend([at_depth(0, &object), at_depth(1, plain_body(&object)), at_depth(1, plain_body(&revoked))]);
@@ -182,7 +254,13 @@ pub fn recovery(bytes: &[u8]) -> bool {
 pub fn recovery_samples() -> Vec<Vec<u8>> {
     let mut samples = Vec::new();
     for role in [Role::Owner, Role::Reader, Role::Writer, Role::Keeper] {
-        let secrets = sample_secrets(role);
+        let mut secrets = sample_secrets(role);
+        if role == Role::Reader {
+            secrets.wrapping = Some(secret(31));
+        }
+        for number in 1..if role == Role::Writer { 1 } else { 3 } {
+            secrets.learn(generation_secrets(number).lessen(role).unwrap());
+        }
         let text = key_file::encode_recovery(&secrets);
         let lines = without_check(&text);
         samples.extend([at_depth(0, text.as_bytes()), at_depth(1, lines.as_bytes()), at_depth(2, &secrets.encode())]);

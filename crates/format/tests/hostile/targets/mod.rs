@@ -9,7 +9,7 @@ mod packs;
 mod small;
 mod tree;
 
-pub use keys::{config, key_file, key_object, recovery};
+pub use keys::{config, generation, key_file, key_object, recovery};
 pub use packs::{footer, index, parity, table};
 pub use small::{decision, history, loss, plan, session, snapshot};
 pub use tree::{body, inner, leaf, list};
@@ -17,6 +17,7 @@ pub use tree::{body, inner, leaf, list};
 use super::memory::bounded;
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::decision::{self, Verdict};
+use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
 use drumlin_format::history::Entry as HistoryEntry;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
@@ -26,7 +27,7 @@ use drumlin_format::pack::{self, Codec, FOOTER_BYTES, Footer, PackKind, Slot, Ta
 use drumlin_format::parity::{self, HEAD_BYTES, Head, Stripe};
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
-use drumlin_format::snapshot::{self, Reached, Root, Snapshot, Summary};
+use drumlin_format::snapshot::{self, Reached, Recipient, Root, Snapshot, Summary};
 use drumlin_format::tree::{
     Body, Child, Content, Data, Inner, Kind, Leaf, List, ListNode, Meta, Ref, Sums, Time, Xattrs, is_dir_path, is_name,
 };
@@ -49,7 +50,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 18] = [
+pub const ALL: [Target; 19] = [
     Target { name: "leaf", run: leaf, samples: tree::leaf_samples },
     Target { name: "body", run: body, samples: tree::body_samples },
     Target { name: "inner", run: inner, samples: tree::inner_samples },
@@ -62,6 +63,7 @@ pub const ALL: [Target; 18] = [
     Target { name: "key_object", run: key_object, samples: keys::key_object_samples },
     Target { name: "key_file", run: key_file, samples: keys::key_file_samples },
     Target { name: "recovery", run: recovery, samples: keys::recovery_samples },
+    Target { name: "generation", run: generation, samples: keys::generation_samples },
     Target { name: "snapshot", run: snapshot, samples: small::snapshot_samples },
     Target { name: "session", run: session, samples: small::session_samples },
     Target { name: "decision", run: decision, samples: small::decision_samples },
@@ -108,7 +110,7 @@ fn signing(byte: u8) -> SigningKey {
 }
 
 fn sealing() -> Sealing<'static> {
-    Sealing { index_key: &KEYS.index, key: KEY, signing: &KEYS.signing, fresh: FRESH }
+    Sealing { generation: 0, index_key: &KEYS.index, key: KEY, signing: &KEYS.signing, fresh: FRESH }
 }
 
 /// The depth, and what stands there.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn pack_header() -> Header {
-    pack::header(PackKind::Data, SUITE, PackId([9; 16]))
+    pack::header(PackKind::Data, SUITE, 0, PackId([9; 16]))
 }
 
 /// A sealed table, its message, or the table alone.
@@ -164,7 +164,8 @@ pub fn index_samples() -> Vec<Vec<u8>> {
     let table = sample_table();
     let (table_len, end) = (3000, table.blocks_end());
     let pack_len = end + u64::from(table_len) + FOOTER_BYTES as u64;
-    let entry = Entry { pack: PackId([1; 16]), kind: PackKind::Data, pack_len, table_len, table };
+    let (pack, kind) = (PackId([1; 16]), PackKind::Data);
+    let entry = Entry { pack, kind, generation: 0, pack_len, table_len, table };
     let full = [entry.clone(), Entry { pack: PackId([2; 16]), kind: PackKind::Tree, ..entry.clone() }];
     let pack_len = 32 + u64::from(table_len) + FOOTER_BYTES as u64;
     let bare = [Entry { pack_len, table: Table::default(), ..entry }];

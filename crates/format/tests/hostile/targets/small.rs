@@ -56,7 +56,8 @@ pub fn snapshot_samples() -> Vec<Vec<u8>> {
     let mut samples = Vec::new();
     for snapshot in [whole, empty] {
         let (key, seed, signer) = (secret(21), secret(22), (KEY, &KEYS.signing));
-        let object = snapshot::seal(&snapshot, signer, SUITE, &KEYS.meta.public(), &key, &seed).unwrap();
+        let to = Recipient { suite: SUITE, generation: 0, meta_key: &KEYS.meta.public() };
+        let object = snapshot::seal(&snapshot, signer, to, &key, &seed).unwrap();
         let body = &snapshot.to_plain()[16..];
         samples.extend(shared_samples(&object, body));
     }

@@ -1,0 +1,249 @@
+//! The generations of a repository as a key sees them: which there are, which is the newest, what it opens.
+//!
+//! Each stands in two objects of the same bytes, since all that was sealed in it would be lost with the only one. Everything new is
+//! sealed in the newest one. Where that can't be had, because its object is gone or because the key was not
+//! given it, what there is can still be read, and nothing is written.
+
+use crate::{Error, Repository, Result, names};
+use drumlin_format::config::Config;
+use drumlin_format::generation::Generation;
+use drumlin_format::key::Secrets;
+use drumlin_format::pack::PackKind;
+use drumlin_format::snapshot::Recipient;
+use drumlin_format::{FRESH_BYTES, Sealing};
+use drumlin_seal::{PublicKey, checksum};
+use drumlin_store::{Put, Store};
+
+/// The generations behind the first, as they were when the repository was opened.
+#[derive(Clone, Default)]
+pub struct Generations {
+    /// Those whose objects are sound, in the order of their numbers.
+    sound: Vec<(Generation, [u8; 16])>,
+    /// Objects that are none, and what is wrong with them; and shares that this key can't open.
+    broken: Vec<(u32, String)>,
+    /// The highest number that the config or the key speaks of.
+    expected: u32,
+}
+
+impl Generations {
+    /// Read them, and let the secrets learn what is handed to their key.
+    pub(crate) fn read(store: &dyn Store, config: &Config, secrets: &mut Secrets) -> Result<Self> {
+        let known = secrets.generations.last().map_or(0, |of| of.number);
+        let mut generations = Generations { expected: config.generation.max(known), ..Generations::default() };
+        if generations.expected == 0 {
+            return Ok(generations);
+        }
+        let mut numbers = Vec::new();
+        store.list(names::GENERATIONS, &mut |listed| numbers.extend(names::generation_number(&listed.name)))?;
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            let mut trouble = None;
+            for name in [names::generation(number), names::generation_copy(number)] {
+                match load(store, config, number, &name)? {
+                    Ok(Some((generation, bytes))) => {
+                        generations.add(generation, checksum(&bytes), secrets);
+                        trouble = None;
+                        break;
+                    }
+                    Ok(None) => {}
+                    Err(cause) => trouble = trouble.or(Some(cause)),
+                }
+            }
+            generations.broken.extend(trouble.map(|cause| (number, cause)));
+        }
+        Ok(generations)
+    }
+
+    pub(crate) fn add(&mut self, generation: Generation, digest: [u8; 16], secrets: &mut Secrets) {
+        if secrets.generation(generation.tag).is_none()
+            && let Some(pair) = secrets.wrapping_key()
+        {
+            match generation.secrets(secrets.key, secrets.role, &pair) {
+                Ok(handed) => handed.into_iter().for_each(|of| secrets.learn(of)),
+                Err(e) => self.broken.push((generation.number, e.to_string())),
+            }
+        }
+        self.expected = self.expected.max(generation.number);
+        self.sound.push((generation, digest));
+    }
+
+    /// The generations behind the first, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Generation> {
+        self.sound.iter().map(|(generation, _)| generation)
+    }
+
+    /// Objects in their place that are none, by number, and why.
+    pub fn broken(&self) -> &[(u32, String)] {
+        &self.broken
+    }
+
+    /// The number of the newest one that there is; 0 is the first.
+    pub fn newest(&self) -> u32 {
+        self.sound.last().map_or(0, |(generation, _)| generation.number)
+    }
+
+    /// The number that the newest one must have at least.
+    pub fn expected(&self) -> u32 {
+        self.expected
+    }
+
+    /// Numbers and checksums of the objects.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = (u32, [u8; 16])> {
+        self.sound.iter().map(|(generation, digest)| (generation.number, *digest))
+    }
+}
+
+/// What came of reading one of the objects of a generation: nothing if it isn't there, what is wrong with it if it is unsound.
+type Loaded = std::result::Result<Option<(Generation, Vec<u8>)>, String>;
+
+/// Read one of the objects of a generation.
+fn load(store: &dyn Store, config: &Config, number: u32, name: &str) -> Result<Loaded> {
+    let bytes = match store.get(name).map_err(Error::from) {
+        Err(e) if e.is_missing() => return Ok(Ok(None)),
+        Err(e) if e.is_of_one_object() => return Ok(Err(e.cause())),
+        other => other?,
+    };
+    let read = Generation::decode(config.id, &config.owner, number, &bytes);
+    Ok(read.map(|generation| Some((generation, bytes))).map_err(|e| e.to_string()))
+}
+
+/// Both objects of a generation, by their names: sound ones first.
+fn load_both(store: &dyn Store, config: &Config, number: u32) -> Result<[(String, Loaded); 2]> {
+    let read = |name: String| load(store, config, number, &name).map(|read| (name, read));
+    let mut both = [read(names::generation(number))?, read(names::generation_copy(number))?];
+    both.sort_by_key(|(_, read)| !matches!(read, Ok(Some(_))));
+    Ok(both)
+}
+
+impl Repository {
+    /// What is wrong with the objects of generations, though what they say is known: their names, and the cause.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn generation_troubles(&self) -> Result<Vec<(String, String)>> {
+        let mut troubles = Vec::new();
+        for of in self.generations().iter() {
+            for (name, read) in load_both(&**self.store(), self.config(), of.number)? {
+                match read {
+                    Ok(Some(_)) => {}
+                    Ok(None) => troubles.push((name, "it isn't there".to_owned())),
+                    Err(cause) => troubles.push((name, cause)),
+                }
+            }
+        }
+        Ok(troubles)
+    }
+
+    /// Put what is wrong with the objects of generations right, each by the other one. How many were put.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn mend_generations(&self) -> Result<u64> {
+        let mut mended = 0;
+        for of in self.generations().iter() {
+            let [first, (name, second)] = load_both(&**self.store(), self.config(), of.number)?;
+            if let ((_, Ok(Some((_, bytes)))), Ok(None) | Err(_)) = (&first, &second) {
+                self.store().put(&name, bytes, Put::Replace)?;
+                mended += 1;
+            }
+        }
+        Ok(mended)
+    }
+
+    /// The tag of the generation that new objects are sealed in.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] if it can't be had, or if this client has seen a newer one: then nothing may be written.
+    pub fn generation(&self) -> Result<u32> {
+        let refuse = |why| Err(Error::Generation { location: self.store().location(), why });
+        let generations = self.generations();
+        let (newest, expected) = (generations.newest(), generations.expected().max(self.seen_generation()));
+        if newest < expected {
+            return refuse(format!(
+                "its newest secrets ('{}') are not there, or not sound: the storage has lost them, or gives back an older state",
+                names::generation(expected)
+            ));
+        }
+        let Some((generation, _)) = generations.sound.last() else { return Ok(0) };
+        match self.secrets().generation(generation.tag) {
+            Some(_) => Ok(generation.tag),
+            None => refuse(format!(
+                "key {} was not given its newest secrets ('{}'); ask its owner for a new key",
+                self.secrets().key,
+                names::generation(newest)
+            )),
+        }
+    }
+
+    /// With what this key signs and seals an object of a generation for every role.
+    pub(crate) fn sealing_of(&self, generation: u32) -> Result<Sealing<'_>> {
+        let fresh: [u8; FRESH_BYTES] = crate::random_id()?;
+        self.secrets().sealing(generation, fresh).ok_or_else(|| self.not_allowed("write"))
+    }
+
+    /// The same, in the newest generation.
+    pub(crate) fn sealing(&self) -> Result<Sealing<'_>> {
+        self.sealing_of(self.generation()?)
+    }
+
+    /// To what keys of packs of a generation are sealed.
+    pub(crate) fn public_key(&self, kind: PackKind, generation: u32) -> Result<&PublicKey> {
+        let (config, of) = (self.config(), self.generations().iter().find(|of| of.tag == generation));
+        match (kind, generation, of) {
+            (PackKind::Data, 0, _) => Ok(&config.data_key),
+            (PackKind::Tree, 0, _) => Ok(&config.meta_key),
+            (PackKind::Data, _, Some(of)) => Ok(&of.data_key),
+            (PackKind::Tree, _, Some(of)) => Ok(&of.meta_key),
+            (_, tag, None) => {
+                let why = format!("the object of generation {tag:08x} of its secrets isn't there");
+                Err(Error::Generation { location: self.store().location(), why })
+            }
+        }
+    }
+
+    /// To what new snapshots are sealed.
+    pub(crate) fn recipient(&self) -> Result<Recipient<'_>> {
+        let generation = self.generation()?;
+        let meta_key = self.public_key(PackKind::Tree, generation)?;
+        Ok(Recipient { suite: self.config().suite, generation, meta_key })
+    }
+
+    /// Whether the key in use opens packs of this kind and generation.
+    pub fn opens(&self, kind: PackKind, generation: u32) -> bool {
+        use drumlin_format::generation::MetaKeys;
+        match kind {
+            PackKind::Data => self.secrets().data_key(generation).is_some(),
+            PackKind::Tree => self.secrets().meta_key(generation).is_some(),
+        }
+    }
+
+    /// All tags that a pack may bear, the newest first.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = u32> {
+        self.secrets().generations.iter().rev().map(|of| of.tag).chain([0])
+    }
+
+    /// Fails if the repository has been given new secrets since it was opened: what is sealed with those can't be read then, and
+    /// is not damaged. For whoever draws conclusions from what can't be read; to be asked after everything was listed.
+    ///
+    /// # Errors
+    /// [`Error::Rekeyed`]; or the storage fails.
+    pub fn refuse_rekeyed(&self) -> Result<()> {
+        let mut newer = Vec::new();
+        self.store().list(names::GENERATIONS, &mut |listed| {
+            newer.extend(names::generation_number(&listed.name).filter(|number| *number > self.generations().newest()));
+        })?;
+        // What a killed run left before there was any means nothing.
+        let of_none = self.generations().expected() == 0;
+        if !newer.is_empty() && of_none && Repository::read_config(&**self.store())?.generation == 0 {
+            return Ok(());
+        }
+        for number in newer {
+            let objects = load_both(&**self.store(), self.config(), number)?;
+            if objects.iter().any(|(_, read)| matches!(read, Ok(Some(_)))) {
+                return Err(Error::Rekeyed { location: self.store().location() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! Giving a repository new secrets for all that comes, by one small object: a generation.
+//!
+//! Crash order: keys that go with it are revoked → the owner's own key gets its pair, if it has none → the generation, which
+//! nobody else can have made under this number → its copy → the config says that there is one. Until the config speaks of generations
+//! nobody looks for them, so a first one that was left by a killed run means nothing; the next run makes another. A later one
+//! is complete, and in force, the moment it is there.
+
+use crate::generations::Generations;
+use crate::keys::KeyInfo;
+use crate::{Error, Repository, Result, names, random_id, random_secret};
+use drumlin_format::KeyId;
+use drumlin_format::config::Config;
+use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
+use drumlin_format::key::KeyObject;
+use drumlin_seal::{PublicKey, checksum};
+use drumlin_store::{Kind, Put};
+use std::collections::HashMap;
+
+/// How to rekey.
+#[derive(Clone, Copy, Debug)]
+pub struct RekeyOptions {
+    /// The time, seconds since 1970.
+    pub now: i64,
+    /// Revoke the keys that can't be given new secrets because an older program made them.
+    pub remove_old: bool,
+}
+
+/// What a rekey has done.
+#[derive(Clone)]
+pub struct Rekeyed {
+    /// The repository, which seals with the new secrets from now on.
+    pub repository: Repository,
+    /// The generation's number.
+    pub number: u32,
+    /// The keys that have its secrets.
+    pub given: Vec<KeyInfo>,
+    /// The keys that were revoked with it.
+    pub removed: Vec<KeyInfo>,
+}
+
+impl Repository {
+    /// Give the repository new secrets. Only an owner can.
+    ///
+    /// # Errors
+    /// [`Error::OldKeys`] if keys can't be given them and shall not be revoked, [`Error::Unexplained`] if something is
+    /// missing that this client has seen, [`Error::Misuse`] if another owner does the same just now: then nothing has changed.
+    pub fn rekey(&self, options: RekeyOptions) -> Result<Rekeyed> {
+        let own = self.secrets().key;
+        let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("rekey"))?;
+        // A key that the storage shows as it was before it was revoked must not be given anything.
+        self.refuse_unexplained(options.now)?;
+        self.refuse_rekeyed()?;
+        self.generation()?;
+        let config = self.config_now()?;
+        let (mut keys, objects) = (self.list_keys()?, self.sound_keys()?);
+        if keys.iter().any(|key| key.id == own && key.revoked.is_some()) {
+            return Err(Error::RevokedKey { key: own, location: self.store().location() });
+        }
+        keys.retain(|key| key.revoked.is_none());
+        let pairs = self.pairs(&objects)?;
+        let (given, old): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| pairs.contains_key(&key.id));
+        if !old.is_empty() && !options.remove_old {
+            return Err(Error::OldKeys(old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect()));
+        }
+        for key in &old {
+            let object = &objects[&key.id];
+            let bytes = object.revoke(config.id, options.now, owner);
+            self.store().put(&names::key(key.id), &bytes, Put::Replace)?;
+        }
+        if let (Some(object), Some(pair)) = (objects.get(&own), pairs.get(&own))
+            && object.certificate(config.id, &config.owner).is_ok_and(|certificate| certificate.wrapping.is_none())
+        {
+            self.store().put(&names::key(own), &object.with_wrapping(config.id, pair, owner), Put::Replace)?;
+        }
+        let secrets = self.fresh_generation()?;
+        let of = Origin { repository: config.id, suite: config.suite, created: options.now };
+        let mut generation = Generation::new(of, &secrets).ok_or_else(|| self.not_allowed("rekey"))?;
+        for (key, pair) in &pairs {
+            let role = given.iter().find(|of| of.id == *key).map_or(self.role(), |of| of.role);
+            let share = secrets.lessen(role).ok_or_else(|| self.not_allowed("rekey"))?;
+            let shared = generation.share(*key, pair, &share, (&random_secret()?, &random_secret()?));
+            shared.map_err(Error::damaged(&names::key(*key)))?;
+        }
+        let (name, bytes) = (names::generation(secrets.number), generation.encode(owner));
+        match self.store().put(&name, &bytes, Put::Create) {
+            Err(e) if e.kind == Kind::Exists => {
+                let why = "another owner has given the repository new secrets just now; run it again if it shall be once more";
+                return Err(Error::Misuse(why.into()));
+            }
+            other => other?,
+        }
+        self.store().put(&names::generation_copy(secrets.number), &bytes, Put::Replace)?;
+        self.mend_generations()?;
+        let config = Config { generation: secrets.number.max(config.generation), ..config };
+        self.store().put(names::CONFIG, &config.encode(owner), Put::Replace)?;
+        let (mut own_secrets, mut generations) = (self.secrets().clone(), self.generations().clone());
+        own_secrets.learn(secrets.clone());
+        generations.add(generation, checksum(&bytes), &mut own_secrets);
+        let repository = self.renewed(config, own_secrets, generations);
+        repository.take_note(options.now);
+        Ok(Rekeyed { repository, number: secrets.number, given, removed: old })
+    }
+
+    /// The config as it is now.
+    fn config_now(&self) -> Result<Config> {
+        let config = Repository::read_config(&**self.store())?;
+        if config.id != self.config().id || config.owner != self.config().owner {
+            return Err(Error::OtherRepository {
+                expected: self.config().id.to_string(),
+                found: config.id.to_string(),
+                location: self.store().location(),
+            });
+        }
+        Ok(config)
+    }
+
+    fn sound_keys(&self) -> Result<HashMap<KeyId, KeyObject>> {
+        self.key_objects()?.into_iter().map(|(id, object)| Ok((id, object?))).collect()
+    }
+
+    /// The public halves of the pairs of all keys that were not revoked and have one; this key's own in any case.
+    fn pairs(&self, objects: &HashMap<KeyId, KeyObject>) -> Result<HashMap<KeyId, PublicKey>> {
+        let mut pairs = HashMap::new();
+        let own = self.secrets().wrapping_key().map(|pair| pair.public());
+        pairs.extend(own.map(|public| (self.secrets().key, public)));
+        for (id, object) in objects {
+            let name = names::key(*id);
+            let certificate = object.certificate(self.config().id, &self.config().owner);
+            let certificate = certificate.map_err(Error::damaged(&name))?;
+            let (None, Some(public)) = (certificate.revoked, &certificate.wrapping) else { continue };
+            let seal = |source| drumlin_format::Error::Seal { object: "key certificate", source };
+            pairs.insert(*id, PublicKey::decode(public).map_err(seal).map_err(Error::damaged(&name))?);
+        }
+        Ok(pairs)
+    }
+
+    /// New secrets, under a number that nobody has taken.
+    fn fresh_generation(&self) -> Result<GenerationSecrets> {
+        let mut taken = Vec::new();
+        self.store().list(names::GENERATIONS, &mut |listed| taken.extend(names::generation_number(&listed.name)))?;
+        let newest = self.generations().newest();
+        let number = (newest.saturating_add(1)..=u32::MAX).find(|number| !taken.contains(number));
+        let number = number.ok_or_else(|| Error::Misuse("there is no number left for new secrets".into()))?;
+        let tag = loop {
+            let random: [u8; 16] = random_id()?;
+            let tag = u32::from_le_bytes([random[0], random[1], random[2], random[3]]);
+            if tag != 0 && self.tags().all(|other| other != tag) {
+                break tag;
+            }
+        };
+        let half = || random_secret().map(LazyKey::new).map(Some);
+        Ok(GenerationSecrets { number, tag, index: random_secret()?, data: half()?, meta: half()? })
+    }
+
+    fn renewed(&self, config: Config, secrets: drumlin_format::key::Secrets, generations: Generations) -> Self {
+        let repository = Repository::assemble(self.store().clone(), config, secrets, generations);
+        match self.memory() {
+            Some(memory) => repository.with_memory(memory.clone()),
+            None => repository,
+        }
+    }
+}
