@@ -265,8 +265,76 @@ def blocks_of_other_packs():
     return [c.fetch(r.DATA_PACK, i) for i in ids] == [text, text[1:]]
 
 
+HEAD = b("""6472756d626e64016472756d6c696e010c01000000000000070707070707070707070707070707010302000000000000
+030101010101010101010101010101010105000000000000000000000000000000000000000000000000000000000000
+000004020202020202020202020202020202020700000000000000e453e00ce3244637fc1f33d08b21ef59""")
+SUMS = b("5794cda800000000ff225a4f01000000020000002bbcbde7ae765cdb45fd2ee9719e67fb")
+ROWS = ((b("0631d7624d86957b"), b("8d8085bd03060b32")), (b("7159ab1b35d69e4a"), b("6d676b48020e0424")))
+BASIS = (0x0001, 0xacca, 0x3c0e, 0x163e, 0xc582, 0xed2e, 0x914c, 0x4012, 0x6c98, 0x10d8, 0x6a72, 0xb900, 0xfdb8, 0xfb34,
+         0xff38, 0x991e)
+
+
+def slice_sum(data):
+    """The sum of a slice, as that of a shard."""
+    def mix(state, word):
+        state ^= word
+        return (state << 29 | state >> 35) % (1 << 64) * 0x9e3779b97f4a7c15 % (1 << 64)
+    lanes = list(range(1, 9))
+    data = data.ljust(65536, b"\0")
+    for n in range(len(data) // 8):
+        lanes[n % 8] = mix(lanes[n % 8], int.from_bytes(data[8 * n:8 * n + 8], "little"))
+    state = 0
+    for lane in lanes:
+        state = mix(state, lane)
+    return state >> 32
+
+
+def element(low, high):
+    """An element of the field by its coordinates."""
+    value = 0
+    for i in range(16):
+        value ^= BASIS[i] if (low | high << 8) >> i & 1 else 0
+    return value
+
+
+def times(x, y):
+    product = 0
+    for i in range(16):
+        product ^= x << i if y >> i & 1 else 0
+    for i in range(30, 15, -1):
+        product ^= 0x1002d << (i - 16) if product >> i & 1 else 0
+    return product
+
+
+def band():
+    header = r.make_header(12, 1, bytes([7] * 15 + [1]))
+    seats = [HEAD[48 + 25 * n:73 + 25 * n] for n in range(3)]
+    right = [b"\3" + bytes([1] * 16) + b"\5" + bytes(7), bytes(25), b"\4" + bytes([2] * 16) + b"\7" + bytes(7)]
+    sums = [slice_sum(b"hello"), 0, slice_sum(b"worlds!"), 1, 2]
+    packed = b"".join(n.to_bytes(4, "little") for n in sums)
+    return (HEAD[:8] == b"drumbnd\1" and HEAD[8:40] == header and HEAD[40:48] == bytes([3, 2]) + bytes(6)
+            and seats == right and len(HEAD) == 64 + 25 * 3 and HEAD[-16:] == r.checksum(HEAD[:-16])
+            and slice_sum(b"") == 0x9573d8f4 and slice_sum(bytes(7 * n % 251 for n in range(8192))) == 0xb4655fb5
+            and SUMS == packed + r.checksum(bytes([7] * 15) + bytes(4) + packed))
+
+
+def code_of_bands():
+    sevens = bytes(7 * n % 251 for n in range(40))
+    worlds = b"worlds!".ljust(40, b"\0")
+    for i in range(8):
+        word = [element(low[i], high[i]) for low, high in ROWS]
+        word += [element(pack[i], pack[32 + i]) for pack in (sevens, bytes(40), worlds)]
+        first = second = 0
+        for place, value in enumerate(word):
+            first ^= value
+            second ^= times(value, element(place, 0))
+        if first or second:
+            return False
+    return True
+
+
 CHECKS = (derivation, identity, signature, generations, small_encodings, footer, session, table, leaf_and_body, inner, refusals,
-          tree_of_two_levels, blocks_of_other_packs)
+          tree_of_two_levels, blocks_of_other_packs, band, code_of_bands)
 
 if __name__ == "__main__":
     failed = 0

@@ -16,6 +16,7 @@ pub mod find;
 pub mod forget;
 pub mod list;
 pub mod monitor;
+pub mod parity;
 pub mod prune;
 mod reach;
 pub mod repair;

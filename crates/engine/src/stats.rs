@@ -6,6 +6,7 @@
 
 use crate::list::report_damage;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::parity::Objects;
 use crate::reach::walk::{At, Visit, walk};
 use crate::select::push_path;
 use crate::{Error, Result};
@@ -85,6 +86,8 @@ pub struct RepositoryStats {
     pub index_bytes: u64,
     /// If the repository was given new secrets: what there is of each generation, the first one first.
     pub generations: Vec<GenerationStats>,
+    /// Recovery objects: parity across packs.
+    pub parity: Objects,
 }
 
 /// What the secrets of one generation open.
@@ -142,6 +145,8 @@ pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn
             ids.push(id);
         }
     });
+    list.map_err(drumlin_repo::Error::from)?;
+    let list = repository.store().list(names::PARITY, &mut |listed| stats.parity.add(listed.len));
     list.map_err(drumlin_repo::Error::from)?;
     let (mut seen, mut tally) = (HashSet::new(), Tally::of(repository)?);
     for id in ids {

@@ -24,6 +24,7 @@ fn options() -> repair::Options {
     repair::Options {
         host: "host".into(),
         damaged: HashSet::new(),
+        spoiled: HashSet::new(),
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(3600),

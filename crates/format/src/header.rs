@@ -34,6 +34,8 @@ pub enum ObjectType {
     Loss = 10,
     /// What somebody has removed.
     History = 11,
+    /// What packs that are lost can be made of again, with others.
+    Recovery = 12,
     /// New secrets for what comes after it.
     Generation = 13,
 }
@@ -53,6 +55,7 @@ impl ObjectType {
             ObjectType::Plan => "plan",
             ObjectType::Loss => "loss",
             ObjectType::History => "history entry",
+            ObjectType::Recovery => "recovery object",
             ObjectType::Generation => "generation",
         }
     }

@@ -115,6 +115,47 @@ random_id! {
     HistoryId,
     /// A key object.
     KeyId,
+    /// A recovery object.
+    RecoveryId,
+}
+
+/// A band: what the ids of its recovery objects begin with.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BandId(pub [u8; 15]);
+
+impl BandId {
+    /// Its recovery object of this number.
+    pub fn object(&self, number: u8) -> RecoveryId {
+        let mut id = [number; 16];
+        id[..15].copy_from_slice(&self.0);
+        RecoveryId(id)
+    }
+}
+
+impl fmt::Display for BandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for BandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0[..4], f)
+    }
+}
+
+impl RecoveryId {
+    /// The band that it belongs to.
+    pub fn band(&self) -> BandId {
+        let mut id = [0; 15];
+        id.copy_from_slice(&self.0[..15]);
+        BandId(id)
+    }
+
+    /// Its number in the band. The one of number 0 has no recovery data.
+    pub fn number(&self) -> u8 {
+        self.0[15]
+    }
 }
 
 impl IndexId {

@@ -11,6 +11,7 @@ mod sealed;
 mod signer;
 mod wire;
 
+pub mod band;
 pub mod config;
 pub mod decision;
 pub mod generation;
@@ -28,7 +29,9 @@ pub mod tree;
 
 pub use error::{Error, Result};
 pub use header::{HEADER_BYTES, Header, ObjectType};
-pub use ids::{ChunkId, HistoryId, IndexId, KeyId, LossId, PackId, PlanId, RepositoryId, SessionId, SnapshotId};
+pub use ids::{
+    BandId, ChunkId, HistoryId, IndexId, KeyId, LossId, PackId, PlanId, RecoveryId, RepositoryId, SessionId, SnapshotId,
+};
 pub use signer::{Sealing, Signer};
 
 /// Random bytes that go into the key of everything sealed under a key derived from the index secret: two writers of one

@@ -20,6 +20,7 @@ mod reseal;
 mod snapshots;
 mod writer;
 
+pub mod band;
 pub mod collection;
 pub mod history;
 pub mod index;

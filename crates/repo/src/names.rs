@@ -1,7 +1,7 @@
 //! The names of objects in the store.
 
 use drumlin_format::pack::PackKind;
-use drumlin_format::{HistoryId, IndexId, KeyId, LossId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_format::{HistoryId, IndexId, KeyId, LossId, PackId, PlanId, RecoveryId, SessionId, SnapshotId};
 
 /// The config.
 pub const CONFIG: &str = "config";
@@ -30,6 +30,8 @@ pub const PLANS: &str = "plans";
 
 /// The folder of generations: secrets for what came after them.
 pub const GENERATIONS: &str = "generations";
+/// The folder of recovery objects: parity across packs.
+pub const PARITY: &str = "parity";
 
 /// A key object.
 pub fn key(id: KeyId) -> String {
@@ -106,6 +108,11 @@ pub fn generation_number(name: &str) -> Option<u32> {
     let name = name.strip_suffix(COPY).unwrap_or(name);
     let number = u32::from_str_radix(last(name).get(24..)?, 16).ok()?;
     (number > 0 && name.ends_with(&generation(number))).then_some(number)
+}
+
+/// A recovery object.
+pub fn recovery(id: RecoveryId) -> String {
+    format!("{PARITY}/{id}")
 }
 
 /// The last segment of a listed name, where ids stand.

@@ -1,5 +1,6 @@
 //! The repository: what is open, and the keys made from its secrets.
 
+use crate::band::{Bands, Through};
 use crate::generations::Generations;
 use crate::history::Memory;
 use crate::{Error, NewLock, Result, Unlock, names, random_id, random_secret};
@@ -23,6 +24,8 @@ pub struct Repository {
     memory: Option<Arc<Memory>>,
     /// Packs that were read through their parity.
     healed: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether packs are seen through their bands.
+    through: bool,
 }
 
 /// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
@@ -164,6 +167,7 @@ impl Repository {
             generations: Arc::new(generations),
             memory: None,
             healed: Arc::default(),
+            through: false,
         }
     }
 
@@ -178,6 +182,17 @@ impl Repository {
         if !healed.contains(name) {
             healed.insert(name.to_owned());
         }
+    }
+
+    /// The same repository, its packs seen through their bands: for reading what can't be read otherwise.
+    #[must_use]
+    pub fn through(&self, bands: &Bands) -> Self {
+        Repository { store: Arc::new(Through::new(self, bands)), through: true, ..self.clone() }
+    }
+
+    /// Whether its packs are seen through their bands.
+    pub(crate) fn is_through(&self) -> bool {
+        self.through
     }
 
     /// The same repository, with what this client has seen of it: [`Repository::look_back`].

@@ -10,6 +10,7 @@ pub mod forget;
 pub mod init;
 pub mod key;
 pub mod look;
+pub mod parity;
 pub mod prune;
 pub mod repair;
 pub mod restore;
@@ -94,6 +95,7 @@ pub enum Command {
     Copy(Box<copy::Copy>),
     Prune(prune::Prune),
     Repair(repair::Repair),
+    Parity(parity::Parity),
     Snapshots(snapshots::Snapshots),
     Forget(Box<forget::Forget>),
     Undelete(forget::Undelete),

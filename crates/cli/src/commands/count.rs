@@ -60,6 +60,10 @@ struct JsonStats {
     #[serde(skip_serializing_if = "Option::is_none")]
     index_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    recovery_objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovery_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     missing_chunks: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     generations: Vec<JsonGeneration>,
@@ -108,6 +112,8 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             pack_bytes: Some(s.pack_bytes),
             index_objects: Some(s.index_objects),
             index_bytes: Some(s.index_bytes),
+            recovery_objects: Some(s.parity.objects),
+            recovery_bytes: Some(s.parity.bytes),
             missing_chunks: None,
             generations: s.generations.iter().map(Into::into).collect(),
         }
@@ -131,6 +137,8 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             pack_bytes: None,
             index_objects: None,
             index_bytes: None,
+            recovery_objects: None,
+            recovery_bytes: None,
             missing_chunks: Some(s.missing),
             generations: Vec::new(),
         }
@@ -169,6 +177,10 @@ fn stats_lines(s: &JsonStats) -> Vec<String> {
     if let (Some(packs), Some(objects), Some(index)) = (s.pack_bytes, s.index_objects, s.index_bytes) {
         lines.push(format!("packs:        {} with tables and padding", bytes(packs)));
         lines.push(format!("index:        {} in {}", bytes(index), counted(objects, "object", "objects")));
+    }
+    if let (Some(objects), Some(recovery)) = (s.recovery_objects.filter(|n| *n > 0), s.recovery_bytes) {
+        let objects = counted(objects, "recovery object", "recovery objects");
+        lines.push(format!("parity:       {} across packs, in {objects}", bytes(recovery)));
     }
     if let Some(twice) = s.stored_twice.filter(|n| *n > 0) {
         lines.push(format!("stored twice: {}", bytes(twice)));

@@ -11,6 +11,7 @@ mod gather;
 mod init;
 mod key;
 mod look;
+mod parity;
 mod prune;
 mod repair;
 mod restore;
@@ -58,6 +59,7 @@ fn command(context: &Context, command: Command) -> Result<Exit> {
         Command::Copy(args) => copy::run(context, &args),
         Command::Prune(args) => prune::run(context, &args),
         Command::Repair(args) => repair::run(context, &args),
+        Command::Parity(args) => parity::run(context, &args),
         Command::Snapshots(args) => snapshots::run(context, &args),
         Command::Forget(args) => forget::run(context, &args),
         Command::Undelete(args) => undelete::run(context, &args),
@@ -299,8 +301,8 @@ impl<'a> Context<'a> {
                 self.out.tell_err(&JsonHealed { message_type: "healed", packs: &packs });
             }
             let which = match packs.len() {
-                1 => format!("pack '{first}' is damaged, and was read through its parity"),
-                n => format!("{n} packs are damaged, '{first}' among them, and were read through their parity"),
+                1 => format!("pack '{first}' is damaged or gone, and was read through its parity"),
+                n => format!("{n} packs are damaged or gone, '{first}' among them, and were read through their parity"),
             };
             let advice = "nothing is lost yet, and 'drumlin repair --read-data' writes anew what is damaged";
             self.out.warn(format!("{which}: {advice}"));

@@ -36,6 +36,16 @@ struct JsonPlan {
     older_needs_owner: JsonTally,
     unused_bytes_after: u64,
     index_objects_merged: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parity: Option<JsonUpkeep>,
+}
+
+/// Bands that are made anew, and what that reads and writes.
+#[derive(Serialize)]
+struct JsonUpkeep {
+    bands: u64,
+    bytes_read: u64,
+    bytes_written: u64,
 }
 
 #[derive(Serialize)]
@@ -88,6 +98,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
             unfinished_removed: report.unfinished.objects,
             unfinished_bytes: report.unfinished.bytes,
         });
+        report.parity.iter().for_each(|parity| out.tell(&super::parity::json(parity, false)));
     } else {
         told(&report).into_iter().for_each(|line| out.note(line));
     }
@@ -117,6 +128,11 @@ fn plan(survey: &Survey) -> JsonPlan {
         older_needs_owner: survey.older_closed.into(),
         unused_bytes_after: survey.unused,
         index_objects_merged: survey.indexes,
+        parity: (survey.bands > 0).then_some(JsonUpkeep {
+            bands: survey.bands,
+            bytes_read: survey.parity.read,
+            bytes_written: survey.parity.written,
+        }),
     }
 }
 
@@ -152,6 +168,11 @@ fn lines(survey: &Survey) -> Vec<String> {
     let freed = (survey.removed.bytes + survey.orphans.bytes + survey.repacked.bytes).saturating_sub(survey.moves);
     lines.push(format!("frees:        {}", bytes(freed)));
     lines.push(format!("stays unused: {}", bytes(survey.unused)));
+    if survey.bands > 0 {
+        let (read, written) = (bytes(survey.parity.read), bytes(survey.parity.written));
+        let bands = counted(survey.bands, "band", "bands");
+        lines.push(format!("parity:       {bands} anew, for which {read} are read and {written} written"));
+    }
     lines
 }
 
@@ -191,6 +212,14 @@ fn told(report: &Report) -> Vec<String> {
     if unfinished.objects > 0 {
         let objects = counted(unfinished.objects, "unfinished object", "unfinished objects");
         lines.push(format!("removed {objects} of runs that were killed: {}", bytes(unfinished.bytes)));
+    }
+    if let Some(parity) = &report.parity {
+        let packs = format!("{} of {}", counted(parity.covered.packs, "pack", "packs"), bytes(parity.covered.bytes));
+        let uncovered = match parity.uncovered.packs {
+            0 => String::new(),
+            n => format!("; {} not yet: run 'drumlin parity'", count(n)),
+        };
+        lines.push(format!("parity:       {packs} are covered, by {}{uncovered}", bytes(parity.bytes)));
     }
     lines
 }

@@ -8,7 +8,7 @@ use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};
 use drumlin_engine::check::{self, ObjectKind, Part, check};
 use drumlin_engine::repair::{Options, Report, repair};
-use drumlin_format::PackId;
+use drumlin_format::{PackId, RecoveryId};
 use drumlin_repo::names;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -31,6 +31,7 @@ struct JsonRepair {
     packs_gone: Vec<String>,
     packs_damaged: Vec<String>,
     packs_mended: Vec<String>,
+    packs_made_again: Vec<String>,
     bytes_salvaged: u64,
     chunks_lost: u64,
     generations_mended: u64,
@@ -46,7 +47,7 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     let cache = context.cache(&repository)?;
     let workers = args.workers.map_or_else(processors, usize::from);
     let watch = Watch::new(context.out, "repair");
-    let mut damaged = HashSet::new();
+    let (mut damaged, mut spoiled) = (HashSet::new(), HashSet::new());
     if args.read_data {
         if repository.secrets().data.is_none() {
             context.out.warn("this key can't read what is in files: of data packs only their tables are looked at");
@@ -57,12 +58,15 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
             return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was changed"));
         }
         let is_pack = |kind| matches!(kind, ObjectKind::DataPack | ObjectKind::TreePack);
+        let recovery = report.findings.iter().filter(|finding| finding.kind == ObjectKind::Recovery);
+        spoiled.extend(recovery.filter_map(|f| RecoveryId::parse(names::last(&f.object))).map(|id| id.band()));
         let packs = report.findings.iter().filter(|finding| is_pack(finding.kind));
         damaged.extend(packs.filter_map(|finding| PackId::parse(names::last(&finding.object))));
     }
     let options = Options {
         host: gather::host(context, None),
         damaged,
+        spoiled,
         wait: args.wait,
         evict: args.evict.clone(),
         evict_after: EVICT_AFTER,
@@ -71,8 +75,11 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     let report = watch.run(|monitor| repair(&repository, &cache, &options, monitor))?;
     if context.out.json() {
         context.out.tell(&json(&report));
+        report.parity.iter().for_each(|parity| context.out.tell(&super::parity::json(parity, false)));
     } else {
         lines(&report).into_iter().for_each(|line| context.out.note(line));
+        let parity = report.parity.iter().flat_map(|parity| super::parity::lines(parity, false));
+        parity.for_each(|line| context.out.note(format!("  {line}")));
     }
     for (id, why) in &report.unreadable {
         context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
@@ -89,6 +96,7 @@ fn json(report: &Report) -> JsonRepair {
         packs_gone: report.gone.iter().map(ToString::to_string).collect(),
         packs_damaged: report.damaged.iter().map(ToString::to_string).collect(),
         packs_mended: report.mended.iter().map(ToString::to_string).collect(),
+        packs_made_again: report.made_again.iter().map(ToString::to_string).collect(),
         bytes_salvaged: report.salvaged,
         chunks_lost: report.lost_chunks,
         generations_mended: report.generations,
@@ -118,6 +126,10 @@ fn lines(report: &Report) -> Vec<String> {
     if !report.mended.is_empty() {
         let packs = counted(report.mended.len() as u64, "damaged pack was", "damaged packs were");
         lines.push(format!("{packs} written anew, with all that snapshots need of it; a prune removes the old"));
+    }
+    if !report.made_again.is_empty() {
+        let packs = counted(report.made_again.len() as u64, "pack that is gone was", "packs that are gone were");
+        lines.push(format!("{packs} made again by parity across packs, with all that snapshots need"));
     }
     let packs = (report.gone.len() + report.damaged.len()) as u64;
     if packs > 0 {

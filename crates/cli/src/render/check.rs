@@ -2,8 +2,8 @@
 
 use crate::exit::Exit;
 use crate::render::path::{JsonPath, shown};
-use crate::render::size::{bytes, counted, took};
-use drumlin_engine::check::{Finding, Limit, ObjectKind, ReadReport, Report, Touched};
+use crate::render::size::{bytes, count, counted, took};
+use drumlin_engine::check::{Finding, Limit, ObjectKind, Parity, ReadReport, Report, Touched};
 use drumlin_format::key::Role;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub struct JsonDamage<'a> {
     chunks_elsewhere: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     healed_by_parity: Option<bool>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    healed_by_band: bool,
     snapshots: Vec<JsonSnapshot>,
     touched: Vec<JsonTouched<'a>>,
     touches_more: bool,
@@ -54,6 +56,7 @@ impl<'a> From<&'a Finding> for JsonDamage<'a> {
             kind: match f.kind {
                 ObjectKind::TreePack => "tree_pack",
                 ObjectKind::DataPack => "data_pack",
+                ObjectKind::Recovery => "recovery_object",
                 other => other.name(),
             },
             causes: &f.causes,
@@ -61,6 +64,7 @@ impl<'a> From<&'a Finding> for JsonDamage<'a> {
             chunks: of_pack(f.chunks),
             chunks_elsewhere: of_pack(f.chunks_elsewhere),
             healed_by_parity: f.healed,
+            healed_by_band: f.by_band,
             snapshots: f.snapshots.iter().map(|s| JsonSnapshot { id: s.id.to_string(), entries: s.entries }).collect(),
             touched: f.touched.iter().map(JsonTouched::from).collect(),
             touches_more: f.touches_more,
@@ -98,9 +102,44 @@ pub struct JsonCheck {
     leftover_bytes: u64,
     open_sessions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    parity: Option<JsonParity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<JsonRead>,
     not_checked: Vec<&'static str>,
     total_duration: f64,
+}
+
+#[derive(Serialize)]
+struct JsonParity {
+    bands: u64,
+    recovery_objects: u64,
+    recovery_bytes: u64,
+    covered_packs: u64,
+    covered_bytes: u64,
+    uncovered_packs: u64,
+    uncovered_bytes: u64,
+    unfinished_objects: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_read: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_read: Option<u64>,
+}
+
+impl From<Parity> for JsonParity {
+    fn from(p: Parity) -> Self {
+        JsonParity {
+            bands: p.bands,
+            recovery_objects: p.objects.objects,
+            recovery_bytes: p.objects.bytes,
+            covered_packs: p.covered.packs,
+            covered_bytes: p.covered.bytes,
+            uncovered_packs: p.uncovered.packs,
+            uncovered_bytes: p.uncovered.bytes,
+            unfinished_objects: p.unfinished.objects,
+            objects_read: p.read.map(|read| read.objects),
+            bytes_read: p.read.map(|read| read.bytes),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -144,6 +183,7 @@ impl JsonCheck {
             leftover_packs: report.leftover.packs,
             leftover_bytes: report.leftover.bytes,
             open_sessions: report.open_sessions,
+            parity: report.parity.map(JsonParity::from),
             read: report.read.map(JsonRead::from),
             not_checked: report.limits.iter().map(limit).collect(),
             total_duration: report.millis as f64 / 1e3,
@@ -167,9 +207,21 @@ pub fn damage(f: &Finding) -> Vec<String> {
         };
         lines.push(format!("  {} can't be read{elsewhere}", counted(f.chunks, "chunk in it", "chunks in it")));
     }
-    lines.extend(f.healed.map(|healed| match healed {
-        true => "  its parity makes up for it, so nothing is lost; 'drumlin repair --read-data' writes it anew".into(),
-        false => "  its parity doesn't heal all of it".into(),
+    if f.kind == ObjectKind::Recovery {
+        lines.push("  nothing that was backed up is touched; 'drumlin repair --read-data' makes its band anew".into());
+    }
+    lines.extend(f.healed.map(|healed| {
+        match healed {
+            true if f.by_band => {
+                "  the packs that it is coded with make up for it, so nothing is lost; 'drumlin repair --read-data' \
+                              writes anew what was in it"
+                    .into()
+            }
+            true => {
+                "  its parity makes up for it, so nothing is lost; 'drumlin repair --read-data' writes it anew".into()
+            }
+            false => "  its parity doesn't heal all of it".into(),
+        }
     }));
     for s in f.snapshots.iter().take(SNAPSHOTS_NAMED) {
         let what = match s.entries {
@@ -224,6 +276,26 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
             ));
         }
     }
+    if let Some(parity) = &report.parity {
+        let all = parity.covered.packs + parity.uncovered.packs;
+        let recovery = counted(parity.objects.objects, "recovery object", "recovery objects");
+        let what = format!("{} of {}", count(parity.covered.packs), counted(all, "pack", "packs"));
+        let others = if parity.uncovered.packs > 0 { "; 'drumlin parity' covers the others" } else { "" };
+        let by = format!("{} in {recovery}", bytes(parity.objects.bytes));
+        lines.push(format!("parity:    {what} can be made again, by {by}{others}"));
+        if let Some(read) = parity.read {
+            lines.push(format!(
+                "           {} of {} read",
+                counted(read.objects, "object", "objects"),
+                bytes(read.bytes)
+            ));
+        }
+        if parity.unfinished.objects > 0 {
+            let unfinished = counted(parity.unfinished.objects, "recovery object is", "recovery objects are");
+            let whose = "of a run at work, or of one that was cut short; 'drumlin parity' removes what is left";
+            lines.push(format!("           {unfinished} {whose}"));
+        }
+    }
     if report.leftover.packs > 0 {
         let leftover = packs(report.leftover.packs, report.leftover.bytes);
         let verb = if report.leftover.packs == 1 { "is" } else { "are" };
@@ -267,6 +339,7 @@ mod tests {
             chunks: 7,
             chunks_elsewhere: 2,
             healed: Some(false),
+            by_band: false,
             snapshots: (0..12).map(|n| TouchedSnapshot { id: SnapshotId([n; 16]), entries: Some(4) }).collect(),
             touched: vec![
                 Touched { path: b"/a\n".to_vec(), entries: 1, before: None },

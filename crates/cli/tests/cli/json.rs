@@ -29,6 +29,8 @@ fn every_command_speaks_it() {
         ("prune", "prune"),
         ("-r to -k to.key init", "initialized"),
         ("copy --to to --to-key-file to.key", "copied"),
+        ("parity -n", "parity"),
+        ("parity", "parity"),
         ("repair --read-data", "repair"),
     ] {
         let args: Vec<_> = ["--json"].into_iter().chain(command.split(' ')).collect();
@@ -140,6 +142,8 @@ fn documented_fields_are_those_that_there_are() {
         "cache",
         "version",
         "restore latest -t out",
+        "parity",
+        "check --read-data",
         "prune --dry-run",
         "prune",
         "repair",

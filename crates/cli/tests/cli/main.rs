@@ -16,6 +16,7 @@ mod look;
 mod over;
 mod owners;
 mod pages;
+mod parity;
 mod places;
 mod profiles;
 mod prune;

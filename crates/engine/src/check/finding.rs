@@ -28,6 +28,8 @@ pub enum ObjectKind {
     Snapshot,
     /// An index object; or, if it bears the folder's name alone, the index as a whole.
     Index,
+    /// A recovery object of parity across packs.
+    Recovery,
     /// A pack of tree nodes.
     TreePack,
     /// A pack of file contents.
@@ -48,6 +50,7 @@ impl ObjectKind {
             ObjectKind::Session => "session",
             ObjectKind::Snapshot => "snapshot",
             ObjectKind::Index => "index",
+            ObjectKind::Recovery => "recovery object",
             ObjectKind::TreePack => "tree pack",
             ObjectKind::DataPack => "data pack",
         }
@@ -69,8 +72,10 @@ pub struct Finding {
     pub chunks: u64,
     /// How many of those are whole in other packs, and so not lost.
     pub chunks_elsewhere: u64,
-    /// Of a pack with parity: whether that heals all of it. Then it touches nothing.
+    /// Of a pack with parity, its own or that of a band: whether that heals all of it. Then it touches nothing.
     pub healed: Option<bool>,
+    /// Whether it takes the pack's band to heal it.
+    pub by_band: bool,
     /// The snapshots that it touches, the latest first.
     pub snapshots: Vec<TouchedSnapshot>,
     /// What it touches in those, each stretch once; [`PATHS_MAX`] at the most.
@@ -177,6 +182,17 @@ impl Findings {
         self.lock().findings[number as usize].healed = Some(healed);
     }
 
+    /// Whether a pack's parity was found to heal it.
+    pub fn is_healed(&self, number: u32) -> bool {
+        self.lock().findings[number as usize].healed == Some(true)
+    }
+
+    /// A pack's band heals it.
+    pub fn by_band(&self, number: u32) {
+        let finding = &mut self.lock().findings[number as usize];
+        (finding.healed, finding.by_band) = (Some(true), true);
+    }
+
     /// How many of a pack's chunks can't be read, and how many of those are elsewhere.
     pub fn chunks(&self, number: u32, chunks: u64, elsewhere: u64) {
         let finding = &mut self.lock().findings[number as usize];
@@ -214,6 +230,7 @@ impl Collected {
             chunks: 0,
             chunks_elsewhere: 0,
             healed: None,
+            by_band: false,
             snapshots: Vec::new(),
             touched: Vec::new(),
             touches_more: false,

@@ -8,6 +8,7 @@
 //! removes meanwhile is no damage: whatever is missing is called so only if the index objects that name it still stand.
 
 mod bad;
+mod bands;
 mod context;
 mod finding;
 mod nodes;
@@ -25,6 +26,7 @@ pub use packs::Leftover;
 pub use rotation::Part;
 
 use crate::monitor::Monitor;
+use crate::parity::Objects;
 use crate::{Error, Result};
 use context::Context;
 use drumlin_repo::history::Missing;
@@ -67,6 +69,8 @@ pub struct Report {
     pub leftover: Leftover,
     /// Sessions that are registered: at work, or left by a crash.
     pub open_sessions: u64,
+    /// Parity across packs, if there is any.
+    pub parity: Option<Parity>,
     /// What was read of packs, if that was asked for.
     pub read: Option<ReadReport>,
     /// What the key in use kept from being checked.
@@ -77,6 +81,23 @@ pub struct Report {
     pub stopped: bool,
     /// How long it took, in milliseconds.
     pub millis: u64,
+}
+
+/// Parity across packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parity {
+    /// Bands that cover packs: all of their objects are there, and all of their packs.
+    pub bands: u64,
+    /// All recovery objects.
+    pub objects: Objects,
+    /// Those of bands that somebody is about to make or to remove, or was when he was killed.
+    pub unfinished: Objects,
+    /// Packs that are there and covered.
+    pub covered: Leftover,
+    /// Packs that are there and not covered.
+    pub uncovered: Leftover,
+    /// Recovery objects that were read as a whole, if that was asked for.
+    pub read: Option<Objects>,
 }
 
 /// What was read of packs.

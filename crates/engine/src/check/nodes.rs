@@ -17,6 +17,8 @@ pub(super) struct Nodes<'a> {
     pub packs: &'a Packs,
     pub index: &'a Index,
     pub reader: &'a Reader,
+    /// Reads packs as they are seen through their bands, if there are any.
+    pub through: Option<&'a Reader>,
     pub bad: &'a Bad,
 }
 
@@ -72,7 +74,12 @@ impl Nodes<'_> {
                 // It was told; what it leads to is looked at all the same.
                 None => {
                     let pack = self.packs.pack(first.pack);
-                    return match self.reader.healed_chunk(&pack.info, first.ordinal, PackKind::Tree, id) {
+                    let healed = |reader: &Reader| reader.healed_chunk(&pack.info, first.ordinal, PackKind::Tree, id);
+                    let read = match (healed(self.reader), self.through) {
+                        (Err(e), Some(through)) if e.is_of_one_object() => healed(through),
+                        (read, _) => read,
+                    };
+                    return match read {
                         Ok(bytes) => Ok(Node::Whole(bytes, Some(first))),
                         Err(e) if e.is_of_one_object() => Ok(Node::Lost(self.bad.findings_of(self.packs, first)?)),
                         Err(e) => Err(e.into()),

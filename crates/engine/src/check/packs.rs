@@ -47,7 +47,7 @@ pub(super) fn object_kind(kind: PackKind) -> ObjectKind {
     }
 }
 
-/// Packs that no index object names.
+/// Some packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftover {
     /// How many.

@@ -1,6 +1,7 @@
 //! One attempt at a check: which part follows which, and what each needs of the others.
 
 use super::bad::Bad;
+use super::bands;
 use super::context::Context;
 use super::finding::ObjectKind;
 use super::nodes::Nodes;
@@ -17,6 +18,7 @@ use crate::reach::bits::Bits;
 use crate::reach::threads::on_threads;
 use drumlin_format::IndexId;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
+use drumlin_repo::band::{Bands, Through};
 use drumlin_repo::collection::Desk;
 use drumlin_repo::pack::{Healed, Reader};
 use drumlin_repo::{Cache, Index, names};
@@ -56,6 +58,8 @@ fn with_signers(
     signers: &Signers,
     report: &mut Report,
 ) -> Result<Ended> {
+    // What is in a band was named by the index before the band was made.
+    let bands = Bands::look(context.repository)?;
     // In this order: all that a snapshot of this listing refers to is in the index that is read after it, and all packs
     // that this index names are there when packs are listed; if no prune comes between.
     let listed = small::list_snapshots(context)?;
@@ -75,6 +79,7 @@ fn with_signers(
     report.packs = packs.packs.len() as u64;
     report.pack_bytes = packs.packs.iter().map(|p| p.info.len).sum();
     report.leftover = packs.leftover;
+    report.parity = bands::look(context, &bands, &packs)?;
 
     let index = match packs.unreadable.is_empty() {
         true => Index::open(context.repository, cache.clone()),
@@ -87,7 +92,12 @@ fn with_signers(
     };
     let kept = TREE_CACHE_BYTES * context.workers;
     let reader = Reader::new(context.repository.clone(), index.clone(), cache.clone(), kept).without_parity();
-    let nodes = Nodes { context, packs: &packs, index: &index, reader: &reader, bad: &bad };
+    let through = (!bands.all.is_empty()).then(|| {
+        let seen = context.repository.through(&bands);
+        Reader::new(seen, index.clone(), cache.clone(), TREE_CACHE_BYTES)
+    });
+    let through = through.as_ref();
+    let nodes = Nodes { context, packs: &packs, index: &index, reader: &reader, through, bad: &bad };
     let of_nodes = || Bits::new(&packs.keys, |kind| kind == PackKind::Tree);
     let met = trees::walk(&nodes, &of_nodes(), &trees)?;
     let suspicious = met.nowhere + met.lost > 0;
@@ -102,8 +112,14 @@ fn with_signers(
     if let Some(part) = read {
         let work = Reading { context, packs: &packs, reader: &reader, signers, bad: &bad, cache };
         work.run(part, report)?;
+        if let Some(parity) = &mut report.parity {
+            bands::read(context, cache, &bands, part, parity)?;
+        }
     }
     heal(context, &packs, &reader, &bad)?;
+    if let Some(through) = through {
+        heal_by_bands(context, &packs, &bands, through, &bad)?;
+    }
     if bad.any() || suspicious {
         bad.count(context, &packs)?;
         touch::touch(&nodes, of_nodes(), missing, &trees)?;
@@ -180,6 +196,48 @@ fn heal(context: &Context, packs: &Packs, reader: &Reader, bad: &Bad) -> Result<
         }
     }
     Ok(())
+}
+
+/// Which of the packs that are gone, or damaged beyond their own parity, their bands make again: that is tried, too.
+fn heal_by_bands(context: &Context, packs: &Packs, bands: &Bands, through: &Reader, bad: &Bad) -> Result<()> {
+    let mut sight = None;
+    for (number, pack) in packs.packs.iter().enumerate() {
+        let Some(finding) = context.findings.about(&pack.name()) else { continue };
+        let in_band =
+            bands.all.iter().any(|band| band.head.seat(&pack.info.id).is_some_and(|(_, m)| m.len == pack.info.len));
+        if !in_band || context.findings.is_healed(finding) {
+            continue;
+        }
+        context.go_on()?;
+        let sight = sight.get_or_insert_with(|| Through::new(context.repository, bands));
+        let unread = bad.of(number as u32, pack.chunks);
+        let heals = if read::opens(context.repository, pack.info.kind) {
+            can_read(context, pack, &unread, through)?
+        } else {
+            // What is inside nobody here can open: all of it has to be as it was when the band was made.
+            can_read(context, pack, &[], through)? && is_as_it_was(context, pack, sight)?
+        };
+        if heals {
+            context.findings.by_band(finding);
+            bad.forgive(number as u32);
+        }
+    }
+    Ok(())
+}
+
+/// Whether all of a pack can be had as its band has it.
+fn is_as_it_was(context: &Context, pack: &Pack, through: &Through) -> Result<bool> {
+    let (mut piece, mut at, name) = (Vec::new(), 0, pack.name());
+    while at < pack.info.len {
+        context.go_on()?;
+        piece.resize((pack.info.len - at).min(1 << 20) as usize, 0);
+        match through.read_surely(&name, at, &mut piece) {
+            Err(e) if e.is_of_one_object() => return Ok(false),
+            other => other?,
+        }
+        at += piece.len() as u64;
+    }
+    Ok(true)
 }
 
 /// A pack that can't be looked at is not healed; any other failure ends the check.

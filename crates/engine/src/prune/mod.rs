@@ -17,8 +17,9 @@ mod subject;
 pub use choose::Unused;
 
 use crate::monitor::Monitor;
-use crate::{Error, Result, convert};
+use crate::{Error, Result, convert, parity};
 use drumlin_format::SessionId;
+use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
 use drumlin_repo::{Cache, Repository, names, random_id};
 use drumlin_seal::checksum;
@@ -91,6 +92,10 @@ pub struct Survey {
     pub indexes: usize,
     /// Packs that the index names and that are gone.
     pub lost: usize,
+    /// Bands that are made anew, since packs in them go.
+    pub bands: u64,
+    /// What that reads and writes.
+    pub parity: Cost,
 }
 
 /// What was done.
@@ -108,6 +113,8 @@ pub struct Report {
     pub after: u64,
     /// What runs that were killed had begun to write, and is gone.
     pub unfinished: Unfinished,
+    /// Parity across packs afterwards, if there is any.
+    pub parity: Option<parity::Report>,
 }
 
 /// Objects that never got their names.
@@ -141,7 +148,10 @@ const REMEMBERED: &str = "nothing to prune";
 pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Survey> {
     repository.may_collect()?;
     let condemned = Default::default();
-    Ok(Look::at(repository, cache, options, &condemned, monitor)?.survey)
+    let look = Look::at(repository, cache, options, &condemned, monitor)?;
+    let mut survey = look.survey;
+    (survey.bands, survey.parity) = parity::outlook(repository, &options.parity(), look.goes())?;
+    Ok(survey)
 }
 
 /// Prune.
@@ -157,7 +167,15 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     let state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == state.digest) {
-        return Ok(Report { survey: None, gone: Tally::default(), written: 0, before, after: before, unfinished });
+        return Ok(Report {
+            survey: None,
+            gone: Tally::default(),
+            written: 0,
+            before,
+            after: before,
+            unfinished,
+            parity: None,
+        });
     }
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
     let mut forgotten = repository.forgotten_ids()?;
@@ -173,6 +191,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         seen: HashSet::new(),
         survey: Survey::default(),
         condemned: 0,
+        parity: Cost::default(),
     };
     let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now);
     let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
@@ -184,9 +203,19 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         before,
         after: before,
         unfinished,
+        parity: None,
+    };
+    let made = collection.parity;
+    let parity = || -> Result<_> {
+        let afterwards = parity::afterwards(repository, cache, &options.parity(), monitor)?;
+        Ok(afterwards.map(|mut report| {
+            report.cost += made;
+            report
+        }))
     };
     match collected {
         Ok(Collected::Nothing) => {
+            report.parity = parity()?;
             let _ = cache.remember(REMEMBERED, &State::of(repository, options)?.digest);
             Ok(report)
         }
@@ -197,6 +226,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             repository.clear_evicted()?;
             report.after = State::of(repository, options)?.pack_bytes;
             repository.take_note(now.as_secs().cast_signed());
+            report.parity = parity()?;
             report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
             Ok(report)
         }
@@ -214,6 +244,33 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     }
 }
 
+impl Options {
+    /// To keep parity across packs up to date.
+    fn parity(&self) -> parity::Options {
+        parity::Options {
+            host: self.host.clone(),
+            shape: None,
+            spoiled: HashSet::new(),
+            evict: self.evict.clone(),
+            evict_after: self.evict_after,
+            workers: self.workers,
+        }
+    }
+}
+
+/// Where the objects are that a collection depends on.
+const FOLDERS: [&str; 9] = [
+    names::GENERATIONS,
+    names::SNAPSHOTS,
+    names::INDEX,
+    names::DATA,
+    names::TREE,
+    names::PARITY,
+    names::SESSIONS,
+    names::PLANS,
+    names::LOSSES,
+];
+
 /// The names of all objects that a collection depends on.
 struct State {
     digest: Vec<u8>,
@@ -225,16 +282,7 @@ struct State {
 impl State {
     fn of(repository: &Repository, options: &Options) -> Result<Self> {
         let (mut objects, mut quiet, mut pack_bytes) = (Vec::new(), true, 0);
-        for folder in [
-            names::GENERATIONS,
-            names::SNAPSHOTS,
-            names::INDEX,
-            names::DATA,
-            names::TREE,
-            names::SESSIONS,
-            names::PLANS,
-            names::LOSSES,
-        ] {
+        for folder in FOLDERS {
             let list = repository.store().list(folder, &mut |listed| {
                 quiet &= ![names::SESSIONS, names::PLANS, names::LOSSES].contains(&folder);
                 if folder == names::DATA || folder == names::TREE {

@@ -10,11 +10,12 @@ use super::repack::{self, Repack};
 use super::{Options, Survey, Tally, Unused};
 use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
-use crate::{Error, Result};
+use crate::{Error, Result, parity};
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, random_id};
 use std::collections::{BTreeSet, HashSet};
@@ -43,6 +44,8 @@ pub(super) struct Collection<'a> {
     pub survey: Survey,
     /// Bytes of the packs that are condemned.
     pub condemned: u64,
+    /// What bands without them cost.
+    pub parity: Cost,
 }
 
 /// What a first look found and chose.
@@ -188,6 +191,12 @@ impl Look {
         Ok(Look { healed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
     }
 
+    /// The packs that would go.
+    pub fn goes(&self) -> HashSet<PackId> {
+        let repacked = self.repack.iter().map(|info| info.id);
+        self.unused.iter().copied().chain(repacked).chain(self.ground.orphans()).collect()
+    }
+
     fn is_idle(&self) -> bool {
         self.unused.is_empty()
             && self.repack.is_empty()
@@ -236,6 +245,23 @@ impl Collection<'_> {
             }
         }
         Ok(session.flush()?)
+    }
+}
+
+impl Collection<'_> {
+    /// Make parity across packs without those that go, before they go. What damaged packs may be healed by stays.
+    fn keep_parity(&mut self, ground: &Ground, draft: &mut Draft, condemned: &mut HashSet<PackId>) -> Result<()> {
+        let options = self.options.parity();
+        let (stay, cost) = parity::before_removal(self.repository, &options, &draft.packs, self.monitor)?;
+        self.parity = cost;
+        if stay.is_empty() {
+            return Ok(());
+        }
+        condemned.retain(|pack| !stay.contains(pack));
+        draft.packs.retain(|pack| !stay.contains(pack));
+        let naming = ground.naming(&stay);
+        draft.indexes.retain(|id| naming.binary_search(id).is_err());
+        Ok(())
     }
 }
 
@@ -330,6 +356,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             draft.packs.retain(|pack| condemned.contains(pack));
             draft.indexes.retain(|id| naming.binary_search(id).is_err());
         }
+        self.keep_parity(&ground, draft, &mut condemned)?;
         let mut more = ground.naming(&condemned);
         // Who was evicted since the first look may have written what is needed.
         more.extend(ground.of_evicted(self.repository)?);

@@ -3,7 +3,8 @@
 //!
 //! Nothing is deleted but index objects that others take the place of. A damaged pack stays where it is, named by no
 //! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is missing
-//! any more.
+//! any more. Packs that are gone, or damaged beyond their own parity, are read through their bands (`repo::band`) as far as those
+//! bear it; bands are brought up to date at the end.
 //!
 //! A collection in the sense of `docs/collection.md`, since index objects are removed.
 
@@ -11,8 +12,8 @@ mod subject;
 
 use crate::monitor::Monitor;
 use crate::prune::silence::{Waiting, describe};
-use crate::{Error, Result, convert};
-use drumlin_format::{PackId, SessionId, SnapshotId};
+use crate::{Error, Result, convert, parity};
+use drumlin_format::{BandId, PackId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
 use drumlin_repo::history::Act;
 use drumlin_repo::{Cache, Repository, random_id};
@@ -28,6 +29,8 @@ pub struct Options {
     pub host: String,
     /// Packs that were found damaged by reading them.
     pub damaged: HashSet<PackId>,
+    /// Bands of which something was found damaged by reading their recovery objects.
+    pub spoiled: HashSet<BandId>,
     /// How long to wait for sessions that are at work.
     pub wait: Duration,
     /// Sessions that are known to be dead.
@@ -45,8 +48,11 @@ pub struct Report {
     pub named: u64,
     /// Index objects that others took the place of.
     pub indexes: u64,
-    /// Packs that the index named and that are gone.
+    /// Packs that the index named and that are gone, with what was in them.
     pub gone: Vec<PackId>,
+    /// Packs that are gone and of which nothing that snapshots need was lost: their bands made it again, and it is in new packs
+    /// now.
+    pub made_again: Vec<PackId>,
     /// Packs that are damaged, of which something is lost, and that are in the index no more.
     pub damaged: Vec<PackId>,
     /// Packs that were damaged and of which nothing that snapshots need was lost, by their parity for one: it is in new packs
@@ -62,12 +68,15 @@ pub struct Report {
     pub healed: u64,
     /// Objects of generations of the secrets that were put again by their copies.
     pub generations: u64,
+    /// Parity across packs afterwards, if there is any.
+    pub parity: Option<parity::Report>,
 }
 
 impl Report {
     /// Whether there was nothing to do, and nothing is lost.
     pub fn is_sound(&self) -> bool {
-        let found = self.named + self.indexes + self.lost_chunks + self.healed + self.generations;
+        let bands = self.parity.as_ref().map_or(0, |parity| parity.made);
+        let found = self.named + self.indexes + self.lost_chunks + self.healed + self.generations + bands;
         found == 0 && self.unreadable.is_empty()
     }
 }
@@ -105,6 +114,15 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
             // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
             repository.record(Act::now("repair"), &[], &missing.indexes)?;
             repository.take_note(now.as_secs().cast_signed());
+            let bands = parity::Options {
+                host: options.host.clone(),
+                shape: None,
+                spoiled: options.spoiled.clone(),
+                evict: options.evict.clone(),
+                evict_after: options.evict_after,
+                workers: options.workers,
+            };
+            mending.report.parity = parity::afterwards(repository, cache, &bands, monitor)?;
             Ok(Report { generations, ..mending.report })
         }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),

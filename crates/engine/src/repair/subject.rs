@@ -12,9 +12,10 @@ use drumlin_format::index::Entry;
 use drumlin_format::loss::Loss;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId};
+use drumlin_repo::band::Bands;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, Index, PackInfo, PackScan, Repository, WriteSession, names, random_id};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A repair.
@@ -29,6 +30,8 @@ pub(super) struct Mending<'a> {
     bad: HashSet<PackId>,
     /// Of those, packs of which all that snapshots need is in others now.
     moved: HashSet<PackId>,
+    /// Packs as they are seen through their bands, and which packs are in one; `None` without bands.
+    through: Option<(Repository, HashMap<PackId, u64>)>,
     pub report: Report,
 }
 
@@ -41,8 +44,13 @@ impl<'a> Mending<'a> {
         me: SessionId,
     ) -> Self {
         let (session, report) = (None, Report::default());
-        let (bad, moved) = (HashSet::new(), HashSet::new());
-        Mending { repository, cache, options, monitor, me, session, bad, moved, report }
+        let (bad, moved, through) = (HashSet::new(), HashSet::new(), None);
+        Mending { repository, cache, options, monitor, me, session, bad, moved, through, report }
+    }
+
+    /// Whether a pack is in a band, as long as the index has it.
+    fn is_in_band(&self, info: &PackInfo) -> bool {
+        self.through.as_ref().is_some_and(|(_, packs)| packs.get(&info.id) == Some(&info.len))
     }
 
     /// What the index objects say, as far as they can be read: those that can't join the broken ones.
@@ -133,11 +141,14 @@ impl<'a> Mending<'a> {
         snapshots: &[Snapshot],
         session: &WriteSession,
     ) -> Result<()> {
-        let there: HashSet<PackId> = ground.known().filter(|id| ground.packs.contains_key(id)).collect();
+        let mut there: HashSet<PackId> = ground.known().collect();
+        // What is gone may be made again.
+        there.extend(tables.iter().map(|entry| entry.pack));
         let sound: HashSet<PackId> = there.difference(&self.bad).copied().collect();
         let workers = self.options.workers;
         let keys = ground.keys(self.repository, self.cache, workers, self.monitor)?;
-        let places = Places::new(self.repository, self.cache, keys, (sound, there), workers)?;
+        let through = self.through.as_ref().map_or(self.repository, |(through, _)| through);
+        let places = Places::new(through, self.cache, keys, (sound, there), workers)?;
         let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
         for snapshot in snapshots {
@@ -154,7 +165,7 @@ impl<'a> Mending<'a> {
         let ids: Vec<PackId> = infos.iter().map(|info| info.id).collect();
         let ranks = Ranks::find(&places, &ids, snapshots, self.monitor)?;
         let repack = Repack {
-            repository: self.repository,
+            repository: through,
             reader,
             session,
             marks: &marks,
@@ -193,6 +204,8 @@ impl<'a> Mending<'a> {
             self.bad.iter().filter(|id| ground.packs.contains_key(id)).partition(|id| self.moved.contains(id));
         mended.sort_unstable();
         packs.sort_unstable();
+        self.report.made_again = self.report.gone.iter().filter(|id| self.moved.contains(id)).copied().collect();
+        self.report.gone.retain(|id| !self.moved.contains(id));
         // Nobody's now: the next prune removes them.
         self.report.mended = mended;
         self.report.damaged = packs.clone();
@@ -218,7 +231,8 @@ impl<'a> Mending<'a> {
     fn replace(&mut self, ground: &mut Ground, session: &WriteSession) -> Result<(Vec<IndexId>, Vec<Entry>)> {
         let (mut replaced, mut tables, mut named) = (Vec::new(), Vec::new(), HashSet::new());
         let bad = self.bad.clone();
-        let packs: HashSet<PackId> = ground.packs.keys().copied().collect();
+        let mut packs: HashSet<PackId> = ground.packs.keys().copied().collect();
+        packs.extend(ground.named.values().map(|(info, _)| info).filter(|info| self.is_in_band(info)).map(|i| i.id));
         let me = self.me;
         self.read_objects(ground, |id, entries| {
             if id.is_of(&me) || !entries.iter().any(|e| bad.contains(&e.pack)) {
@@ -245,8 +259,15 @@ impl Subject<Desk<'_>> for Mending<'_> {
 
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let snapshots = readable(self.repository, self.monitor)?;
+        let bands = Bands::look(self.repository)?;
+        if !bands.all.is_empty() {
+            let packs = bands.all.iter().flat_map(|band| band.head.members()).map(|m| (m.pack, m.len)).collect();
+            self.through = Some((self.repository.through(&bands), packs));
+        }
         let mut ground = Ground::look(self.repository)?;
-        ground.refuse_empty(&snapshots)?;
+        if self.through.is_none() {
+            ground.refuse_empty(&snapshots)?;
+        }
         // Those whose second part is damaged are found by reading them.
         self.read_objects(&mut ground, |_, _| Ok(()))?;
         let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();

@@ -8,6 +8,7 @@ use drumlin_engine::copy::{Copier, End, Options as CopyOptions};
 use drumlin_engine::forget::Plan;
 use drumlin_engine::list::{self, Depth};
 use drumlin_engine::monitor::Quiet;
+use drumlin_engine::parity;
 use drumlin_engine::prune::{self, Unused};
 use drumlin_engine::repair;
 use drumlin_engine::restore;
@@ -36,11 +37,13 @@ pub enum Deed {
     Undelete,
     Prune,
     Repair,
+    Parity,
+    ParityOff,
     CopyFrom,
     CopyTo,
 }
 
-pub const ALL: [Deed; 10] = [
+pub const ALL: [Deed; 12] = [
     Deed::Backup,
     Deed::Restore,
     Deed::Ls,
@@ -49,6 +52,8 @@ pub const ALL: [Deed; 10] = [
     Deed::Undelete,
     Deed::Prune,
     Deed::Repair,
+    Deed::Parity,
+    Deed::ParityOff,
     Deed::CopyFrom,
     Deed::CopyTo,
 ];
@@ -119,6 +124,7 @@ impl Deed {
                 let options = repair::Options {
                     host: "host".into(),
                     damaged: HashSet::new(),
+                    spoiled: HashSet::new(),
                     wait: Duration::ZERO,
                     evict: Desk::new(repository).sessions()?,
                     evict_after: Duration::from_secs(1 << 40),
@@ -126,6 +132,14 @@ impl Deed {
                 };
                 let report = repair::repair(repository, cache, &options, monitor)?;
                 Ok(report.unreadable.iter().map(|(id, why)| format!("{id}: {why}")).collect())
+            }
+            Deed::Parity => {
+                let report = parity::cover(repository, cache, &parity_options(repository)?, monitor)?;
+                Ok(if report.lost > 0 { vec![format!("{} packs are not there", report.lost)] } else { Told::new() })
+            }
+            Deed::ParityOff => {
+                parity::off(repository, cache, &parity_options(repository)?, false, monitor)?;
+                nothing
             }
             Deed::CopyFrom | Deed::CopyTo => {
                 let other = other(scene);
@@ -145,6 +159,18 @@ impl Deed {
     pub fn writes(self) -> bool {
         !matches!(self, Deed::Restore | Deed::Ls | Deed::Check | Deed::CopyFrom)
     }
+}
+
+/// Whoever is at work is said to be dead.
+pub fn parity_options(repository: &Repository) -> Result<parity::Options> {
+    Ok(parity::Options {
+        host: "host".into(),
+        shape: None,
+        spoiled: HashSet::new(),
+        evict: Desk::new(repository).sessions()?,
+        evict_after: Duration::from_secs(1 << 40),
+        workers: 1,
+    })
 }
 
 /// A prune that leaves nothing unused, and waits for nobody.

@@ -1,12 +1,15 @@
 //! A disk that is full at any write and a place that can't be read at any read, of each operation in turn.
 
 use crate::deed::{self, Deed, store_error};
-use crate::scene::{Scene, objects, tidy};
+use crate::scene::{Scene, banded, objects, tidy};
 use drumlin_store::{Call, Fault, FaultStore, Kind, Op, RecordStore, When};
 use std::collections::BTreeMap;
 
 const WRITES: [Op; 6] = [Op::Put, Op::Upload, Op::Write, Op::Finish, Op::Sync, Op::Delete];
 const READS: [Op; 4] = [Op::List, Op::Len, Op::Get, Op::ReadAt];
+
+/// What there is to be tried where there is parity across packs.
+const BANDED: [Deed; 4] = [Deed::Prune, Deed::Repair, Deed::Parity, Deed::ParityOff];
 
 /// The n-th call of this operation fails, and all later ones unless `once`. Gives the failed object's name, or `None` if
 /// there was no such call.
@@ -74,15 +77,21 @@ pub fn again(scene: &Scene, deed: Deed, memory: &drumlin_store::MemoryStore, wha
 }
 
 /// Fail each call in turn; how many of each operation were told, and what was not.
-fn each(deeds: &[Deed], ops: &[Op], kind: Kind, whether_once: &[bool], may_be_silent: fn(Deed, Op, &Failed) -> bool) {
-    let scene = tidy();
+fn each(
+    scene: &Scene,
+    deeds: &[Deed],
+    ops: &[Op],
+    kind: Kind,
+    whether_once: &[bool],
+    may_be_silent: fn(Deed, Op, &Failed) -> bool,
+) {
     let mut told: BTreeMap<Deed, usize> = BTreeMap::new();
     let mut untold = Vec::new();
     for deed in deeds {
         for op in ops {
             for once in whether_once {
                 for n in 0.. {
-                    let Some(failed) = fail(&scene, *deed, *op, n, kind, *once) else { break };
+                    let Some(failed) = fail(scene, *deed, *op, n, kind, *once) else { break };
                     if !failed.told && !may_be_silent(*deed, *op, &failed) {
                         untold.push(format!("{deed:?}, {op:?} number {n} of '{}'", failed.name));
                     }
@@ -105,16 +114,21 @@ fn clearing_up(deed: Deed, op: Op, failed: &Failed) -> bool {
 #[test]
 fn a_full_disk_at_any_write_is_told_and_costs_that_run() {
     let deeds: Vec<Deed> = deed::ALL.into_iter().filter(|d| d.writes() && *d != Deed::Backup).collect();
-    each(&deeds, &WRITES, Kind::Full, &[true, false], clearing_up);
+    each(&tidy(), &deeds, &WRITES, Kind::Full, &[true, false], clearing_up);
+    each(&banded(), &BANDED, &WRITES, Kind::Full, &[true, false], clearing_up);
 }
 
 #[test]
 fn a_place_that_cannot_be_read_is_told_and_harms_nothing() {
     let deeds = [Deed::Forget, Deed::Undelete, Deed::Prune, Deed::Repair, Deed::CopyFrom, Deed::CopyTo];
-    each(&deeds, &READS, Kind::Io, &[true], |_, _, _| false);
+    each(&tidy(), &deeds, &READS, Kind::Io, &[true], |_, _, _| false);
+    // What is made of packs and bands is read twice, or from another place.
+    each(&banded(), &BANDED, &READS, Kind::Io, &[true], |_, op, _| op == Op::ReadAt);
 }
 
 #[test]
 fn a_check_looks_once_more_at_what_it_could_not_read() {
-    each(&[Deed::Check], &READS, Kind::Io, &[true, false], |_, _, failed| failed.once);
+    for scene in [tidy(), banded()] {
+        each(&scene, &[Deed::Check], &READS, Kind::Io, &[true, false], |_, _, failed| failed.once);
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::deed::Deed;
 use crate::faults::again;
-use crate::scene::{Scene, tidy};
+use crate::scene::{Scene, banded, tidy};
 use drumlin_store::{Fault, FaultStore, Kind, When};
 use drumlin_testkit::Rng;
 
@@ -35,12 +35,16 @@ fn run(scene: &Scene, deed: Deed, at: Option<u64>, rng: &mut Rng) -> (u64, bool)
 }
 
 fn at_every_call(deed: Deed) {
-    let (scene, mut rng) = (tidy(), Rng::new(deed as u64));
-    let (calls, done) = run(&scene, deed, None, &mut rng);
+    of_scene(&tidy(), deed);
+}
+
+fn of_scene(scene: &Scene, deed: Deed) {
+    let mut rng = Rng::new(deed as u64);
+    let (calls, done) = run(scene, deed, None, &mut rng);
     assert!(done && calls > 5, "{deed:?}: {calls}");
     let mut unnoticed = 0;
     for at in 0..calls {
-        unnoticed += usize::from(run(&scene, deed, Some(at), &mut rng).1);
+        unnoticed += usize::from(run(scene, deed, Some(at), &mut rng).1);
     }
     // What is cleared up after all is done.
     assert!(unnoticed <= 6, "{deed:?}: {unnoticed} of {calls} kills were not noticed");
@@ -69,6 +73,13 @@ fn a_killed_prune() {
 #[test]
 fn a_killed_repair() {
     at_every_call(Deed::Repair);
+}
+
+#[test]
+fn a_killed_upkeep_of_parity() {
+    of_scene(&banded(), Deed::Prune);
+    of_scene(&tidy(), Deed::Parity);
+    of_scene(&banded(), Deed::ParityOff);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use drumlin_engine::check::{Report, check};
 use drumlin_engine::dump::dump_file;
 use drumlin_engine::list::{self, Depth};
 use drumlin_engine::monitor::Quiet;
+use drumlin_engine::parity::{self, Shape};
 use drumlin_engine::select::{TreePath, open_reader};
 use drumlin_format::config::ChunkSizes;
 use drumlin_format::decision::Verdict;
@@ -60,17 +61,18 @@ fn tiny() -> CreateOptions {
 }
 
 impl Scene {
-    /// Make it. `disorder`: with what killed runs leave, so that there is an object of each kind.
-    pub fn new(disorder: bool) -> Self {
-        Scene::of(disorder, false)
+    /// Make it. `disorder`: with what killed runs leave, so that there is an object of each kind. `banded`: with parity across
+    /// packs.
+    pub fn new(disorder: bool, banded: bool) -> Self {
+        Scene::of(disorder, banded, false)
     }
 
     /// The same, but the repository was given new secrets after its second snapshot, and what opens it is from before.
     pub fn rekeyed() -> Self {
-        Scene::of(true, true)
+        Scene::of(true, true, true)
     }
 
-    fn of(disorder: bool, rekeys: bool) -> Self {
+    fn of(disorder: bool, banded: bool, rekeys: bool) -> Self {
         let mut bench = common::bench_in(common::quick_folder(), tiny());
         let recovery = bench.repository.recovery_file().to_string();
         let (source, old) = (bench.folder.path().join("source"), bench.folder.path().join("old"));
@@ -107,6 +109,11 @@ impl Scene {
         let forgotten = (gone.id, read(&gone));
         let standing = taken.iter().map(|s| (s.id, read(s))).collect();
         repository.forget(&[gone.id]).unwrap();
+        if banded {
+            let mut options = crate::deed::parity_options(repository).unwrap();
+            options.shape = Some(Shape { seats: 4, rows: 1 });
+            parity::cover(repository, &bench.cache, &options, &Quiet::default()).unwrap();
+        }
         if disorder {
             disorderly(repository);
         }
@@ -236,5 +243,11 @@ pub fn store_of(objects: &Objects) -> MemoryStore {
 /// The scenes, each made once for all tests.
 pub fn tidy() -> Arc<Scene> {
     static SCENE: Mutex<Option<Arc<Scene>>> = Mutex::new(None);
-    SCENE.lock().unwrap().get_or_insert_with(|| Arc::new(Scene::new(false))).clone()
+    SCENE.lock().unwrap().get_or_insert_with(|| Arc::new(Scene::new(false, false))).clone()
+}
+
+/// With parity across packs.
+pub fn banded() -> Arc<Scene> {
+    static SCENE: Mutex<Option<Arc<Scene>>> = Mutex::new(None);
+    SCENE.lock().unwrap().get_or_insert_with(|| Arc::new(Scene::new(false, true))).clone()
 }

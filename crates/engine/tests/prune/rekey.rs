@@ -409,6 +409,7 @@ fn a_prune_and_a_repair_across_a_rekey_remove_nothing() {
 
 fn repair_options() -> repair::Options {
     repair::Options {
+        spoiled: Default::default(),
         host: "host".into(),
         damaged: HashSet::new(),
         wait: Duration::ZERO,

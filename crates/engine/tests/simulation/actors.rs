@@ -11,6 +11,7 @@ use drumlin_engine::backup::{self, Compression, Parent, Source, backup};
 use drumlin_engine::check::{self, Part, check};
 use drumlin_engine::monitor::ProblemKind;
 use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
+use drumlin_engine::parity::{self, Shape};
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_engine::undelete::{self, undelete};
 use drumlin_engine::{Error, Result};
@@ -21,6 +22,7 @@ use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Error as RepoError, IndexMode, Repository};
 use drumlin_store::Kind;
 use drumlin_testkit::Rng;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,6 +34,8 @@ pub enum Deed {
     Backup,
     /// Remove what nobody needs.
     Prune,
+    /// Cover packs by parity across packs, or do without.
+    Parity,
     /// Forget a snapshot or two.
     Forget,
     /// Have one back.
@@ -82,6 +86,7 @@ impl Actor<'_> {
             let outcome = match deed {
                 Deed::Backup => self.backup(&running),
                 Deed::Prune => self.prune(&running),
+                Deed::Parity => self.parity(&running),
                 Deed::Forget => self.forget(&running),
                 Deed::Undelete => self.undelete(&running),
                 Deed::Read => self.read(&running),
@@ -133,7 +138,7 @@ impl Actor<'_> {
             Error::Unsure { source: RepoError::Store(e), .. } if e.kind == Kind::Transient => true,
             Error::Repo(RepoError::Unexplained(_)) => false,
             Error::Repo(RepoError::Evicted) => matches!(deed, Deed::Backup),
-            Error::Busy(_) => deed == Deed::Prune,
+            Error::Busy(_) => matches!(deed, Deed::Prune | Deed::Parity),
             Error::Interrupted => deed == Deed::Backup,
             Error::Pruned { .. } | Error::Refused(_) => deed == Deed::Undelete,
             // What it was to be compared with isn't there, or a plan doesn't admit it.
@@ -228,7 +233,8 @@ impl Actor<'_> {
         (source, [(name, Arc::new(bytes))].into())
     }
 
-    fn prune(&mut self, running: &Running) -> Result<()> {
+    /// Whom to take for dead.
+    fn dead(&mut self, running: &Running) -> Result<Vec<SessionId>> {
         let dead = self.shared.dead_sessions();
         let mut evict = Vec::new();
         // Somebody who has waited for long enough: that those who live are not dead nobody can know.
@@ -238,6 +244,31 @@ impl Actor<'_> {
                 evict.push(id);
             }
         }
+        Ok(evict)
+    }
+
+    fn parity(&mut self, running: &Running) -> Result<()> {
+        let shapes = [None, Some(Shape { seats: 3, rows: 1 }), Some(Shape { seats: 5, rows: 2 })];
+        let options = parity::Options {
+            host: "host".into(),
+            shape: self.rng.pick(&shapes).copied().flatten(),
+            spoiled: HashSet::new(),
+            evict: self.dead(running)?,
+            evict_after: Duration::from_secs(1 << 40),
+            workers: 1,
+        };
+        let watch = self.watch(&running.client, false);
+        let outcome = match self.rng.one_in(8) {
+            true => parity::off(&running.repository, &running.cache, &options, false, &watch),
+            false => parity::cover(&running.repository, &running.cache, &options, &watch),
+        };
+        self.shared.note(self.number, || format!("{outcome:?}"));
+        self.watched(&watch, Deed::Parity);
+        outcome.map(drop)
+    }
+
+    fn prune(&mut self, running: &Running) -> Result<()> {
+        let evict = self.dead(running)?;
         let options = prune_options(&mut self.rng, evict);
         self.shared.note(self.number, || format!("evicts {:?}", options.evict));
         let watch = self.watch(&running.client, false);

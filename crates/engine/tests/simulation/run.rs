@@ -8,6 +8,7 @@ use crate::turns::Turns;
 use crate::world::{Shared, Troubles};
 use drumlin_engine::check::{self, check};
 use drumlin_engine::monitor::Quiet;
+use drumlin_engine::parity;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
@@ -15,7 +16,9 @@ use drumlin_repo::collection::{Board, Desk};
 use drumlin_repo::{Repository, names};
 use drumlin_store::{Put, Store as _};
 use drumlin_testkit::Rng;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What became of a run.
 pub struct Outcome {
@@ -46,16 +49,17 @@ impl<'a> Run<'a> {
             (0..1 + rng.below(most)).filter_map(|_| rng.pick(of).copied()).collect()
         };
         let mut cast = vec![deeds(&[Deed::Backup], 3), deeds(&[Deed::Prune], 3)];
-        let others: [&[Deed]; 6] = [
+        let others: [&[Deed]; 7] = [
             &[Deed::Backup],
             &[Deed::Prune],
+            &[Deed::Parity, Deed::Parity, Deed::Prune],
             &[Deed::Forget],
             &[Deed::Forget, Deed::Undelete],
             &[Deed::Read, Deed::Read, Deed::Backup],
             &[Deed::Check],
         ];
         for _ in 0..1 + seed % 4 {
-            let of = others[deeds(&[Deed::Read; 1], 6).len() - 1];
+            let of = others[deeds(&[Deed::Read; 1], 7).len() - 1];
             cast.push(deeds(of, 3));
         }
         let once_in = |rng: &mut Rng, of: &[usize]| rng.pick(of).copied().unwrap_or(0);
@@ -131,6 +135,7 @@ impl<'a> Run<'a> {
         let cache = no_cache(&repository, self.base.scratch());
         let snapshots = self.book.compare(&repository, &cache, |_| true)?;
         self.is_tidy(&self.leftovers(&repository)?, "prune");
+        self.is_covered(&repository)?;
         let (needed, there) = (self.book.needed(&snapshots), self.bytes(names::DATA));
         // Padding, a table and a key for each pack.
         if there > needed * 5 / 4 + 64_000 {
@@ -176,6 +181,26 @@ impl<'a> Run<'a> {
         let report = check(repository, &cache, options, &Quiet::default())?;
         if !report.findings.is_empty() {
             self.book.wrong(format!("a check tells of damage: {:?}", report.findings));
+        }
+        Ok(())
+    }
+
+    /// If there are bands, they cover all packs, and nothing is there that belongs to none.
+    fn is_covered(&self, repository: &Repository) -> drumlin_engine::Result<()> {
+        if self.bytes(names::PARITY) == 0 {
+            return Ok(());
+        }
+        let options = parity::Options {
+            host: "host".into(),
+            shape: None,
+            spoiled: HashSet::new(),
+            evict: Vec::new(),
+            evict_after: Duration::from_secs(1 << 40),
+            workers: 1,
+        };
+        let report = parity::plan(repository, &options)?;
+        if report.uncovered.packs + report.lost + report.made + report.removed.objects > 0 {
+            self.book.wrong(format!("parity across packs is not as it should be: {report:?}"));
         }
         Ok(())
     }

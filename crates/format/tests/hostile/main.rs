@@ -83,6 +83,7 @@ hostile! {
     table 20_000,
     footer 40_000,
     parity 20_000,
+    band 20_000,
     index 15_000,
     config 3_000,
     key_object 3_000,

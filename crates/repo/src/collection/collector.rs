@@ -169,6 +169,23 @@ fn finish<B: Board>(board: &B, session: SessionId, id: PlanId, plans: &[Plan]) -
     }
 }
 
+/// See that no other collector is registered, as `counts` tells them; `me` is. Gives one that there was no waiting for.
+///
+/// Whoever registers from here on finds `me`, and sees that he is not alone.
+pub fn alone<B: Board>(
+    board: &B,
+    me: SessionId,
+    counts: &mut dyn FnMut(SessionId) -> Result<bool, B::Error>,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+) -> Result<Option<SessionId>, B::Error> {
+    for session in board.sessions()? {
+        if session != me && counts(session)? && !clear(board, session, me, patience)? {
+            return Ok(Some(session));
+        }
+    }
+    Ok(None)
+}
+
 /// Wait for the end of a session, or bring it about. `false`: there was no waiting for it.
 fn clear<B: Board>(
     board: &B,

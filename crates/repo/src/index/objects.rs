@@ -24,7 +24,11 @@ impl Repository {
             let store = self.store();
             store.read_at(&name, 0, prefix)?;
             let len = index::hooks_len(prefix).map_err(Error::damaged(&name))?;
-            let object_len = store.len(&name)?.unwrap_or(0);
+            let Some(object_len) = store.len(&name)? else {
+                // Somebody has removed it since.
+                let gone = drumlin_store::Error::because(Kind::Missing, "read", &name, &store.location(), "it is gone");
+                return Err(gone.into());
+            };
             if u64::from(len) > object_len {
                 let detail = "it is shorter than it says";
                 return Err(Error::damaged(&name)(drumlin_format::Error::Malformed { object: "index object", detail }));

@@ -16,4 +16,5 @@ pub use reader::Reader;
 
 pub(crate) use heal::read_footer;
 pub(crate) use lru::Lru;
+pub(crate) use parity::{ENGINE, Line, added_to};
 pub(crate) use reader::read_table;

@@ -21,12 +21,12 @@ const WINDOWS_A_STRIPE: usize = STRIPE_SHARDS as usize / WINDOW_SHARDS;
 const LINE_BYTES: usize = 64;
 const LINES: usize = SHARD_BYTES / LINE_BYTES;
 
-type Line = [u8; LINE_BYTES];
+pub(crate) type Line = [u8; LINE_BYTES];
 pub(super) type Shard = [u8; SHARD_BYTES];
 
 /// Its tables take 8 MiB and some milliseconds: packs of up to one window are often all that a run writes, and the tiny ones
 /// among them do without.
-static ENGINE: LazyLock<DefaultEngine> = LazyLock::new(DefaultEngine::new);
+pub(crate) static ENGINE: LazyLock<DefaultEngine> = LazyLock::new(DefaultEngine::new);
 
 /// Takes a pack's bytes in their order and makes its parity.
 pub struct Encoder {
@@ -159,7 +159,7 @@ impl Way {
                     each(number * group + place, &shards[place]);
                 }
                 ENGINE.ifft(&mut ShardsRefMut::new(ROWS, LINES, work), 0, ROWS, ROWS, first + ROWS);
-                add(rows.as_flattened_mut(), work.as_flattened());
+                added_to(rows.as_flattened_mut(), work.as_flattened());
             }
         }
     }
@@ -186,11 +186,12 @@ fn shards(bytes: &[u8]) -> &[Shard] {
 /// The one recovery shard of a tiny pack.
 pub(super) fn added_up<'s>(shards: impl IntoIterator<Item = &'s Shard>) -> Shard {
     let mut sum = [0; SHARD_BYTES];
-    shards.into_iter().for_each(|shard| add(&mut sum, shard));
+    shards.into_iter().for_each(|shard| added_to(&mut sum, shard));
     sum
 }
 
-fn add(to: &mut [u8], bytes: &[u8]) {
+/// Add bytes to others, as the code adds.
+pub(crate) fn added_to(to: &mut [u8], bytes: &[u8]) {
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
 }
 

@@ -9,7 +9,7 @@ use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId, Signer};
 use drumlin_seal::{SealKey, Secret};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Reads chunks of a repository. Shared by threads.
 pub struct Reader {
@@ -26,6 +26,8 @@ pub struct Reader {
     healed: Mutex<Lru<PackId, Mutex<Option<Healed>>>>,
     /// Whether damage is healed by parity, or told.
     heals: bool,
+    /// The same on packs as they are seen through their bands, if there are any.
+    pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
 
 /// Damaged packs that are kept at hand: directories and shards made again, 1 MiB and more of each.
@@ -47,6 +49,7 @@ impl Reader {
             lost: Mutex::new(Lost::default()),
             healed: Mutex::new(Lru::new(HEALED_MAX)),
             heals: true,
+            through: OnceLock::new(),
         }
     }
 
@@ -55,9 +58,18 @@ impl Reader {
         Reader { heals: false, ..self }
     }
 
+    /// Whether damage is healed, rather than told.
+    pub(super) fn heals(&self) -> bool {
+        self.heals
+    }
+
     /// The repository.
     pub fn repository(&self) -> &Repository {
         &self.repository
+    }
+
+    pub(super) fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     /// The index.
@@ -70,9 +82,15 @@ impl Reader {
         if let Some(table) = lock(&self.tables).get(&info.id) {
             return Ok(table);
         }
-        let table = Arc::new(self.signed_table(info)?.0);
-        let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
-        lock(&self.tables).put(info.id, table.clone(), bytes);
+        let table = match self.signed_table(info) {
+            Err(e) if e.is_of_one_object() => match self.last_resort(&info.id)? {
+                Some(through) => self.resorted(info, through.signed_table(info), e)?,
+                None => return Err(e),
+            },
+            other => other?,
+        };
+        let table = Arc::new(table.0);
+        self.teach(info.id, table.clone());
         Ok(table)
     }
 
@@ -111,7 +129,13 @@ impl Reader {
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.read_block(info, table, number, scratch, out, self.heals)
+        match self.read_block(info, table, number, scratch, out, self.heals) {
+            Err(e) if e.is_of_one_object() => match self.last_resort(&info.id)? {
+                Some(through) => self.resorted(info, through.block(info, table, number, scratch, out), e),
+                None => Err(e),
+            },
+            other => other,
+        }
     }
 
     fn read_block(

@@ -2,9 +2,10 @@
 //! and what two clients met at the same moment stands in two packs.
 
 use super::reader::{Reader, lock};
+use crate::band::Bands;
 use crate::index::Key;
-use crate::{Error, Result};
-use drumlin_format::pack::PackKind;
+use crate::{Error, PackInfo, Result, names};
+use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +17,12 @@ pub(super) struct Lost {
     noted: HashSet<PackId>,
     /// What stood in a pack that is gone, by its number and the places in its table.
     keys: HashMap<u32, Arc<HashMap<u32, Key>>>,
+    /// What the index said of packs that were looked for by their ids.
+    infos: HashMap<PackId, Option<Arc<PackInfo>>>,
 }
+
+/// Decoded blocks that are kept of what is read through bands.
+const THROUGH_BYTES: usize = 4 << 20;
 
 impl Reader {
     /// A pack was of no use: bring the index up to date, once for each. Whether that was done just now.
@@ -46,6 +52,12 @@ impl Reader {
                     tried.push(self.index().pack(location.pack).id)
                 }
                 other => return other.map(Some),
+            }
+        }
+        for pack in tried {
+            let Some(info) = self.info(&pack) else { continue };
+            if let Some(bytes) = self.made_again(&info, kind, &|table| table.chunks.iter().position(|c| c.id == *id))? {
+                return Ok(Some(bytes));
             }
         }
         Ok(None)
@@ -79,6 +91,67 @@ impl Reader {
                 Ok(None) | Err(_) => tried.push(info.id),
             }
         }
-        Ok(None)
+        self.made_again(&self.index().pack(pack), kind, &|_| Some(ordinal as usize))
+    }
+
+    /// A chunk, checked, from its pack as its band makes it again; `None` if it doesn't.
+    fn made_again(
+        &self,
+        info: &PackInfo,
+        kind: PackKind,
+        place: &dyn Fn(&Table) -> Option<usize>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(through) = self.last_resort(&info.id)? else { return Ok(None) };
+        let made = through.table(info).and_then(|table| {
+            match place(&table).and_then(|at| Some((at, table.chunks.get(at)?))) {
+                Some((at, chunk)) => through.chunk_in(info, at as u32, kind, &chunk.id).map(Some),
+                None => Ok(None),
+            }
+        });
+        match made {
+            Err(e) if e.is_of_one_object() => Ok(None),
+            Ok(Some(bytes)) => {
+                self.repository().note_healed(&names::pack(info.kind, info.id));
+                Ok(Some(bytes))
+            }
+            other => other,
+        }
+    }
+
+    /// What the index says of a pack, or has said.
+    fn info(&self, pack: &PackId) -> Option<Arc<PackInfo>> {
+        let mut known = lock(&self.lost);
+        let find = || self.index().packs().into_iter().find(|info| info.id == *pack);
+        known.infos.entry(*pack).or_insert_with(find).clone()
+    }
+
+    /// Who reads a pack through its band, once it was of no use and the index was brought up to date.
+    pub(super) fn last_resort(&self, pack: &PackId) -> Result<Option<Arc<Reader>>> {
+        if !self.heals() || self.repository().is_through() || !lock(&self.lost).noted.contains(pack) {
+            return Ok(None);
+        }
+        if self.through.get().is_none() {
+            let bands = Bands::look(self.repository())?;
+            let through = if bands.all.is_empty() {
+                None
+            } else {
+                let (repository, index) = (self.repository().through(&bands), self.index().clone());
+                Some(Arc::new(Reader::new(repository, index, self.cache().clone(), THROUGH_BYTES)))
+            };
+            let _ = self.through.set(through);
+        }
+        Ok(self.through.get().cloned().flatten())
+    }
+
+    /// What came of reading a pack through its band: if that failed, what is told of is what was found first.
+    pub(super) fn resorted<T>(&self, info: &PackInfo, made: Result<T>, why: Error) -> Result<T> {
+        match made {
+            Err(e) if e.is_of_one_object() => Err(why),
+            Ok(made) => {
+                self.repository().note_healed(&names::pack(info.kind, info.id));
+                Ok(made)
+            }
+            other => other,
+        }
     }
 }

@@ -10,11 +10,12 @@ mod small;
 mod tree;
 
 pub use keys::{config, generation, key_file, key_object, recovery};
-pub use packs::{footer, index, parity, table};
+pub use packs::{band, footer, index, parity, table};
 pub use small::{decision, history, loss, plan, session, snapshot};
 pub use tree::{body, inner, leaf, list};
 
 use super::memory::bounded;
+use drumlin_format::band;
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::decision::{self, Verdict};
 use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
@@ -32,8 +33,8 @@ use drumlin_format::tree::{
     Body, Child, Content, Data, Inner, Kind, Leaf, List, ListNode, Meta, Ref, Sums, Time, Xattrs, is_dir_path, is_name,
 };
 use drumlin_format::{
-    ChunkId, Header, HistoryId, IndexId, KeyId, LossId, ObjectType, PackId, PlanId, RepositoryId, Sealing, SessionId,
-    SnapshotId,
+    BandId, ChunkId, Header, HistoryId, IndexId, KeyId, LossId, ObjectType, PackId, PlanId, RepositoryId, Sealing,
+    SessionId, SnapshotId,
 };
 use drumlin_seal::{PassphraseCost, PrivateKey, SealKey, Secret, SigningKey, Suite, checksum, derive, digest};
 use minicbor::{Decoder, Encoder};
@@ -50,7 +51,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 19] = [
+pub const ALL: [Target; 20] = [
     Target { name: "leaf", run: leaf, samples: tree::leaf_samples },
     Target { name: "body", run: body, samples: tree::body_samples },
     Target { name: "inner", run: inner, samples: tree::inner_samples },
@@ -58,6 +59,7 @@ pub const ALL: [Target; 19] = [
     Target { name: "table", run: table, samples: packs::table_samples },
     Target { name: "footer", run: footer, samples: packs::footer_samples },
     Target { name: "parity", run: parity, samples: packs::parity_samples },
+    Target { name: "band", run: band, samples: packs::band_samples },
     Target { name: "index", run: index, samples: packs::index_samples },
     Target { name: "config", run: config, samples: keys::config_samples },
     Target { name: "key_object", run: key_object, samples: keys::key_object_samples },

@@ -183,3 +183,43 @@ pub fn index_samples() -> Vec<Vec<u8>> {
     };
     [of(&full), of(&bare)].concat()
 }
+
+/// The head of a recovery object with or without a right checksum, and a slice's sums behind it, likewise.
+pub fn band(bytes: &[u8]) -> bool {
+    let id = BandId([7; 15]).object(1);
+    let (depth, rest) = depth(bytes, 2);
+    let mut head = rest.to_vec();
+    let seats = head.get(40).map_or(0, |seats| usize::from(*seats));
+    let end = 48 + 25 * seats;
+    if depth == 1 && head.len() >= end + 16 {
+        let sum = checksum(&head[..end]);
+        head[end..end + 16].copy_from_slice(&sum);
+    }
+    let most = 64 * head.len() + 4096;
+    let Ok(decoded) = bounded(most, || band::Head::decode(&head, id)) else { return false };
+    let encoded = decoded.encode(1);
+    assert!(head.starts_with(&encoded));
+    assert_eq!(band::Head::decode_last(&encoded, id).as_ref(), Ok(&decoded));
+    assert!(band::Head::decode(&head, BandId([8; 15]).object(1)).is_err());
+    let (slices, last) = (decoded.slices(), decoded.slices() - 1);
+    assert!(decoded.object_len(1) > decoded.object_len(0) && decoded.members().count() > 0);
+    assert_eq!((last * band::SLICE_BYTES) as u64 + decoded.slice_len(last) as u64, decoded.row_len());
+    assert!(decoded.members().all(|m| m.slices() <= slices && m.len <= band::MEMBER_BYTES_MAX));
+    let record = head[encoded.len()..].to_vec();
+    if let Some(sums) = bounded(most, || decoded.decode_sums(last, &record)) {
+        assert!(record.starts_with(&decoded.encode_sums(last, &sums)));
+    }
+    true
+}
+
+pub fn band_samples() -> Vec<Vec<u8>> {
+    let member = |n: u8, len| Some(band::Member { pack: PackId([n; 16]), kind: PackKind::Data, len });
+    let tree = Some(band::Member { pack: PackId([9; 16]), kind: PackKind::Tree, len: 70_000 });
+    let of = |seats: Vec<Option<band::Member>>, rows: usize| {
+        let sums = band::Sums { seats: vec![5; seats.len()], rows: vec![6; rows] };
+        let head = band::Head::new(BandId([7; 15]), SUITE, seats, rows).unwrap();
+        [head.encode(1), head.encode_sums(head.slices() - 1, &sums)].concat()
+    };
+    let samples = [of(vec![member(1, 100)], 1), of(vec![member(1, 65_536), None, tree, member(2, 1 << 32)], 3)];
+    samples.iter().flat_map(|sample| [at_depth(0, sample), at_depth(1, sample)]).collect()
+}
