@@ -49,6 +49,8 @@ pub(super) struct Upkeep<'a> {
     wanted: BTreeMap<PackId, Member>,
     /// Packs that the index names and that are not there as it does.
     pub lost: Vec<PackId>,
+    /// Bands that say otherwise of a pack than the index, which is signed: nothing of theirs is made use of.
+    lying: HashSet<BandId>,
 }
 
 impl<'a> Upkeep<'a> {
@@ -59,7 +61,12 @@ impl<'a> Upkeep<'a> {
         let ground = Ground::look(repository)?;
         ground.refuse_broken()?;
         let losses = !repository.loss_ids()?.is_empty();
-        let mut ask = Ask { shape: options.shape, spoiled: options.spoiled.clone(), ..Ask::default() };
+        let lies =
+            |m: Member| ground.named.get(&m.pack).is_some_and(|(info, _)| (info.kind, info.len) != (m.kind, m.len));
+        let lying: HashSet<BandId> =
+            bands.all.iter().filter(|band| band.head.members().any(lies)).map(|band| band.id()).collect();
+        let spoiled = options.spoiled.union(&lying).copied().collect();
+        let mut ask = Ask { shape: options.shape, spoiled, ..Ask::default() };
         for (id, (info, _)) in ground.named.iter().filter(|(id, _)| !without.packs.contains(id)) {
             if ground.packs.get(id) == Some(&(info.kind, info.len)) {
                 ask.wanted.insert(*id, Member { pack: *id, kind: info.kind, len: info.len });
@@ -82,14 +89,15 @@ impl<'a> Upkeep<'a> {
         let given_up = in_bands.into_iter().filter(|id| losses && !ground.named.contains_key(id));
         ask.held.extend(given_up.filter(|id| !without.packs.contains(id)));
         let choice = choose(&bands, &ask);
-        Ok(Upkeep { repository, options, bands, choice, wanted: ask.wanted, lost })
+        Ok(Upkeep { repository, options, bands, choice, wanted: ask.wanted, lost, lying })
     }
 
     /// Make what there is to make. Gives what could not be made.
     fn make(&self, monitor: &dyn Monitor, done: &mut Done) -> Result<Vec<Failure>> {
         let steps = &self.choice.steps;
         add(&monitor.counters().expected_bytes, self.choice.cost(&self.bands).read);
-        let through = Through::new(self.repository, &self.bands);
+        let honest = self.bands.all.iter().filter(|band| !self.lying.contains(&band.id())).cloned().collect();
+        let through = Through::new(self.repository, &Bands { all: honest, ..Bands::default() });
         let (next, made, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         let work = || -> Result<()> {
             loop {

@@ -185,6 +185,34 @@ fn hostile_recovery_objects_do_no_harm() {
     }
 }
 
+/// A band whose heads say another length of a pack than the index: the pack is none the worse, and the band is made anew.
+#[test]
+fn the_index_is_believed_and_not_a_band() {
+    let scene = Scene::new(2);
+    let band = scene.bands().all.into_iter().max_by_key(|band| band.head.members().count()).unwrap();
+    let whole = scene.objects();
+    for (seat, more) in (0..SHAPE.seats).flat_map(|seat| [1, -1, 50_000, -50_000].map(|more| (seat, more))) {
+        let mut head = band.head.clone();
+        let Some(member) = &mut head.seats[seat] else { continue };
+        member.len = member.len.saturating_add_signed(more);
+        for number in 0..=SHAPE.rows as u8 {
+            let (start, end) = (head.beginning(number), head.encode(number));
+            scene.change(&names::recovery(band.id().object(number)), |bytes| {
+                let at = bytes.len() - end.len();
+                bytes[..start.len()].copy_from_slice(&start);
+                bytes[at..].copy_from_slice(&end);
+            });
+        }
+        let report = scene.cover(None);
+        assert_eq!((report.failed, report.uncovered.packs, report.made > 0), (0, 0, true), "seat {seat}: {report:?}");
+        assert!(scene.bands().get(band.id()).is_none());
+        scene.all_whole();
+        let now = scene.objects().into_keys().filter(|name| name.starts_with(names::PARITY));
+        now.for_each(|name| scene.bench.memory.delete(&name).unwrap());
+        whole.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Replace).unwrap());
+    }
+}
+
 #[test]
 fn recovery_objects_that_are_missing_or_damaged_are_found_and_made_anew() {
     let scene = Scene::new(2);
