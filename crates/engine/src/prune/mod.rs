@@ -12,6 +12,7 @@ pub(crate) mod places;
 pub(crate) mod rank;
 pub(crate) mod repack;
 pub(crate) mod silence;
+mod state;
 mod subject;
 
 pub use choose::Unused;
@@ -21,9 +22,9 @@ use crate::{Error, Result, convert, parity};
 use drumlin_format::SessionId;
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
-use drumlin_repo::{Cache, Repository, names, random_id};
-use drumlin_seal::checksum;
+use drumlin_repo::{Cache, Repository, random_id};
 use silence::Waiting;
+use state::State;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -138,9 +139,6 @@ impl Unfinished {
     }
 }
 
-/// Under this name the cache remembers the state in which there was nothing to do.
-const REMEMBERED: &str = "nothing to prune";
-
 /// What a prune would do.
 ///
 /// # Errors
@@ -166,7 +164,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     let unfinished = Unfinished::clear(repository);
     let state = State::of(repository, options)?;
     let before = state.pack_bytes;
-    if state.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == state.digest) {
+    if state.is_remembered(cache) {
         return Ok(Report {
             survey: None,
             gone: Tally::default(),
@@ -216,7 +214,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     match collected {
         Ok(Collected::Nothing) => {
             report.parity = parity()?;
-            let _ = cache.remember(REMEMBERED, &State::of(repository, options)?.digest);
+            State::of(repository, options)?.remember(cache);
             Ok(report)
         }
         Ok(Collected::Done(draft)) => {
@@ -224,9 +222,15 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             forgotten.retain(|id| !collection.seen.contains(id));
             repository.clear_forgotten(&forgotten)?;
             repository.clear_evicted()?;
-            report.after = State::of(repository, options)?.pack_bytes;
             repository.take_note(now.as_secs().cast_signed());
             report.parity = parity()?;
+            let after = State::of(repository, options)?;
+            report.after = after.pack_bytes;
+            // All was done that was to be done: with nothing held back, and nothing damaged that the next one would try again.
+            let all = options.max_repack.is_none() && survey.older.packs == 0 && monitor.counters().get().damaged == 0;
+            if all && after.is_own(&state, repository, me)? {
+                after.remember(cache);
+            }
             report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
             Ok(report)
         }
@@ -255,46 +259,5 @@ impl Options {
             evict_after: self.evict_after,
             workers: self.workers,
         }
-    }
-}
-
-/// Where the objects are that a collection depends on.
-const FOLDERS: [&str; 9] = [
-    names::GENERATIONS,
-    names::SNAPSHOTS,
-    names::INDEX,
-    names::DATA,
-    names::TREE,
-    names::PARITY,
-    names::SESSIONS,
-    names::PLANS,
-    names::LOSSES,
-];
-
-/// The names of all objects that a collection depends on.
-struct State {
-    digest: Vec<u8>,
-    /// Nobody is at work, and nothing is left from anybody's work.
-    quiet: bool,
-    pack_bytes: u64,
-}
-
-impl State {
-    fn of(repository: &Repository, options: &Options) -> Result<Self> {
-        let (mut objects, mut quiet, mut pack_bytes) = (Vec::new(), true, 0);
-        for folder in FOLDERS {
-            let list = repository.store().list(folder, &mut |listed| {
-                quiet &= ![names::SESSIONS, names::PLANS, names::LOSSES].contains(&folder);
-                if folder == names::DATA || folder == names::TREE {
-                    pack_bytes += listed.len;
-                }
-                objects.push(listed.name);
-            });
-            list.map_err(drumlin_repo::Error::from)?;
-        }
-        objects.sort_unstable();
-        let Options { max_unused, max_repack, max_rekey, .. } = options;
-        let text = format!("{max_unused:?} {max_repack:?} {max_rekey:?} {}", objects.join(" "));
-        Ok(State { digest: checksum(text.as_bytes()).to_vec(), quiet, pack_bytes })
     }
 }

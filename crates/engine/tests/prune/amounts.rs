@@ -73,27 +73,6 @@ fn a_restore_does_not_get_slower_with_age() {
 }
 
 #[test]
-fn with_nothing_to_do_it_lists_and_reads_nothing() {
-    let mut history = History::new(3);
-    history.forget(|at| at == 1);
-    prune_all(&history.bench).unwrap();
-    let report = prune_all(&history.bench).unwrap();
-    assert_eq!((report.gone.packs, report.written), (0, 0));
-    let state = objects(&history.bench.memory);
-    let store = RecordStore::new(history.bench.memory.clone());
-    let log = store.log();
-    let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
-    log.take();
-    let report = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
-    assert_eq!(report.survey, None);
-    assert!(log.calls().iter().all(|call| matches!(call, Call::List { .. })), "{:?}", log.calls());
-    assert_eq!(objects(&history.bench.memory), state);
-    // Other limits are another question.
-    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
-    assert!(prune(&repository, &history.bench.cache, &strict, &Quiet::default()).unwrap().survey.is_some());
-}
-
-#[test]
 fn all_snapshots_are_forgotten() {
     let mut history = History::new(2);
     history.forget(|_| true);

@@ -6,6 +6,7 @@ mod common;
 mod amounts;
 mod beside;
 mod history;
+mod idle;
 mod kills;
 mod listings;
 mod meanwhile;

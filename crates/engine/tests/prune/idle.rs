@@ -1,0 +1,79 @@
+//! A prune that has nothing to do, and how it knows.
+
+use crate::common::options;
+use crate::history::{History, objects, prune_all, prune_options};
+use crate::meanwhile::Meanwhile;
+use drumlin_engine::backup;
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{Options, Unused, prune};
+use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_store::{Call, Put, RecordStore, Store};
+use std::sync::{Arc, Mutex};
+
+/// Prune. Whether that did nothing but list.
+fn only_lists(history: &History, options: &Options) -> bool {
+    let store = RecordStore::new(history.bench.memory.clone());
+    let log = store.log();
+    let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    log.take();
+    let state = objects(&history.bench.memory);
+    let report = prune(&repository, &history.bench.cache, options, &Quiet::default()).unwrap();
+    let lists = log.calls().iter().all(|call| matches!(call, Call::List { .. }));
+    assert_eq!(lists, report.survey.is_none(), "{:?}", log.calls());
+    assert!(!lists || objects(&history.bench.memory) == state);
+    lists
+}
+
+/// Whether the one before did something or not.
+#[test]
+fn with_nothing_to_do_it_lists_and_reads_nothing() {
+    let mut history = History::new(3);
+    assert!(!only_lists(&history, &prune_options()), "it has to look once");
+    assert!(only_lists(&history, &prune_options()));
+    history.forget(|at| at == 1);
+    let gone = prune_all(&history.bench).unwrap().gone;
+    assert!(gone.packs > 0);
+    assert!(only_lists(&history, &prune_options()));
+    // Other limits are another question, and so is another snapshot.
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let written = prune(&history.bench.repository, &history.bench.cache, &strict, &Quiet::default()).unwrap().written;
+    assert!(written > 0);
+    assert!(only_lists(&history, &strict));
+    history.step(9);
+    assert!(!only_lists(&history, &strict));
+    // Where something was held back it is looked at again.
+    history.forget(|at| at == 0);
+    let little = Options { max_repack: Some(100_000), ..strict };
+    assert!(!only_lists(&history, &little));
+    assert!(!only_lists(&history, &little));
+    history.whole();
+}
+
+/// What came while a prune was at work is looked at by the next one: a whole backup, or what one left that was cut short.
+#[test]
+fn what_came_meanwhile_is_looked_at() {
+    for whole in [true, false] {
+        let mut history = History::new(3);
+        history.forget(|at| at == 1);
+        let (memory, source) = (history.bench.memory.clone(), history.source.clone());
+        let inside = Repository::open(Arc::new(memory.clone()), &Unlock::File(history.bench.key_file())).unwrap();
+        let then = move || match whole {
+            true => {
+                let folder = tempfile::tempdir().unwrap();
+                let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+                backup::backup(&inside, &cache, options(&[&source]), &Quiet::default()).unwrap();
+            }
+            false => {
+                let stray = format!("{}/01/0123456789abcdef0123456789abcdef", names::DATA);
+                memory.put(&stray, &[1; 100], Put::Create).unwrap();
+            }
+        };
+        let inner = history.bench.memory.clone();
+        let store = Meanwhile { inner, prefix: names::PLANS, then: Mutex::new(Some(then)) };
+        let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let report = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+        assert!(report.gone.packs > 0, "{report:?}");
+        assert!(!only_lists(&history, &prune_options()), "a whole backup: {whole}");
+        history.whole();
+    }
+}
