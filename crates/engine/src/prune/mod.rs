@@ -6,7 +6,6 @@
 
 mod choose;
 pub(crate) mod ground;
-pub(crate) mod marks;
 pub(crate) mod need;
 pub(crate) mod places;
 pub(crate) mod rank;

@@ -1,9 +1,9 @@
 //! What snapshots need, marked in the packs where it is to be found.
 
-use super::marks::Marks;
 use super::places::{Places, Seeker, Spot};
 use crate::monitor::{Monitor, add};
 use crate::reach::find::Found;
+use crate::reach::marks::Marks;
 use crate::reach::walk::{At, Visit, walk};
 use crate::{Error, Result};
 use drumlin_format::ChunkId;

@@ -1,10 +1,10 @@
 //! In which order the newest snapshots need the chunks of some packs: what is written anew is written in that order, so
 //! that a restore of them reads it in one sweep.
 
-use super::marks::Marks;
 use super::places::{Places, Seeker, Spot};
 use crate::monitor::Monitor;
 use crate::reach::find::Found;
+use crate::reach::marks::Marks;
 use crate::reach::walk::{At, Visit, walk};
 use crate::{Error, Result};
 use drumlin_format::snapshot::Snapshot;

@@ -7,9 +7,9 @@
 //! What is sealed with secrets that are not the newest is packed into new blocks in any case, if the key opens it: so it is
 //! sealed with the newest. What the key doesn't open stays in packs of its generation.
 
-use super::marks::Marks;
 use super::rank::{Ranks, UNRANKED};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::reach::marks::Marks;
 use crate::{Error, Result};
 use drumlin_format::PackId;
 use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};

@@ -2,7 +2,6 @@
 
 use super::choose::{self, Candidate, Limits};
 use super::ground::Ground;
-use super::marks::Marks;
 use super::need::Need;
 use super::places::Places;
 use super::rank::Ranks;
@@ -10,6 +9,7 @@ use super::repack::{self, Repack};
 use super::{Options, Survey, Tally, Unused};
 use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
+use crate::reach::marks::Marks;
 use crate::{Error, Result, parity};
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;

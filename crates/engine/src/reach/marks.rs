@@ -1,8 +1,8 @@
-//! Which chunks are needed: one bit for each, by pack and place in the pack's table. Set by many threads at once.
+//! Which chunks were met: one bit for each, by pack and place in the pack's table. Set by many threads at once.
 
-use crate::reach::bits::Bits;
-use crate::reach::find::Found;
-use crate::reach::keys::Keys;
+use super::bits::Bits;
+use super::find::Found;
+use super::keys::Keys;
 use drumlin_format::PackId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
