@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let all = diff::diff(&reader, None, new.root, &options, &monitor, each)?;
             println!("{} added", all.added.entries);
         }
-        "stats" => println!("{:?}", stats::of_snapshots(&reader, &snapshots[2..], &monitor)?),
+        "stats" => println!("{:?}", stats::of_snapshots(&reader, &snapshots[2..], 2, &monitor)?),
         "dump" => {
             let path = TreePath::parse(b"stream")?;
             println!("{:?}", dump::dump_file(&reader, stream.root, &path, 2, &monitor, &mut std::io::sink())?);

@@ -1,12 +1,15 @@
 //! How much there is, and what deduplication and compression each save.
 //!
 //! For single snapshots what they refer to is followed, each node once however many snapshots share it; which chunks were
-//! met is kept as one bit for each chunk of the packs concerned. For the whole repository its index objects are read, one
-//! after the other, and no tree at all.
+//! met is kept as one bit for each chunk. For the whole repository its index objects are read, one after the other, and no
+//! tree at all.
 
 use crate::list::report_damage;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::parity::Objects;
+use crate::reach::find::{Finder, Found, ask, passed};
+use crate::reach::keys::{Keys, Place};
+use crate::reach::marks::Marks;
 use crate::reach::walk::{At, Visit, walk};
 use crate::select::push_path;
 use crate::{Error, Result};
@@ -15,9 +18,10 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::Sums;
 use drumlin_format::{ChunkId, Header, IndexId, ObjectType, index};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Location, Repository, names};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use drumlin_repo::{Repository, names};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Chunks of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +134,15 @@ fn logical(snapshots: &[Snapshot]) -> Sums {
 }
 
 /// What the whole repository holds; `snapshots` are those that count.
-pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<RepositoryStats> {
+///
+/// # Errors
+/// What concerns the repository as a whole.
+pub fn of_repository(
+    reader: &Arc<Reader>,
+    snapshots: &[Snapshot],
+    workers: usize,
+    monitor: &dyn Monitor,
+) -> Result<RepositoryStats> {
     let repository = reader.repository();
     let mut stats = RepositoryStats {
         snapshots: snapshots.len() as u64,
@@ -148,6 +160,8 @@ pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn
     list.map_err(drumlin_repo::Error::from)?;
     let list = repository.store().list(names::PARITY, &mut |listed| stats.parity.add(listed.len));
     list.map_err(drumlin_repo::Error::from)?;
+    let keys = Keys::read(repository, reader.cache(), &ids, workers, monitor)?;
+    let elsewhere = passed(&keys, reader.index())?;
     let (mut seen, mut tally) = (HashSet::new(), Tally::of(repository)?);
     for id in ids {
         if monitor.stop() {
@@ -169,13 +183,17 @@ pub fn of_repository(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn
                 of.packs += 1;
                 of.pack_bytes += entry.pack_len;
             });
+            // All of them are there: the objects are read a second time.
+            let number = keys.number(&entry.pack).unwrap_or(u32::MAX);
             let mut unique = Vec::new();
             for (ordinal, chunk) in entry.table.chunks.iter().enumerate() {
-                let here = |l: &Location| l.ordinal as usize == ordinal && reader.index().pack(l.pack).id == entry.pack;
-                if reader.index().lookup(&chunk.id)?.as_ref().is_none_or(here) {
-                    unique.push(ordinal);
-                } else {
-                    stats.twice += u64::from(chunk.len);
+                let here = Place { pack: number, ordinal: ordinal as u32 };
+                // What is passed over may only begin like another: the index tells.
+                let is_other = elsewhere.contains(here)
+                    && !matches!(ask(&keys, reader.index(), entry.kind, &chunk.id)?, Found::At(at) if at == here);
+                match is_other {
+                    true => stats.twice += u64::from(chunk.len),
+                    false => unique.push(ordinal),
                 }
             }
             let part = if entry.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
@@ -255,72 +273,62 @@ fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usiz
 ///
 /// # Errors
 /// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not counted.
-pub fn of_snapshots(reader: &Arc<Reader>, snapshots: &[Snapshot], monitor: &dyn Monitor) -> Result<SnapshotStats> {
+pub fn of_snapshots(
+    reader: &Arc<Reader>,
+    snapshots: &[Snapshot],
+    workers: usize,
+    monitor: &dyn Monitor,
+) -> Result<SnapshotStats> {
+    let (repository, index) = (reader.repository(), reader.index());
+    let ids: Vec<IndexId> = repository.index_objects()?.into_iter().map(|(id, _)| id).collect();
+    let keys = Arc::new(Keys::read(repository, reader.cache(), &ids, workers, monitor)?);
+    let (elsewhere, marks, missing) = (passed(&keys, index)?, Marks::new(keys.clone()), AtomicU64::new(0));
     let roots = snapshots.iter().filter_map(|s| s.root).enumerate();
-    // By one thread: problems are told in the order of the trees.
-    let walked = walk(roots, 1, || Looker { reader, monitor, used: Used::default(), missing: 0 })?;
-    let (used, missing) = walked.into_iter().next().map(|looker| (looker.used, looker.missing)).unwrap_or_default();
+    walk(roots, workers, || Looker {
+        reader,
+        monitor,
+        keys: &keys,
+        finder: Finder::new(&keys, index, PackKind::Data, Some(&elsewhere)),
+        marks: &marks,
+        missing: &missing,
+    })?;
     let mut stats = SnapshotStats {
         snapshots: snapshots.len() as u64,
         logical: logical(snapshots),
-        missing,
+        missing: missing.into_inner(),
         ..SnapshotStats::default()
     };
-    for (pack, bits) in used.packs {
-        let info = reader.index().pack(pack);
+    for info in index.packs() {
+        let Some(marked) = marks.of(&info.id) else { continue };
         let table = reader.table(&info)?;
         let part = if info.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
-        let ordinals = bits
-            .iter()
-            .enumerate()
-            .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit));
-        count(part, &table, ordinals);
+        count(part, &table, (0..table.chunks.len()).filter(|at| marked.is(*at)));
     }
     Ok(stats)
 }
 
-/// Which chunks were met: a bit for each, by pack and place.
-#[derive(Default)]
-struct Used {
-    packs: HashMap<u32, Vec<u64>>,
-}
-
-impl Used {
-    /// Whether it is met for the first time.
-    fn mark(&mut self, location: Location) -> bool {
-        let bits = self.packs.entry(location.pack).or_default();
-        let (word, bit) = (location.ordinal as usize / 64, 1 << (location.ordinal % 64));
-        if bits.len() <= word {
-            bits.resize(word + 1, 0);
-        }
-        let new = bits[word] & bit == 0;
-        bits[word] |= bit;
-        new
-    }
-}
-
+/// One of the threads.
 struct Looker<'a> {
     reader: &'a Reader,
     monitor: &'a dyn Monitor,
-    used: Used,
-    missing: u64,
+    keys: &'a Keys,
+    finder: Finder<'a>,
+    marks: &'a Marks,
+    missing: &'a AtomicU64,
 }
 
 impl Looker<'_> {
     /// Whether a chunk is met for the first time. One that is in no pack is told, and never new.
-    fn is_new(&mut self, id: &ChunkId, at: At) -> Result<bool> {
-        match self.reader.index().lookup(id)? {
-            Some(location) => Ok(self.used.mark(location)),
-            None => {
-                self.missing += 1;
-                add(&self.monitor.counters().damaged, 1);
-                let mut path = Vec::new();
-                push_path(&at.child.dir, &at.child.name, &mut path);
-                let cause = format!("chunk {id}, which something from here on needs, is in no pack");
-                self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
-                Ok(false)
-            }
+    fn is_new(&mut self, found: &Found, id: &ChunkId, at: At) -> bool {
+        if matches!(found, Found::Nowhere) {
+            self.missing.fetch_add(1, Ordering::Relaxed);
+            add(&self.monitor.counters().damaged, 1);
+            let mut path = Vec::new();
+            push_path(&at.child.dir, &at.child.name, &mut path);
+            let cause = format!("chunk {id}, which something from here on needs, is in no pack");
+            self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
         }
+        self.marks.mark(found)
     }
 }
 
@@ -328,7 +336,8 @@ impl Visit for Looker<'_> {
     type Node = ();
 
     fn meet(&mut self, id: &ChunkId, at: At) -> Result<((), bool)> {
-        Ok(((), self.is_new(id, at)?))
+        let found = ask(self.keys, self.reader.index(), PackKind::Tree, id)?;
+        Ok(((), self.is_new(&found, id, at)))
     }
 
     fn read(&mut self, id: &ChunkId, _node: &mut (), at: At) -> Result<Option<Vec<u8>>> {
@@ -344,7 +353,9 @@ impl Visit for Looker<'_> {
     }
 
     fn chunk(&mut self, id: &ChunkId, at: At) -> Result<()> {
-        self.is_new(id, at).map(drop)
+        let found = self.finder.find(id)?;
+        self.is_new(&found, id, at);
+        Ok(())
     }
 
     fn go_on(&mut self) -> Result<()> {
@@ -370,7 +381,7 @@ mod tests {
         write("large", &Rng::new(3).bytes(4_000_000));
         let mut fixture = Fixture::new();
         fixture.backup(source.path());
-        let first = of_snapshots(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        let first = of_snapshots(&fixture.reader(), &fixture.snapshots, 2, &Quiet::default()).unwrap();
         assert_eq!((first.snapshots, first.logical.files, first.logical.bytes), (1, 4, 4_140_000));
         assert_eq!((first.data.bytes, first.missing), (4_100_000, 0));
         // The text may stand in a block with random bytes, which is then not compressed.
@@ -379,19 +390,19 @@ mod tests {
 
         write("more", &Rng::new(4).bytes(10_000));
         fixture.backup(source.path());
-        let both = of_snapshots(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        let both = of_snapshots(&fixture.reader(), &fixture.snapshots, 2, &Quiet::default()).unwrap();
         assert_eq!((both.logical.bytes, both.data.bytes), (4_140_000 + 4_150_000, 4_110_000));
-        let last = of_snapshots(&fixture.reader(), &fixture.snapshots[1..], &Quiet::default()).unwrap();
+        let last = of_snapshots(&fixture.reader(), &fixture.snapshots[1..], 2, &Quiet::default()).unwrap();
         assert_eq!(last.data.bytes, 4_110_000);
 
-        let all = of_repository(&fixture.reader(), &fixture.snapshots, &Quiet::default()).unwrap();
+        let all = of_repository(&fixture.reader(), &fixture.snapshots, 2, &Quiet::default()).unwrap();
         assert_eq!((all.data, all.tree, all.logical), (both.data, both.tree, both.logical));
         assert_eq!((all.twice, all.index_objects), (0, 2));
         assert!(all.pack_bytes > all.data.stored + all.tree.stored && all.index_bytes > 0);
 
         // A repository without its packs of the second run: told, not fatal.
         let empty = Fixture::new();
-        let lost = of_snapshots(&empty.reader(), &fixture.snapshots[..1], &Quiet::default()).unwrap();
+        let lost = of_snapshots(&empty.reader(), &fixture.snapshots[..1], 2, &Quiet::default()).unwrap();
         assert_eq!((lost.missing, lost.data.chunks), (1, 0));
     }
 }

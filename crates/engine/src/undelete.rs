@@ -7,15 +7,19 @@
 use crate::forget::legible;
 use crate::list::{Span, Steps, body};
 use crate::monitor::{Monitor, add};
+use crate::reach::find::{Finder, Found, passed};
+use crate::reach::keys::Keys;
 use crate::select::push_path;
 use crate::{Error, Result, convert};
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{Data, Kind, ListNode, Ref};
-use drumlin_format::{ChunkId, PackId, SnapshotId};
+use drumlin_format::{ChunkId, IndexId, PackId, SnapshotId};
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Cache, Error as RepoError, Index, IndexMode, Repository, SnapshotInfo, Trust, WriteSession};
+use drumlin_repo::{
+    Cache, Error as RepoError, Index, IndexMode, PackInfo, Repository, SnapshotInfo, Trust, WriteSession,
+};
 use drumlin_repo::{names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,6 +36,8 @@ pub struct Options {
     pub forgotten: SnapshotInfo,
     /// This machine's name, for the session.
     pub host: String,
+    /// Threads.
+    pub workers: usize,
     /// The time now, seconds since 1970, for the session.
     pub now: i64,
 }
@@ -66,7 +72,7 @@ pub fn undelete(
     }
     let registration = Registration::begin(repository, convert::session(&options.host, "undelete", options.now))?;
     let plans = registration.known().ids();
-    let index = match look(repository, cache, &registration, old, monitor) {
+    let index = match look(repository, cache, &registration, options, monitor) {
         Ok(index) => index,
         Err(e) => {
             let _ = registration.abandon();
@@ -92,7 +98,7 @@ fn look(
     repository: &Repository,
     cache: &Arc<Cache>,
     registration: &Registration,
-    snapshot: &Snapshot,
+    options: &Options,
     monitor: &dyn Monitor,
 ) -> Result<Arc<Index>> {
     let index = Arc::new(Index::open_for(registration, cache.clone(), IndexMode::Exact)?);
@@ -102,19 +108,41 @@ fn look(
         present.extend(PackId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     });
     listed.map_err(RepoError::from)?;
-    let mut inspector =
-        Inspector { reader: &reader, snapshot: snapshot.id, present, packs: HashMap::new(), lists: HashSet::new() };
-    inspector.tree(snapshot, monitor)?;
+    let ids: Vec<IndexId> = repository.index_objects()?.into_iter().map(|(id, _)| id).collect();
+    let keys = Keys::read(repository, cache, &ids, options.workers, monitor)?;
+    let passed = passed(&keys, &index)?;
+    let usable = usable(&keys, &index, &present);
+    let finder = Finder::new(&keys, &index, PackKind::Data, Some(&passed));
+    let snapshot = &options.forgotten.snapshot;
+    let (id, lists) = (snapshot.id, HashSet::new());
+    Inspector { reader: &reader, snapshot: id, present: &present, usable, finder, lists }.tree(snapshot, monitor)?;
     Ok(index)
+}
+
+/// By their numbers: data packs that the session may refer to and that are in the store as long as they should be. Nothing is guessed
+/// in a pack that the index hasn't given before.
+fn usable(keys: &Keys, index: &Index, present: &HashMap<PackId, u64>) -> Vec<bool> {
+    let mut usable = vec![false; keys.len() as usize];
+    for info in index.packs().into_iter().filter(|info| is_there(info, present)) {
+        if let Some(number) = keys.number(&info.id) {
+            usable[number as usize] = true;
+        }
+    }
+    usable
+}
+
+fn is_there(info: &PackInfo, present: &HashMap<PackId, u64>) -> bool {
+    info.kind == PackKind::Data && present.get(&info.id) == Some(&info.len)
 }
 
 struct Inspector<'a> {
     reader: &'a Arc<Reader>,
     snapshot: SnapshotId,
     /// The data packs in the store, and their lengths.
-    present: HashMap<PackId, u64>,
-    /// By its number in the index: whether a pack is a data pack that is there.
-    packs: HashMap<u32, bool>,
+    present: &'a HashMap<PackId, u64>,
+    /// See [`usable`].
+    usable: Vec<bool>,
+    finder: Finder<'a>,
     /// Nodes of chunk lists of which everything is there, and their levels.
     lists: HashSet<(ChunkId, u8)>,
 }
@@ -134,8 +162,8 @@ impl Inspector<'_> {
             }
             let child = head.child.clone();
             let below = || entries_from(&child.dir, &child.name);
-            let Some(entered) = steps.enter().map_err(|e| self.gone(e, below))? else { continue };
-            let body = body(self.reader, &entered.child, &entered.leaf).map_err(|e| self.gone(e, below))?;
+            let Some(entered) = steps.enter().map_err(|e| self.gone(e.into(), below))? else { continue };
+            let body = body(self.reader, &entered.child, &entered.leaf).map_err(|e| self.gone(e.into(), below))?;
             for at in entered.within.clone() {
                 let (dir, name, meta) = entered.leaf.get(at);
                 let contents = || format!("the contents of {}", path(dir, name));
@@ -156,7 +184,7 @@ impl Inspector<'_> {
     }
 
     /// The refs of a list, whose level bounds the depth.
-    fn list(&mut self, refs: &[Ref], level: u8) -> std::result::Result<(), RepoError> {
+    fn list(&mut self, refs: &[Ref], level: u8) -> Result<()> {
         for r in refs {
             let Ref::Chunk { id, len } = r else { continue };
             if level == 0 {
@@ -176,27 +204,24 @@ impl Inspector<'_> {
     }
 
     /// A chunk of contents: in a pack that the session may refer to, and that is in the store as long as it should be.
-    fn chunk(&mut self, id: &ChunkId) -> std::result::Result<(), RepoError> {
-        let index = self.reader.index();
-        let missing = RepoError::MissingChunk(*id);
-        let Some(location) = index.lookup(id)? else { return Err(missing) };
-        let (present, number) = (&self.present, location.pack);
-        let is_there = *self.packs.entry(number).or_insert_with(|| {
-            let info = index.pack(number);
-            info.kind == PackKind::Data && present.get(&info.id) == Some(&info.len)
-        });
-        if is_there { Ok(()) } else { Err(missing) }
+    fn chunk(&mut self, id: &ChunkId) -> Result<()> {
+        let is_there = match self.finder.find(id)? {
+            Found::At(place) => self.usable[place.pack as usize],
+            Found::Newer(info, _) => is_there(&info, self.present),
+            Found::Nowhere => false,
+        };
+        if is_there { Ok(()) } else { Err(RepoError::MissingChunk(*id).into()) }
     }
 
     /// What is missing was removed by somebody; other errors are what they are.
-    fn gone(&self, error: RepoError, what: impl Fn() -> String) -> Error {
+    fn gone(&self, error: Error, what: impl Fn() -> String) -> Error {
         use drumlin_repo::Error::{MissingChunk, Store};
         let missing = match &error {
-            MissingChunk(_) => true,
-            Store(e) => !e.name.is_empty() && error.is_damage(),
+            Error::Repo(MissingChunk(_)) => true,
+            Error::Repo(cause @ Store(e)) => !e.name.is_empty() && cause.is_damage(),
             _ => false,
         };
-        if missing { Error::Pruned { snapshot: self.snapshot, what: what() } } else { error.into() }
+        if missing { Error::Pruned { snapshot: self.snapshot, what: what() } } else { error }
     }
 }
 

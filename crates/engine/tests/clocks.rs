@@ -289,7 +289,7 @@ fn a_clock_that_is_set_all_the_time() {
     let back = history.forget(0);
     let (forgotten, _) = history.bench.repository.forgotten().unwrap();
     let forgotten = forgotten.into_iter().find(|info| info.snapshot.id == back.id).unwrap();
-    let how = undelete::Options { forgotten, host: "host".into(), now: 7 };
+    let how = undelete::Options { forgotten, host: "host".into(), workers: 2, now: 7 };
     undelete(&history.bench.repository, &history.bench.cache, &how, &Quiet::default()).unwrap();
     history.prune(week()).unwrap();
     history.whole();

@@ -50,7 +50,7 @@ fn back(bench: &Bench, repository: &Repository, id: SnapshotId) -> drumlin_engin
     let (infos, errors) = repository.forgotten().unwrap();
     assert!(errors.is_empty(), "{errors:?}");
     let forgotten = infos.into_iter().find(|info| info.snapshot.id == id).unwrap();
-    let options = undelete::Options { forgotten, host: "host".into(), now: 7 };
+    let options = undelete::Options { forgotten, host: "host".into(), workers: 2, now: 7 };
     undelete(repository, &bench.cache, &options, &Quiet::default())
 }
 
@@ -197,7 +197,7 @@ fn a_user_who_has_enough_of_it_changes_nothing() {
     bench.repository.forget(&[snapshot.id]).unwrap();
     let before = objects(&bench.memory);
     let forgotten = bench.repository.forgotten().unwrap().0.remove(0);
-    let options = undelete::Options { forgotten, host: "host".into(), now: 7 };
+    let options = undelete::Options { forgotten, host: "host".into(), workers: 2, now: 7 };
     let monitor = Quiet::default();
     monitor.request_stop();
     let stopped = undelete(&bench.repository, &bench.cache, &options, &monitor);
@@ -236,7 +236,7 @@ fn one_that_was_evicted_does_not_count() {
     let snapshot = bench.backup(&source).snapshot.unwrap();
     bench.repository.forget(&[snapshot.id]).unwrap();
     let forgotten = bench.repository.forgotten().unwrap().0.remove(0);
-    let options = undelete::Options { forgotten, host: "host".into(), now: 7 };
+    let options = undelete::Options { forgotten, host: "host".into(), workers: 2, now: 7 };
     let monitor = Evicting { bench: &bench, quiet: Quiet::default() };
     let evicted = undelete(&bench.repository, &bench.cache, &options, &monitor).unwrap_err();
     assert!(matches!(evicted, Error::Refused(_)), "{evicted}");
@@ -251,7 +251,7 @@ fn roles() {
     let source = source(&bench, "source", 5);
     let snapshot = bench.backup(&source).snapshot.unwrap();
     let forgotten = bench.repository.snapshots().unwrap().0.remove(0);
-    let options = undelete::Options { forgotten, host: "host".into(), now: 7 };
+    let options = undelete::Options { forgotten, host: "host".into(), workers: 2, now: 7 };
     let before = |bench: &Bench| {
         let mut objects = objects(&bench.memory);
         objects.retain(|name, _| !name.starts_with(names::KEYS));
@@ -337,7 +337,7 @@ fn a_stop_while_it_comes_back_loses_nothing() {
             // The first listing is for finding it at all.
             let found = repository.forgotten().unwrap().0.remove(0);
             faults.add(When::call(faults.calls() + step), fault);
-            let options = undelete::Options { forgotten: found, host: "host".into(), now: 7 };
+            let options = undelete::Options { forgotten: found, host: "host".into(), workers: 2, now: 7 };
             let ended = undelete(&repository, &bench.cache, &options, &Quiet::default());
             faults.clear();
             let (present, forgotten) = (snapshots(&repository), repository.forgotten().unwrap().0);

@@ -100,7 +100,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
     let all = args.snapshots.is_empty() && filter == Default::default();
     let stats = if all {
         let snapshots: Vec<Snapshot> = look.snapshots.iter().map(|i| i.snapshot.clone()).collect();
-        let s = look.watch.run(|monitor| of_repository(&look.reader, &snapshots, monitor))?;
+        let s = look.watch.run(|monitor| of_repository(&look.reader, &snapshots, processors(), monitor))?;
         JsonStats {
             message_type: "stats",
             snapshots: s.snapshots,
@@ -125,7 +125,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
         for spec in &args.snapshots {
             snapshots.push(whole(look.find(spec, &args.select)?)?.snapshot);
         }
-        let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, monitor))?;
+        let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, processors(), monitor))?;
         JsonStats {
             message_type: "stats",
             snapshots: s.snapshots,

@@ -1,7 +1,7 @@
 //! `undelete`: forgotten snapshots brought back.
 
-use super::Context;
 use super::snapshots::{SHORT, in_words};
+use super::{Context, processors};
 use crate::args::forget::Undelete;
 use crate::exit::{Exit, Failure, Result};
 use crate::process::host_name;
@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &Undelete) -> Result<Exit> {
     let mut failed: Option<Failure> = None;
     for info in chosen {
         let old = info.snapshot.clone();
-        let options = Options { forgotten: info, host: host_name(), now: now().0 };
+        let options = Options { forgotten: info, host: host_name(), workers: processors(), now: now().0 };
         match watch.run(|monitor| undelete(&repository, &cache, &options, monitor)) {
             Ok(report) => told(context, &old, &report),
             Err(e @ (Error::Pruned { .. } | Error::Refused(_))) => {

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::reach::bits::Bits;
 use crate::reach::find::{self, Finder, Found};
-use crate::reach::keys::{Keys, Place};
+use crate::reach::keys::Keys;
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::Reader;
@@ -38,13 +38,8 @@ impl Places {
             Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), kept)))
         };
         let reserve = if reserve.is_empty() { None } else { Some(reader(reserve)?) };
-        let (first, passed) = (reader(first)?, keys.repeated());
-        let index = first.index();
-        index.shadowed(|location| {
-            if let Some(pack) = keys.number(&index.pack(location.pack).id) {
-                passed.add(Place { pack, ordinal: location.ordinal });
-            }
-        })?;
+        let first = reader(first)?;
+        let passed = find::passed(&keys, first.index())?;
         Ok(Places { keys, first, reserve, passed })
     }
 

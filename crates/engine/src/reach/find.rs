@@ -82,6 +82,20 @@ pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> R
     Ok(index.lookup(id)?.map_or(Found::Nowhere, |location| place(keys, index, kind, location)))
 }
 
+/// The places of chunks that count at another one: at the one which this index gives.
+///
+/// # Errors
+/// The index can't be read.
+pub(crate) fn passed(keys: &Keys, index: &Index) -> Result<Bits> {
+    let passed = keys.repeated();
+    index.shadowed(|location| {
+        if let Some(pack) = keys.number(&index.pack(location.pack).id) {
+            passed.add(Place { pack, ordinal: location.ordinal });
+        }
+    })?;
+    Ok(passed)
+}
+
 /// The place that the index means.
 pub(crate) fn place(keys: &Keys, index: &Index, kind: PackKind, location: Location) -> Found {
     let (info, ordinal) = (index.pack(location.pack), location.ordinal);

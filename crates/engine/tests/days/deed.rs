@@ -111,7 +111,7 @@ impl Deed {
                     let cause = errors.into_iter().next().map(Error::from);
                     return Err(cause.unwrap_or(Error::NoSnapshot(format!("'forgotten/{gone}' is not there"))));
                 };
-                let options = undelete::Options { forgotten, host: "host".into(), now: 7 };
+                let options = undelete::Options { forgotten, host: "host".into(), workers: 1, now: 7 };
                 let report = undelete(repository, cache, &options, monitor)?;
                 Ok(report.leftover.iter().map(ToString::to_string).collect())
             }

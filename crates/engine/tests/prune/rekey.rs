@@ -49,7 +49,7 @@ fn stats(bench: &Bench) -> RepositoryStats {
     let index = Arc::new(Index::open(repository, cache.clone()).unwrap());
     let reader = Arc::new(Reader::new(repository.clone(), index, cache, 1 << 20));
     let snapshots: Vec<Snapshot> = repository.snapshots().unwrap().0.into_iter().map(|i| i.snapshot).collect();
-    of_repository(&reader, &snapshots, &Quiet::default()).unwrap()
+    of_repository(&reader, &snapshots, 2, &Quiet::default()).unwrap()
 }
 
 /// What somebody with some secrets, taken out of a key before it was removed, can open of a repository, one object after the

@@ -292,7 +292,8 @@ impl Actor<'_> {
     fn undelete(&mut self, running: &Running) -> Result<()> {
         let (infos, _) = running.repository.forgotten()?;
         let Some(forgotten) = self.rng.pick(&infos).cloned() else { return Ok(()) };
-        let options = undelete::Options { forgotten, host: format!("host{}", self.number), now: machine::EPOCH };
+        let options =
+            undelete::Options { forgotten, host: format!("host{}", self.number), workers: 1, now: machine::EPOCH };
         let report = undelete(&running.repository, &running.cache, &options, &Quiet::default())?;
         self.shared.note(self.number, || format!("{} is {} now", options.forgotten.snapshot.id, report.snapshot.id));
         self.book.committed(report.snapshot.id);

@@ -68,7 +68,8 @@ impl Reader {
         &self.repository
     }
 
-    pub(super) fn cache(&self) -> &Arc<Cache> {
+    /// Where it keeps what it knows.
+    pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
