@@ -3,6 +3,7 @@
 mod home;
 
 mod backup;
+mod bench;
 mod check;
 mod copy;
 mod forget;

@@ -1,0 +1,227 @@
+"""One run of a command, measured: wall and processor seconds, and the peak of memory of all its processes.
+
+Promises that nothing of a run goes on after it was killed, and that what a run leaves behind it (an agent, a daemon) can
+be found and ended: this process adopts all orphans below it.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+# Seconds between two looks at the memory. The kernel keeps each process's peak, so that looking seldom misses only the
+# last moments of a process; looking often takes a part of the cores that are measured.
+LOOK_SECONDS = 0.1
+# How much of what a failed command wrote is kept.
+TAIL_BYTES = 4000
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Failed(Exception):
+    """A command that ended with an error: it is told as such, and the others go on."""
+
+    def __init__(self, command, status, output):
+        super().__init__(f"{command}: status {status}\n{output}")
+        self.status, self.output = status, output
+
+
+class Overdue(Exception):
+    """A command that was killed because it took longer than it was given."""
+
+    def __init__(self, command, limit):
+        super().__init__(f"{command}: killed after {limit:.0f} s")
+        self.limit = limit
+
+
+def adopt():
+    """Makes orphans below this process its children, so that they are seen, and end with it."""
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def family(root):
+    """A process and all below it."""
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                queue += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        except OSError:
+            pass
+    return found
+
+
+def below(roots):
+    """All processes of some families."""
+    return {pid for root in roots for pid in family(root)}
+
+
+def peak_of(pid):
+    """Bytes of a process's largest resident size so far."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def forget_peak(pid):
+    """Begins a process's largest resident size anew."""
+    try:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+def cpu_of(pid):
+    """Processor seconds of a process and of the children that it has waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return sum(map(int, fields[11:15])) / TICKS
+    except (OSError, IndexError):
+        return 0.0
+
+
+def end(pids, patience=5.0):
+    """Ends processes, by force if they don't go, and waits for those that are ours."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, sign)
+            except OSError:
+                pass
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            reap()
+            pids = [pid for pid in pids if alive(pid)]
+            if not pids:
+                return
+            time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def reap():
+    """Takes leave of orphans that have ended; their processor seconds."""
+    spent = 0.0
+    for pid in family(os.getpid())[1:]:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            if state[0] == "Z" and int(state[1]) == os.getpid() and pid not in _owned:
+                _, _, usage = os.wait4(pid, os.WNOHANG)
+                spent += usage.ru_utime + usage.ru_stime
+        except OSError:
+            pass
+    return spent
+
+
+# Children that somebody here waits for: not to be reaped as orphans.
+_owned = set()
+
+
+class Looker(threading.Thread):
+    """Looks at the memory of the client's and of the server's processes until it is told to stop."""
+
+    def __init__(self, servers, helpers):
+        super().__init__(daemon=True)
+        self.servers, self.helpers, self.client, self.server = servers, helpers, 0, 0
+        self.done = threading.Event()
+
+    def run(self):
+        pause = 0.01
+        while not self.done.wait(pause):
+            self.look()
+            pause = min(pause * 2, LOOK_SECONDS)
+
+    def look(self):
+        server = below(self.servers)
+        client = below([os.getpid()]) - server - below(self.helpers) - {os.getpid()}
+        self.client = max(self.client, sum(map(peak_of, client)))
+        self.server = max(self.server, sum(map(peak_of, server)))
+
+    def stop(self):
+        self.done.set()
+        self.join()
+
+
+def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0,)):
+    """A command of the shell, measured.
+
+    `limit`: seconds after which it is killed. `servers`: processes whose families are counted apart; `helpers`: those
+    whose families are not counted. `fine`: the statuses that are no failure.
+
+    `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
+    so far; `server_cpu`, `server_memory`: the same of the servers, None without one.
+    """
+    sync(cwd or ".")
+    before = below([os.getpid()])
+    for pid in before - {os.getpid()}:
+        forget_peak(pid)
+    looker = Looker(servers, helpers)
+    served = sum(map(cpu_of, below(servers)))
+    reap()
+    with tempfile.TemporaryFile() as output:
+        start = time.monotonic()
+        process = subprocess.Popen(command, shell=True, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=output, executable="/bin/bash", start_new_session=True)
+        _owned.add(process.pid)
+        looker.start()
+        in_time = False
+        try:
+            in_time = wait(process.pid, limit)
+            wall = time.monotonic() - start
+        finally:
+            looker.stop()
+            if not in_time:
+                end(below([os.getpid()]) - before)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            _owned.discard(process.pid)
+        if not in_time:
+            raise Overdue(command, limit)
+        if process.returncode not in fine:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+            raise Failed(command, process.returncode, output.read().decode(errors="replace"))
+    cpu = usage.ru_utime + usage.ru_stime + reap()
+    # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too: it is of
+    # use only where nothing was seen.
+    result = {"wall": wall, "cpu": cpu, "memory": looker.client or usage.ru_maxrss * 1024, "server_cpu": None, "server_memory": None}
+    if servers:
+        result["server_cpu"] = max(0.0, sum(map(cpu_of, below(servers))) - served)
+        result["server_memory"] = looker.server
+    return result
+
+
+def sync(path):
+    """Writes out what is not yet written on a path's file system, so that no run pays for what was before it."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        LIBC.syncfs(fd)
+    finally:
+        os.close(fd)
+
+
+def wait(pid, limit):
+    """Waits for a child without taking leave of it; False when the time is over first."""
+    fd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(None if limit is None else limit * 1000))
+    finally:
+        os.close(fd)

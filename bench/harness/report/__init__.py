@@ -1,0 +1,1 @@
+"""The report: tables and charts, made from results and from nothing else."""

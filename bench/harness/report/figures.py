@@ -1,0 +1,125 @@
+"""From a result to figures: medians by tool and step, with their spread, and what there is to say instead of a figure. Pure."""
+
+from dataclasses import dataclass
+
+from .. import results, stats
+
+# How many times the best a figure may be before it is marked.
+TIMES_BEST = 10
+OURS = "drumlin"
+
+
+@dataclass
+class Measure:
+    """A kind of figure: where it lies in a step's record, its unit, and what one unit is."""
+
+    title: str
+    what: str
+    unit: str
+    one: float = 1.0
+    whole: bool = False
+
+    def said(self, value):
+        """A figure, as tables and charts show it."""
+        return f"{value:,.0f}" if self.whole and value is not None else number(value)
+
+
+SECONDS = Measure("Time", "wall", "s")
+CPU = Measure("Processor time", "cpu", "s")
+MEMORY = Measure("Peak memory", "memory", "MB", 1e6)
+SERVER_CPU = Measure("Processor time of the server", "server_cpu", "s")
+SERVER_MEMORY = Measure("Peak memory of the server", "server_memory", "MB", 1e6)
+REPOSITORY = Measure("Repository", "repository.bytes", "MB", 1e6)
+ENTRIES = Measure("Entries in the repository", "repository.entries", "", whole=True)
+LOCAL = Measure("Kept besides: caches, catalogues, settings", "local.bytes", "MB", 1e6)
+UP = Measure("To the server", "wire.up", "MB", 1e6)
+DOWN = Measure("From the server", "wire.down", "MB", 1e6)
+TURNS = Measure("Turns on the wire", "wire.turns", "", whole=True)
+
+
+@dataclass
+class Figure:
+    """A figure of a tool: median, least and most, or what became of it instead."""
+
+    tool: str
+    value: float | None
+    least: float | None
+    most: float | None
+    status: str
+    measure: Measure
+
+    @property
+    def said(self):
+        return self.status if self.value is None else self.measure.said(self.value)
+
+
+def number(value):
+    """A number as tables and charts show it: three digits that count."""
+    if value is None:
+        return "–"
+    if value >= 1e5:
+        return f"{value:,.0f}"
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    if value >= 0.0995 or value == 0:
+        return f"{value:.2f}"
+    return f"{value:.3f}"
+
+
+def column(result, part, step, measure):
+    """All tools' figures of a step, by name, in the order of the tools."""
+    values = results.figures(result, part, step, measure.what)
+    found = {}
+    for tool in result["tools"]:
+        of = [value / measure.one for value in values.get(tool, []) if value is not None]
+        status, record = results.status(result, part, step, tool)
+        middle, range_ = stats.median(of), stats.spread(of)
+        if status != "ok":
+            middle, range_ = None, None
+        limit = record.get("limit")
+        said = f"killed after {limit:.0f} s" if limit else "–" if status in ("ok", "not run") else "restored wrong" if status == "wrong" else status
+        found[tool] = Figure(tool, middle, *(range_ or (None, None)), said, measure)
+    return found
+
+
+def peers(result, sealed=False):
+    """The tools that Drumlin is compared with; `sealed`: those that both compress and encrypt."""
+    return [name for name, tool in result["tools"].items()
+            if not name.startswith(OURS) and (not sealed or tool["compresses"] and tool["encrypts"])]
+
+
+def best_peer(result, figures, sealed=False):
+    """(name, value) of the best of them in a column; None if there is none."""
+    return stats.best({name: figures[name].value for name in peers(result, sealed)})
+
+
+def far(figures, figure):
+    """Whether a time is more than ten times the best of its column."""
+    if figure.measure is not SECONDS:
+        return False
+    found = stats.best({name: other.value for name, other in figures.items()})
+    return figure.value is not None and found is not None and figure.value > TIMES_BEST * found[1]
+
+
+def kind(tool):
+    """How a tool is coloured: 2 compresses and encrypts, 1 one of the two, 0 neither."""
+    return tool["compresses"] + tool["encrypts"]
+
+
+def amount(result):
+    """How much there is to save, in words."""
+    data = result["data"]
+    megabytes = f"{number(data['bytes'] / 1e6)} MB"
+    if result.get("stream"):
+        return f"{megabytes} of database"
+    return f"{megabytes} in one file" if data["entries"] == 1 else f"{megabytes} in {data['entries']:,} entries"
+
+
+def conditions(result):
+    """What a figure has to say below its title."""
+    machine = result["machine"]
+    memory = f", {machine['memory'] / 2**30:.0f} GiB" if machine.get("memory") else ""
+    return (f"{result['title']}; scale {result['scale']:g}: {amount(result)}, {result['cache']} caches, "
+            f"{'median of ' + str(result['repeat']) if result['repeat'] > 1 else 'one round'}; {machine['cores']} cores{memory}, {result['date'][:10]}")

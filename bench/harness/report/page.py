@@ -1,0 +1,96 @@
+"""The pages of docs/benchmarks that are made: one a result, and the list of them."""
+
+from .. import results
+from .bars import bars
+from .figures import CPU, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, amount, best_peer, column, number
+from .lines import lines
+from .tables import about, failures, tables
+
+MADE = "Made by `bench/report` from `bench/results/{file}`; not to be edited."
+
+
+def stem(result):
+    """What a result's files are called."""
+    return f"{result['workload']}-scale-{result['scale']:g}-{result['cache']}"
+
+
+def charts(result):
+    """(name, drawing) of a result's charts: bars for steps; with six steps, lines over them too."""
+    found, name = [], result["workload"]
+    of_backups, of_restores = (SECONDS, CPU, MEMORY, REPOSITORY), (SECONDS, CPU, MEMORY)
+    steps = result["steps"][:2] if result["six"] else result["steps"]
+    for step in steps:
+        found.append((f"backup-{slug(step)}", bars(result, "steps", step, of_backups, f"{name}: backup, {step}")))
+    if result["six"]:
+        for slug_, part, measure, log, said in (("seconds", "steps", SECONDS, True, "seconds to back up"),
+                                                ("repository", "steps", REPOSITORY, True, "size of the repository"),
+                                                ("memory", "steps", MEMORY, True, "peak memory of a backup"),
+                                                ("entries", "steps", ENTRIES, True, "file system entries in the repository"),
+                                                ("restores", "restores", SECONDS, True, "seconds to restore each step")):
+            found.append((f"lines-{slug_}", lines(result, part, measure, f"{name}: {said}", log)))
+    for step in result["restores"][-1:]:
+        found.append(("restore", bars(result, "restores", step, of_restores, f"{name}: restore")))
+    return [(slug_, drawing) for slug_, drawing in found if drawing]
+
+
+def slug(step):
+    return "-".join("".join(letter if letter.isalnum() else " " for letter in step.lower()).split())
+
+
+def page(result):
+    """A result's page."""
+    machine, data = result["machine"], result["data"]
+    memory = f", {machine['memory'] / 2**30:.0f} GiB of memory" if machine.get("memory") else ""
+    parts = [
+        f"# {result['workload']}: {result['title']}, at scale {result['scale']:g}",
+        MADE.format(file=results.file_name(result)),
+        f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
+        f"{result['cache'].capitalize()} caches. {result['repeat']} round{'s' * (result['repeat'] > 1)}, in turns"
+        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}. Ground: {result['ground']}.{wire(result)}",
+        f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
+        f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.",
+    ]
+    if result["scale"] < 1:
+        parts.append(f"**This is a run at {result['scale']:g} of the published size.** It shows that the tools work, and fixed costs; it says "
+                     "little of how they scale.")
+    parts += [f"![{name}](charts/{stem(result)}-{name}.svg)" for name, _ in charts(result)]
+    parts += [f"## {title}\n\n{text}" for title, text in tables(result)]
+    parts.append("† more than ten times the best time of the column.")
+    if wrong := failures(result):
+        parts.append("## What failed\n\n" + "\n".join(wrong))
+    parts.append("## The tools\n\n" + about(result) + "\n\nSyncs: calls during a first backup of a small tree. [How to read this](README.md).")
+    return "\n\n".join(parts) + "\n"
+
+
+def wire(result):
+    """What lies between clients and servers, if it was set."""
+    rtt_ms, rate = result["wire"]["rtt_ms"], result["wire"]["rate"]
+    far = [f"{rtt_ms:g} ms of round trip"] * bool(rtt_ms) + [f"{rate / 1e6:g} MB/s each way"] * bool(rate)
+    return f" Between client and server: {', '.join(far)}." if far else ""
+
+
+def standing(ours, bests):
+    """Drumlin's figure, and how many times each of the best it is; each of them once."""
+    if ours is None or ours.value is None:
+        return ours.said if ours else "–"
+    there = dict.fromkeys(best for best in bests if best and best[1])
+    return f"{ours.said}: " + ", ".join(f"{ours.value / value:.2f} × {name}" for name, value in there) if there else ours.said
+
+
+def contents(all_results):
+    """The list of all pages, with how Drumlin stands."""
+    rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
+            "Drumlin's figure, and how many times it is that of the best peer, and of the best that compresses and encrypts (below 1: Drumlin "
+            "leads):"]
+    lines_ = ["| workload | scale | caches | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | date |", "|---|---:|---|---:|---:|---:|---:|---:|---|"]
+    for result in all_results:
+        cells = []
+        for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
+                                    ("restores", result["restores"][-1], SECONDS), ("steps", result["steps"][0], MEMORY),
+                                    ("steps", result["steps"][0], REPOSITORY)):
+            figures = column(result, part, step, measure)
+            cells.append(standing(figures.get(OURS), [best_peer(result, figures), best_peer(result, figures, sealed=True)]))
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {' | '.join(cells)} | {result['date'][:10]} |")
+    if not all_results:
+        return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
+    return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n"

@@ -1,0 +1,256 @@
+"""The rounds: every tool is taken through a workload's steps, in turns, on fresh ground, as often as was asked for.
+
+What fails or takes too long is a part of the result. Between two tools nothing stays: not the file system, not a process, not
+what has changed in the tree.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from . import measure, results, syncs
+from .ground import Ground, drop_caches, forget, room
+from .machine import load, machine, today
+from .tools import Place
+from .truth import Truth
+from .weigh import weigh
+from .workloads.base import same_times
+
+# A step may take this many times the best time so far, or the floor.
+TIMES_BEST = 10
+# Of the machine's memory, what a tree may take that is read into the cache beforehand.
+CACHE_PART = 0.6
+
+
+# What may go wrong around a command that is measured.
+FAILURES = (OSError, subprocess.SubprocessError, measure.Failed)
+
+
+class Unfit(Exception):
+    """The workload itself failed: no tool is to blame."""
+
+
+class Rounds:
+    """One run of a workload. `write` is called with the result after each round of a tool."""
+
+    def __init__(self, workload, tools, options, write=lambda result: None):
+        self.workload, self.tools, self.options, self.write = workload, tools, options, write
+        self.best, self.out = {}, set()
+        self.truth = Truth(workload, options.work)
+
+    def run(self):
+        """Makes the data, does all rounds; the result."""
+        options, workload = self.options, self.workload
+        measure.adopt()
+        options.work.mkdir(parents=True, exist_ok=True)
+        say(f"{workload.name}: making data at scale {workload.scale:g}")
+        try:
+            tree, told = workload.data(options.work / "data")
+        except FAILURES as error:
+            raise Unfit(f"its data can't be made: {said(error)}") from error
+        steps = [step.name for step in workload.steps()]
+        self.result = {
+            "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
+            "repeat": options.repeat, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
+            "date": today(), "machine": machine(), "load": load(), "wire": {"rtt_ms": options.rtt_ms, "rate": options.rate},
+            "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
+            "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
+            "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [],
+        }
+        with Ground(options.work, "source", int(told["disk"] * 1.3) + told["entries"] * 512 + (1 << 30), options.loop) as self.ground:
+            measure.run(f"cp -a {tree} {self.ground.path}/tree")
+            self.tree = self.ground.path / "tree"
+            self.begun = int(time.time())
+            changes = workload.stream or any(step.change for step in workload.steps())
+            self.kept = self.ground.keep() if changes else None
+            try:
+                for number in range(options.repeat):
+                    for place in range(len(self.tools)):
+                        self.one(number + 1, self.tools[(place + number) % len(self.tools)])
+            finally:
+                if self.kept:
+                    forget(self.kept)
+                self.truth.forget()
+        return self.result
+
+    def describe(self, row):
+        told = {"version": row.version(), "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
+        if self.options.count_syncs and row.trees:
+            key = f"{row.name}: {told['version']}, {shutil.which(row.program)}"
+            told["syncs"] = syncs.remembered(self.options.work / "syncs.json", key, lambda: self.syncs(row))
+        return told
+
+    def syncs(self, row):
+        """Counts a tool's syncing calls on a small tree, in a plain folder."""
+        root = self.options.work / "syncs"
+        shutil.rmtree(root, ignore_errors=True)
+        syncs.small_tree(root / "source")
+        place = Place(root / "place", root / "source")
+        place.make()
+        tool = row(place)
+        try:
+            tool.start()
+            return syncs.count(tool)
+        except FAILURES:
+            return None
+        finally:
+            with suppress(*FAILURES):
+                tool.close()
+            self.sweep()
+            shutil.rmtree(root, ignore_errors=True)
+
+    def one(self, number, row):
+        """A round of a tool."""
+        if row.name in self.out:
+            return
+        say(f"{self.workload.name}, round {number} of {self.options.repeat}: {row.name}")
+        record = {"tool": row.name, "round": number, "steps": {}, "restores": {}}
+        begun = time.monotonic()
+        if self.kept and self.result["rounds"]:
+            self.ground.back(self.kept)
+        with Ground(self.options.work, "ground", int(room(self.options.work) * 0.9), self.options.loop) as ground:
+            tool = None
+            try:
+                place = Place(ground.path / "place", self.prepared(), self.options.rtt_ms, self.options.rate)
+                place.make()
+                tool = row(place)
+                tool.start()
+                self.steps(tool, record)
+                self.restores(tool, record)
+            except FAILURES as error:
+                failed = {"status": "failed", "output": said(error)}
+                done = len(record["steps"]) == len(self.result["steps"])
+                self.left_out(record, "steps", failed)
+                self.left_out(record, "restores", failed if done else {"status": "not run"})
+            finally:
+                try:
+                    if tool:
+                        tool.close()
+                except FAILURES as error:
+                    say(f"  it can't be closed: {said(error)}")
+                self.workload.finish()
+                self.sweep()
+        if any(step["status"] != "ok" for part in ("steps", "restores") for step in record[part].values()):
+            self.out.add(row.name)
+        record["took"] = round(time.monotonic() - begun, 2)
+        self.result["rounds"].append(record)
+        self.write(self.result)
+
+    def prepared(self):
+        """The tree to save, with all that must run meanwhile."""
+        try:
+            return self.workload.prepare(self.tree)
+        except FAILURES as error:
+            raise Unfit(said(error)) from error
+
+    def change(self, number, step):
+        """Changes the tree as a step says, the same way for each tool."""
+        try:
+            step.change(self.tree, self.workload.random("change", number))
+        except FAILURES as error:
+            raise Unfit(f"before “{step.name}”: {said(error)}") from error
+        same_times(self.tree, self.begun, self.begun - 100 + number)
+
+    def write_down(self, number):
+        """Keeps what a restore of a step must give back."""
+        try:
+            self.truth.write_down(number, self.tree)
+        except FAILURES as error:
+            raise Unfit(f"what is to be given back can't be told: {said(error)}") from error
+
+    def left_out(self, record, part, first):
+        """The steps of a part that did not come: the first of them for a reason, the others because of it."""
+        names = self.result[part]
+        for name in names:
+            if name not in record[part]:
+                record[part][name], first = first, {"status": "not run"}
+
+    def steps(self, tool, record):
+        """All backups."""
+        workload = self.workload
+        if not self.options.cold:
+            self.warm()
+        for number, step in enumerate(workload.steps(), 1):
+            if step.change:
+                self.change(number, step)
+            if self.checks(record):
+                self.write_down(number)
+            time.sleep(self.options.settle)
+            save = tool.stream(number, workload.dump(self.tree)) if workload.stream else tool.backup(number)
+            command = f"{{ {tool.init() or 'true'}; }} && {{ {save}; }}" if number == 1 else save
+            figures = self.measured(tool, "steps", step.name, command)
+            if figures["status"] == "ok":
+                own, local = tool.weighed()
+                figures["repository"], figures["local"] = weigh(own), weigh(local)
+            else:
+                self.left_out(record, "steps", figures)
+                return
+            record["steps"][step.name] = figures
+
+    def restores(self, tool, record):
+        """All restores, each into an empty folder, held against what was there."""
+        steps = self.result["steps"]
+        if any(step["status"] == "over ten times" for step in record["steps"].values()):
+            # What it was killed in the middle of is not its fault.
+            self.left_out(record, "restores", {"status": "not run"})
+            return
+        for number in self.workload.restored():
+            name = steps[number - 1]
+            if record["steps"].get(name, {}).get("status") != "ok":
+                self.left_out(record, "restores", {"status": "not run"})
+                return
+            figures = self.measured(tool, "restores", name, tool.unstream(number) if self.workload.stream else tool.restore(number))
+            if figures["status"] == "ok" and self.checks(record):
+                self.truth.hold_against(tool, number, figures)
+            record["restores"][name] = figures
+            shutil.rmtree(tool.place.out, ignore_errors=True)
+            tool.place.out.mkdir()
+
+    def measured(self, tool, part, name, command):
+        """One step, measured; whatever becomes of it."""
+        if self.options.cold:
+            drop_caches()
+        best = self.best.get((part, name))
+        limit = self.options.ceiling if best is None else min(self.options.ceiling, max(self.options.floor, TIMES_BEST * best))
+        wire = tool.wire()
+        before = wire and wire.counts.get()
+        helpers = [*self.workload.helpers(), *([wire.pid] if wire else [])]
+        try:
+            figures = measure.run(command, tool.environment(), tool.place.root, limit, tool.servers(), helpers, tool.fine)
+        except measure.Failed as failed:
+            say(f"  {name}: failed, status {failed.status}")
+            return {"status": "failed", "exit": failed.status, "output": failed.output}
+        except measure.Overdue as overdue:
+            say(f"  {name}: killed after {overdue.limit:.0f} s")
+            return {"status": "over ten times", "limit": overdue.limit, "best": best}
+        self.best[part, name] = min(figures["wall"], best or figures["wall"])
+        return {"status": "ok", **figures, "wire": wire and wire.since(before)}
+
+    def checks(self, record):
+        """Whether this round's restores are held against the source."""
+        return self.options.check == "all" or (self.options.check == "first" and record["round"] == 1)
+
+    def warm(self):
+        """Reads the tree once, if it fits into the memory."""
+        if self.result["data"]["bytes"] < CACHE_PART * (self.result["machine"]["memory"] or 0):
+            measure.run(f"find {self.tree} -type f -print0 | xargs -0 -r cat > /dev/null")
+
+    def sweep(self):
+        """Ends what is left of a tool's processes: all that is below this process but what it has started itself."""
+        left = measure.below([os.getpid()]) - {os.getpid()}
+        if left:
+            measure.end(left)
+
+
+def said(error):
+    """What an error says, with the last words of a command that failed."""
+    last = getattr(error, "stderr", None) or b""
+    last = last if isinstance(last, str) else last.decode(errors="replace")
+    return f"{error}\n{last[-measure.TAIL_BYTES:]}".strip()
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,44 @@
+"""casync and desync: a store of compressed chunks, a file each, and an index a backup. Neither seals."""
+
+from .base import Tool
+
+
+class Casync(Tool):
+    name = program = "casync"
+    compresses = True
+    note = "a file a chunk"
+
+    def backup(self, step):
+        return f"casync make --store={self.repo}/store {self.repo}/{step}.caidx {self.source}"
+
+    def restore(self, step):
+        return f"casync extract --store={self.repo}/store --seed-output=no {self.repo}/{step}.caidx {self.out}/tree"
+
+    def landing(self, step):
+        return self.place.out / "tree"
+
+
+class Desync(Tool):
+    name = program = "desync"
+    compresses = True
+    note = "a file a chunk"
+
+    @classmethod
+    def version(cls):
+        from ..machine import first_line
+        return first_line("go version -m $(command -v desync) | grep -m 1 '\tmod'") or "not told"
+
+    def init(self):
+        return f"mkdir -p {self.repo}/store"
+
+    def backup(self, step):
+        return f"desync tar -i -s {self.repo}/store {self.repo}/{step}.caidx {self.source}"
+
+    def restore(self, step):
+        return f"mkdir {self.out}/tree && desync untar -i -s {self.repo}/store {self.repo}/{step}.caidx {self.out}/tree"
+
+    def landing(self, step):
+        return self.place.out / "tree"
+
+
+ROWS = [Casync, Desync]

@@ -1,0 +1,33 @@
+"""What only copies: cp, and rsync with hard links to the copy before."""
+
+from .base import Tool
+
+
+class Cp(Tool):
+    name = program = "cp"
+    order = 1
+    note = "saves everything each time"
+
+    def backup(self, step):
+        return f"mkdir {self.repo}/{step} && cp -a {self.source} {self.repo}/{step}/"
+
+    def restore(self, step):
+        return f"cp -a {self.repo}/{step}/{self.place.source.name} {self.out}/"
+
+    def landing(self, step):
+        return self.place.out / self.place.source.name
+
+
+class Rsync(Cp):
+    name = program = "rsync"
+    note = "--link-dest: a hard link for each file that is as it was"
+
+    def backup(self, step):
+        link = f"--link-dest=../{step - 1}" if step > 1 else ""
+        return f"rsync -aHAX {link} {self.source} {self.repo}/{step}/"
+
+    def restore(self, step):
+        return f"rsync -aHAX {self.repo}/{step}/ {self.out}/"
+
+
+ROWS = [Cp, Rsync]

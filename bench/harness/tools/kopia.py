@@ -1,0 +1,42 @@
+"""kopia: seals by itself; compresses when a policy says so, hence a second row."""
+
+from .base import Tool, piped
+
+
+class Kopia(Tool):
+    name = program = "kopia"
+    encrypts = True
+    streams = True
+
+    def settings(self):
+        return {"KOPIA_PASSWORD": "x", "KOPIA_CONFIG_PATH": f"{self.place.home}/kopia.config", "KOPIA_CHECK_FOR_UPDATES": "false",
+                "KOPIA_CACHE_DIRECTORY": f"{self.place.home}/cache/kopia", "KOPIA_LOG_DIR": f"{self.place.home}/log"}
+
+    def init(self):
+        return f"kopia repository create filesystem --path {self.repo}"
+
+    def backup(self, step):
+        return f"kopia snapshot create --tags step:s{step} {self.source}"
+
+    def restore(self, step):
+        return f"kopia restore $(kopia snapshot list --tags step:s{step} --json | grep -o '\"id\":\"[0-9a-f]*\"' | head -n 1 | cut -d'\"' -f4) {self.out}"
+
+    def landing(self, step):
+        return self.place.out
+
+    def stream(self, step, command):
+        return piped(command, f"kopia snapshot create --tags step:s{step} --stdin-file stream /stream")
+
+    def unstream(self, step):
+        return f"{self.restore(step)}"
+
+
+class Compressing(Kopia):
+    name, of = "kopia-zstd", "kopia"
+    compresses = True
+
+    def init(self):
+        return f"{super().init()} && kopia policy set --global --compression zstd"
+
+
+ROWS = [Kopia, Compressing]

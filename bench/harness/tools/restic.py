@@ -1,0 +1,73 @@
+"""restic and rustic: one format, two programs. Both compress and seal by themselves."""
+
+from .base import Tool, piped
+
+
+class Restic(Tool):
+    name = program = "restic"
+    compresses = encrypts = True
+    streams = True
+
+    @classmethod
+    def version(cls):
+        from ..machine import first_line
+        return first_line(f"{cls.program} version")
+
+    def settings(self):
+        return {"RESTIC_PASSWORD": "x", "RESTIC_REPOSITORY": str(self.place.repo)}
+
+    def init(self):
+        return "restic -q init"
+
+    def backup(self, step):
+        return f"restic -q backup --tag s{step} {self.source}"
+
+    def restore(self, step):
+        return f"restic -q restore latest --tag s{step} --target {self.out}"
+
+    def stream(self, step, command):
+        return piped(command, f"restic -q backup --tag s{step} --stdin --stdin-filename stream")
+
+    def unstream(self, step):
+        return f"restic -q dump latest --tag s{step} stream > {self.out}/stream"
+
+    def keep(self):
+        return ("restic -q check", "restic -q check --read-data", "restic -q forget --group-by host --keep-last 3 --prune", "restic -q prune")
+
+
+class Rustic(Restic):
+    name = program = "rustic"
+    note = "streams with --force: without it a second stream is taken to be unchanged, and not read"
+
+    @classmethod
+    def version(cls):
+        return Tool.version.__func__(cls)
+
+    def settings(self):
+        return {"RUSTIC_PASSWORD": "x", "RUSTIC_REPOSITORY": str(self.place.repo), "RUSTIC_NO_PROGRESS": "true"}
+
+    def init(self):
+        return "rustic init"
+
+    def backup(self, step):
+        return f"rustic backup --tag s{step} {self.source}"
+
+    def restore(self, step):
+        return f"rustic restore --filter-tags s{step} latest:{self.source} {self.out}"
+
+    def landing(self, step):
+        return self.place.out
+
+    def stream(self, step, command):
+        return piped(command, f"rustic backup --force --tag s{step} --stdin-filename stream -")
+
+    def unstream(self, step):
+        return f"rustic dump --filter-tags s{step} latest:stream > {self.out}/stream"
+
+    def keep(self):
+        # Without --instant-delete it keeps what it removes for a day: the room would not be given back.
+        return ("rustic check", "rustic check --read-data",
+                "rustic forget --group-by host --keep-last 3 && rustic prune --instant-delete", "rustic prune --instant-delete")
+
+
+ROWS = [Restic, Rustic]

@@ -1,0 +1,1 @@
+"""The harness's own tests: `python3 -m unittest discover -s bench/tests -t bench`."""

@@ -1,0 +1,125 @@
+"""One run, measured: times, memory of all processes, servers apart, failures, runs that take too long; the wire."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from harness import measure
+from harness.wire import Wire, free_port
+
+PYTHON = sys.executable
+
+
+class Run(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        measure.adopt()
+
+    def test_wall_and_processor_time(self):
+        slept = measure.run("sleep 0.3")
+        self.assertTrue(0.3 <= slept["wall"] < 3, slept)
+        self.assertLess(slept["cpu"], 0.25)
+        self.assertIsNone(slept["server_memory"])
+        worked = measure.run(f"{PYTHON} -c 'for i in range(4_000_000): pass'")
+        self.assertGreater(worked["cpu"], 0.03)
+
+    def test_memory_is_that_of_all_processes_at_once(self):
+        hog = f"{PYTHON} -c 'x = b\"1\" * 60_000_000; import time; time.sleep(0.8)'"
+        figures = measure.run(f"{hog} & {hog}; wait")
+        self.assertTrue(120e6 < figures["memory"] < 220e6, figures)
+
+    def test_a_failure_says_what_was_said_last(self):
+        with self.assertRaises(measure.Failed) as caught:
+            measure.run("echo first; echo last >&2; exit 7")
+        self.assertEqual(caught.exception.status, 7)
+        self.assertTrue(caught.exception.output.endswith("last\n"))
+        measure.run("exit 7", fine=(0, 7))
+
+    def test_what_takes_too_long_is_killed_with_all_below_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.monotonic()
+            with self.assertRaises(measure.Overdue):
+                measure.run(f"setsid sleep 60 & echo $! > {folder}/pid; sleep 60", limit=0.5)
+            self.assertLess(time.monotonic() - start, 20)
+            with open(f"{folder}/pid") as file:
+                self.assertFalse(measure.alive(int(file.read())))
+
+    def test_what_is_left_behind_is_found(self):
+        measure.run("setsid sleep 50 > /dev/null 2>&1 &")
+        left = [pid for pid in measure.below([os.getpid()]) - {os.getpid()} if measure.alive(pid)]
+        self.assertEqual(len(left), 1)
+        measure.end(left)
+        self.assertFalse(measure.alive(left[0]))
+
+    def test_servers_are_measured_apart(self):
+        server = subprocess.Popen([PYTHON, "-c", "x = b'1' * 80_000_000\nimport time\nt = time.time()\nwhile time.time() - t < 30: pass"])
+        try:
+            time.sleep(0.5)
+            figures = measure.run("sleep 0.6", servers=[server.pid])
+        finally:
+            server.kill()
+            server.wait()
+        self.assertGreater(figures["server_memory"], 80e6)
+        self.assertLess(figures["memory"], 40e6)
+        self.assertGreater(figures["server_cpu"], 0.05)
+        self.assertLess(figures["cpu"], 0.3)
+
+
+class Echo(threading.Thread):
+    """A server that answers each line of a client, when it is complete, with three times as much."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", free_port()))
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                line = b""
+                while piece := connection.recv(65536):
+                    line += piece
+                    if line.endswith(b"\n"):
+                        connection.sendall(line * 3)
+                        line = b""
+
+
+class TheWire(unittest.TestCase):
+    def talk(self, wire, sizes):
+        """Sends so many bytes at a time, waits for the answer to each; the seconds that it took."""
+        with socket.create_connection(("127.0.0.1", wire.port)) as connection:
+            start = time.monotonic()
+            for size in sizes:
+                connection.sendall(b"x" * (size - 1) + b"\n")
+                have = 0
+                while have < 3 * size:
+                    have += len(connection.recv(65536))
+            return time.monotonic() - start
+
+    def setUp(self):
+        self.echo = Echo()
+        self.addCleanup(self.echo.socket.close)
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def test_bytes_each_way_and_turns(self):
+        with Wire(self.echo.port, f"{self.folder.name}/wire") as wire:
+            before = wire.counts.get()
+            self.talk(wire, [100, 200, 500_000])
+            self.assertEqual(wire.since(before), {"up": 500_300, "down": 1_500_900, "turns": 3, "connections": 1})
+
+    def test_latency_and_rate(self):
+        with Wire(self.echo.port, f"{self.folder.name}/wire", rtt_ms=60) as wire:
+            self.assertGreaterEqual(self.talk(wire, [10] * 5), 5 * 0.06)
+        with Wire(self.echo.port, f"{self.folder.name}/wire", rate=1_000_000) as wire:
+            self.assertGreaterEqual(self.talk(wire, [100_000]), 0.3)

@@ -1,0 +1,147 @@
+"""The report: from a fixed result, the very tables and drawings that are kept in `expected/`; and docs/benchmarks is what
+bench/report makes of bench/results.
+
+`UPDATE=1 python3 -m unittest …` writes `expected/` anew, to be looked at before it is kept.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from harness import results
+from harness.report import lines, page
+from harness.report.figures import SECONDS, column, far
+from harness.workloads.six import NAMES
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent.parent / "docs" / "benchmarks"
+
+
+def record(wall, memory=20, size=None, files=10, status="ok", **more):
+    """A step's record, of a few round figures."""
+    if status != "ok":
+        return {"status": status, **more}
+    found = {"status": "ok", "wall": wall, "cpu": wall * 1.5, "memory": memory * 10**6, "server_cpu": None, "server_memory": None, "wire": None}
+    if size:
+        found["repository"] = {"bytes": size * 10**6, "disk": size * 10**6, "files": files, "entries": files + 2}
+        found["local"] = {"bytes": 12345, "disk": 16384, "files": 2, "entries": 3}
+    return {**found, **more}
+
+
+def fixed():
+    """Three rounds of six tools, one of which fails and one of which is killed."""
+    result = json.loads((HERE / "fixed.json").read_text())
+    speeds = {"drumlin": (1.0, 0.1, 1.1), "tar": (0.5, 0.5, 1.0), "tar-zstd": (0.9, 0.95, 0.8), "restic": (6.0, 2.0, 4.0)}
+    for number in range(3):
+        for tool, (first, again, back) in speeds.items():
+            noise = 1 + number * 0.05
+            check = {"entries": 1100, "wrong": 0, "first": None, "metadata": 7 if tool == "tar" else 0}
+            result["rounds"].append({"tool": tool, "round": number + 1,
+                                     "steps": {"first": record(first * noise, 50, 40), "no change": record(again * noise, 30, 41)},
+                                     "restores": {"no change": record(back * noise, 40, check=check)}})
+    left = {"no change": {"status": "not run"}}
+    result["rounds"].append({"tool": "failing", "round": 1, "restores": left,
+                             "steps": {"first": record(0, status="failed", exit=1, output="trying\nno space | left\n"), **left}})
+    result["rounds"].append({"tool": "endless", "round": 1, "restores": left,
+                             "steps": {"first": record(0, status="over ten times", limit=60.0, best=0.5), **left}})
+    return result
+
+
+def six():
+    """One round of three tools over the six steps."""
+    result = {**fixed(), "workload": "W9", "six": True, "steps": list(NAMES), "restores": list(NAMES), "repeat": 1, "rounds": []}
+    result["tools"] = {name: result["tools"][name] for name in ("drumlin", "tar", "restic")}
+    for tool, speed, size in (("drumlin", 1.0, 40), ("tar", 2.0, 120), ("restic", 8.0, 45)):
+        steps = {step: record(speed / (number + 1), 30 + number, size + (size if tool == "tar" else 3) * number, 10 + number) for number, step in enumerate(NAMES)}
+        result["rounds"].append({"tool": tool, "round": 1, "steps": steps, "restores": {step: record(speed) for step in NAMES}})
+    return result
+
+
+def program():
+    """bench/report, as a module."""
+    loader = importlib.machinery.SourceFileLoader("report", str(HERE.parent / "report"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))
+    loader.exec_module(module)
+    return module
+
+
+class Snapshots(unittest.TestCase):
+    maxDiff = None
+
+    def test_pages_and_drawings_are_as_they_were(self):
+        made = program().made([fixed(), six()])
+        expected = HERE / "expected"
+        if os.environ.get("UPDATE"):
+            for name, text in made.items():
+                (expected / name).parent.mkdir(parents=True, exist_ok=True)
+                (expected / name).write_text(text)
+        there = {str(path.relative_to(expected)) for path in expected.rglob("*") if path.is_file()}
+        self.assertEqual(there, set(made))
+        for name, text in made.items():
+            with self.subTest(name):
+                self.assertEqual((expected / name).read_text(), text)
+
+    def test_drawings_are_sound_and_nothing_leaves_them(self):
+        for name, text in program().made([fixed(), six()]).items():
+            if name.endswith(".svg"):
+                root = ElementTree.fromstring(text)
+                width, height = int(root.get("width")), int(root.get("height"))
+                for word in root.iter("{http://www.w3.org/2000/svg}text"):
+                    self.assertTrue(0 <= float(word.get("x")) <= width and 0 < float(word.get("y")) <= height, (name, word.text))
+                    if word.get("text-anchor") == "start":
+                        self.assertLessEqual(float(word.get("x")) + 0.52 * float(word.get("font-size")) * len(word.text), width, (name, word.text))
+
+    def test_names_at_the_ends_of_lines_do_not_touch(self):
+        result = six()
+        template = result["rounds"][2]
+        for number in range(20):  # all at the same height
+            name = f"peer-{number:02}"
+            result["tools"][name] = result["tools"]["tar" if number % 2 else "restic"]
+            result["rounds"].append({**template, "tool": name})
+        drawing = ElementTree.fromstring(lines.lines(result, "steps", SECONDS, "many", True))
+        panels = {}
+        for word in drawing.iter("{http://www.w3.org/2000/svg}text"):
+            if word.text in result["tools"]:
+                panels.setdefault(word.get("x"), []).append((float(word.get("y")), word.text))
+        self.assertEqual([len(names) for names in panels.values()], [12, 12])  # restic and ten, tar and ten, Drumlin in both
+        for names in panels.values():
+            self.assertIn("drumlin", [name for _, name in names])
+            places = sorted(place for place, _ in names)
+            self.assertTrue(all(b - a >= lines.LABEL - 0.11 for a, b in zip(places, places[1:])), places)
+
+    def test_no_line_goes_over_a_step_that_failed(self):
+        self.assertEqual(lines.unbroken([1, 2, None, 3, None]), [[1, 2], [3]])
+        self.assertEqual(lines.unbroken([None, None]), [])
+
+
+class Meaning(unittest.TestCase):
+    def test_medians_over_the_rounds_and_what_failed_has_none(self):
+        figures = column(fixed(), "steps", "first", SECONDS)
+        self.assertAlmostEqual(figures["drumlin"].value, 1.05)
+        self.assertAlmostEqual(figures["drumlin"].most, 1.1)
+        self.assertEqual((figures["failing"].value, figures["failing"].status), (None, "failed"))
+        self.assertEqual(figures["endless"].status, "killed after 60 s")
+
+    def test_more_than_ten_times_the_best_is_marked(self):
+        figures = column(fixed(), "steps", "no change", SECONDS)
+        self.assertTrue(far(figures, figures["restic"]))
+        self.assertFalse(far(figures, figures["tar"]))
+
+    def test_drumlin_is_no_peer_of_its_own(self):
+        text = page.page(fixed())
+        self.assertIn("| *best peer* | 0.53 tar |", text)
+        self.assertIn("| *Drumlin : that* | 2.00 |", text)
+
+
+class TheDocuments(unittest.TestCase):
+    def test_docs_are_what_the_results_make(self):
+        made = program().made(results.newest())
+        there = {str(path.relative_to(DOCS)) for path in [*DOCS.glob("*.md"), *DOCS.glob("charts/*.svg")]} - {"README.md"}
+        self.assertEqual(there, set(made), "run bench/report")
+        for name, text in made.items():
+            with self.subTest(name):
+                self.assertEqual((DOCS / name).read_text(), text, "run bench/report")

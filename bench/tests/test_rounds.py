@@ -1,0 +1,211 @@
+"""The rounds, with tools that do what they should, or fail, dawdle, lie: each is told as what it is."""
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from contextlib import redirect_stderr
+from pathlib import Path
+
+from harness import measure, results
+from harness.options import Options
+from harness.rounds import Rounds, Unfit
+from harness.tools import Tool, choose, everything
+from harness.workloads.base import Step, Workload
+
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+class Small(Workload):
+    name, title, source = "small", "Three files", "made here"
+
+    def steps(self):
+        return [Step("first"), Step("no change"), Step("one more", lambda tree, rng: (tree / "d").write_text("d"))]
+
+    def restored(self):
+        return [1, 3]
+
+    def make(self, tree):
+        for name in "abc":
+            (tree / name).write_text(name * 100)
+
+
+class Good(Tool):
+    name, program = "good", "cp"
+
+    def backup(self, step):
+        return f"cp -a {self.source} {self.repo}/{step}"
+
+    def restore(self, step):
+        return f"cp -a {self.repo}/{step} {self.out}/tree"
+
+    def landing(self, step):
+        return self.place.out / "tree"
+
+
+class Failing(Good):
+    name = "failing"
+
+    def backup(self, step):
+        return super().backup(step) if step < 2 else "echo the disk is round; exit 9"
+
+
+class Slow(Good):
+    name = "slow"
+
+    def backup(self, step):
+        return super().backup(step) if step < 2 else "sleep 30"
+
+
+class Lying(Good):
+    name = "lying"
+
+    def restore(self, step):
+        return f"{super().restore(step)} && echo changed > {self.out}/tree/b"
+
+
+class Losing(Good):
+    name = "losing"
+
+    def restore(self, step):
+        return "true"
+
+
+class Broken(Good):
+    name = "broken"
+
+    def start(self):
+        raise OSError("its server does not come up")
+
+
+class Unlucky(Good):
+    name = "unlucky"
+
+    def start(self):
+        subprocess.run("echo no settings today >&2; exit 4", shell=True, check=True, capture_output=True)
+
+    def close(self):
+        raise OSError("it doesn't end either")
+
+
+class Agent(Good):
+    name = "agent"
+
+    def backup(self, step):
+        return super().backup(step) + " && (setsid sleep 100 > /dev/null 2>&1 &)"
+
+
+class TheRounds(unittest.TestCase):
+    def run_(self, *tools, **options):
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            settings = {"repeat": 2, "loop": False, "floor": 60.0, "settle": 0.0, "count_syncs": False, **options}
+            seen = []
+            result = Rounds(Small(), tools, Options(folder, **settings), lambda result: seen.append(len(result["rounds"]))).run()
+            self.assertEqual(seen, list(range(1, len(result["rounds"]) + 1)))
+            self.assertEqual(sorted(path.name for path in Path(folder).iterdir()), ["data"])
+            return result
+
+    def test_a_tool_that_does_what_it_should(self):
+        result = self.run_(Good)
+        self.assertEqual(len(result["rounds"]), 2)
+        for round_ in result["rounds"]:
+            self.assertEqual([step["status"] for part in ("steps", "restores") for step in round_[part].values()], ["ok"] * 5)
+        first, third = (result["rounds"][1]["steps"][step]["repository"] for step in ("first", "one more"))
+        self.assertEqual((first["bytes"], first["files"], third["bytes"], third["files"]), (300, 3, 901, 10))
+        self.assertEqual(result["rounds"][0]["restores"]["one more"]["check"], {"entries": 4, "wrong": 0, "first": None, "metadata": 0})
+        self.assertEqual(results.status(result, "steps", "first", "good")[0], "ok")
+
+    def test_turns_alternate(self):
+        class Other(Good):
+            name = "other"
+        self.assertEqual([round_["tool"] for round_ in self.run_(Good, Other)["rounds"]], ["good", "other", "other", "good"])
+
+    def test_a_failure_is_a_row_and_the_others_go_on(self):
+        result = self.run_(Failing, Good)
+        failed = result["rounds"][0]
+        self.assertEqual([failed["steps"][step]["status"] for step in result["steps"]], ["ok", "failed", "not run"])
+        self.assertEqual(failed["steps"]["no change"]["exit"], 9)
+        self.assertIn("the disk is round", failed["steps"]["no change"]["output"])
+        self.assertEqual([failed["restores"][step]["status"] for step in result["restores"]], ["ok", "not run"])
+        self.assertEqual([round_["tool"] for round_ in result["rounds"]], ["failing", "good", "good"])
+
+    def test_over_ten_times_the_best_is_killed_and_told(self):
+        slow = self.run_(Good, Slow, repeat=1, floor=1.5)["rounds"][1]
+        self.assertEqual(slow["steps"]["first"]["status"], "ok")
+        self.assertEqual(slow["steps"]["no change"]["status"], "over ten times")
+        self.assertEqual(slow["steps"]["no change"]["limit"], 1.5)
+        # It was stopped in the middle: what it then gives back is not asked.
+        self.assertEqual([step["status"] for step in slow["restores"].values()], ["not run"] * 2)
+
+    def test_a_wrong_restore_is_found(self):
+        lying = self.run_(Lying, Losing, repeat=1)["rounds"]
+        self.assertEqual(lying[0]["restores"]["first"]["status"], "wrong")
+        self.assertIn("such as b", lying[0]["restores"]["first"]["output"])
+        self.assertEqual(lying[1]["restores"]["first"]["status"], "wrong")
+
+    def test_a_server_that_does_not_come_up_is_a_failure(self):
+        broken = self.run_(Broken, repeat=1)["rounds"][0]
+        self.assertEqual([broken["steps"][step]["status"] for step in ("first", "no change")], ["failed", "not run"])
+        self.assertEqual(broken["restores"]["first"]["status"], "not run")
+
+    def test_settings_that_can_not_be_made_are_a_failure_too(self):
+        result = self.run_(Unlucky, Good, repeat=1)["rounds"]
+        self.assertEqual((result[0]["steps"]["first"]["status"], result[1]["steps"]["first"]["status"]), ("failed", "ok"))
+        self.assertIn("no settings today", result[0]["steps"]["first"]["output"])
+
+    def test_nothing_of_a_tool_goes_on(self):
+        self.run_(Agent, repeat=1)
+        self.assertEqual([pid for pid in measure.below([os.getpid()]) - {os.getpid()} if measure.alive(pid)], [])
+
+    def test_a_workload_that_fails_is_nobodys_failure(self):
+        class Unlucky(Small):
+            def steps(self):
+                return [Step("first"), Step("no change"), Step("one more", lambda tree, rng: (tree / "none" / "d").write_text("d"))]
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            rounds = Rounds(Unlucky(), [Good], Options(folder, 1, loop=False, settle=0.0, count_syncs=False))
+            self.assertRaises(Unfit, rounds.run)
+            self.assertEqual(sorted(path.name for path in Path(folder).iterdir()), ["data"])
+
+
+class TheProgram(unittest.TestCase):
+    def test_it_lists_what_there_is(self):
+        said = subprocess.run([sys.executable, "run", "--list"], cwd=HERE, capture_output=True, text=True, check=True).stdout
+        for name in ("W1", "W5-slow", "W8-se", "drumlin", "tar", "kopia-zstd"):
+            self.assertIn(f"\n  {name} ", said)
+
+    def test_a_run_that_is_stopped_leaves_its_data_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["run", "W4", "--scale", "0.0001", "--tools", "cp", "--settle", "60", "--no-syncs", "--folder", "--work", f"{folder}/work",
+                       "--results", f"{folder}/results"]
+            process = subprocess.Popen([sys.executable, *command], cwd=HERE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            for line in process.stderr:
+                if "round 1 of 3: cp" in line:
+                    time.sleep(0.3)
+                    process.terminate()
+                    break
+            process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 143)
+            self.assertEqual([path.name for path in Path(folder, "work").iterdir()], ["data"])
+
+
+class TheTools(unittest.TestCase):
+    def test_rows_say_what_they_are(self):
+        rows = everything()
+        self.assertGreaterEqual(len(rows), 30)
+        for name, row in rows.items():
+            self.assertTrue(row.of is None or row.of in rows, name)
+            self.assertTrue(row.trees or row.streams, name)
+            if row.of and row.default:
+                self.assertGreaterEqual((row.compresses, row.encrypts), (rows[row.of].compresses, rows[row.of].encrypts), name)
+
+    def test_who_is_not_here_is_named(self):
+        self.assertEqual([row.name for row in choose(["tar"])[0]], ["tar"])
+        self.assertEqual([row.name for row in choose(["tar", "cp"], without=["tar"])[0]], ["cp"])
+        self.assertNotIn("tar", [row.name for row in choose(without=["tar"])[0]])
+        self.assertRaises(KeyError, choose, ["no-such-tool"])
+        self.assertRaises(KeyError, choose, None, False, ["no-such-tool"])
+        self.assertEqual(choose(["tar"], stream=True), ([], [("tar", "it can't save a stream")]))
