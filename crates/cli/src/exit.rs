@@ -216,6 +216,18 @@ impl From<drumlin_store::Error> for Failure {
         }
         let failure = Failure::failed(error.to_string());
         match error.kind {
+            Kind::Refused if error.action == "log in to" => failure.hint(
+                "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \
+                 goes wrong; --ssh-command ssh uses that instead",
+            ),
+            // The message says what to do about a server's key.
+            Kind::Refused if error.action == "connect to" => failure,
+            Kind::Transient if error.action == "connect to" => {
+                failure.hint("check the address, and whether that machine can be reached from here")
+            }
+            Kind::Transient if !matches!(error.location.as_bytes(), [b'/', ..]) => {
+                failure.hint("it may pass: run it again, and it goes on from what is stored")
+            }
             Kind::Full => failure.hint(format!("make room on the storage of {}, and run it again", error.location)),
             Kind::Refused if matches!(error.action, "open" | "read" | "list") => {
                 failure.hint(format!("check who may read {}", error.location))

@@ -11,6 +11,7 @@ mod lock;
 mod place;
 mod process;
 mod profile;
+mod remote;
 mod render;
 mod rules;
 mod signals;

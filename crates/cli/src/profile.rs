@@ -41,6 +41,12 @@ pub struct Profile {
     pub password_command: Option<String>,
     /// A key file.
     pub key_file: Option<String>,
+    /// What logs in to another machine.
+    pub ssh_command: Option<String>,
+    /// KiB a second to another machine.
+    pub limit_upload: Option<u32>,
+    /// KiB a second from another machine.
+    pub limit_download: Option<u32>,
     /// What to save.
     pub sources: Vec<String>,
     /// Patterns of what to leave out, each with its place in the file.

@@ -156,11 +156,16 @@ pub fn passphrase_file(path: &Path) -> Result<Vec<u8>> {
     not_empty(first_line(std::fs::read(path).map_err(Failure::file("read the passphrase from", path))?))
 }
 
-fn can_ask() -> bool {
+/// Whether there is a terminal to ask on.
+pub fn can_ask() -> bool {
     std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
 }
 
-fn ask(prompt: &str) -> Result<Vec<u8>> {
+/// Ask for something that isn't shown.
+///
+/// # Errors
+/// It can't be asked for, or the user ends the program.
+pub fn ask(prompt: &str) -> Result<Vec<u8>> {
     let _asking = Asking::begin();
     rpassword::prompt_password(prompt).map(String::into_bytes).map_err(|e| match e.kind() {
         std::io::ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),

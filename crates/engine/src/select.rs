@@ -275,7 +275,7 @@ mod tests {
             plans: Vec::new(),
             original: None,
         };
-        SnapshotInfo { snapshot, trust: Trust::Signed(KeyId([1; 16])), open_session: false }
+        SnapshotInfo { snapshot, trust: Trust::Signed(KeyId([1; 16])), open_session: false, committed: true }
     }
 
     fn sample() -> Vec<SnapshotInfo> {

@@ -16,6 +16,16 @@ pub enum Unlock {
     File(String),
 }
 
+impl Unlock {
+    /// The key whose object will be asked for, if that is known before anything is read.
+    pub(crate) fn key(&self) -> Option<KeyId> {
+        match self {
+            Unlock::File(text) => KeyFile::decode(text).ok().map(|file| file.key),
+            Unlock::Passphrase(_) => None,
+        }
+    }
+}
+
 impl Repository {
     /// The secrets that `unlock` gives access to, and the key object's id.
     pub(crate) fn unlock(store: &dyn Store, config: &Config, unlock: &Unlock) -> Result<Secrets> {

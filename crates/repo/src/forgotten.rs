@@ -87,7 +87,9 @@ impl Repository {
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in ids.into_iter().filter(|id| !present.contains(id)) {
             match self.read_snapshot(&names::forgotten(id), id, &trusted) {
-                Ok(Some((snapshot, trust))) => infos.push(SnapshotInfo { snapshot, trust, open_session: false }),
+                Ok(Some((snapshot, trust))) => {
+                    infos.push(SnapshotInfo { snapshot, trust, open_session: false, committed: true })
+                }
                 // Brought back, or cleared up by a prune.
                 Ok(None) => {}
                 Err(e) if e.is_damage() => errors.push(e),

@@ -8,7 +8,7 @@ use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
 use drumlin_format::{ChunkId, KeyId, RepositoryId};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
-use drumlin_store::{Kind, Put, Store};
+use drumlin_store::{Kind, Put, Soon, Store};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -142,6 +142,9 @@ impl Repository {
 
     /// Open the repository in a store.
     pub fn open(store: Arc<dyn Store>, unlock: &Unlock) -> Result<Self> {
+        if let Some(key) = unlock.key() {
+            store.expect(Soon::Object(&names::key(key)));
+        }
         let config = Repository::read_config(&*store)?;
         let mut secrets = Repository::unlock(&*store, &config, unlock)?;
         let generations = Generations::read(&*store, &config, &mut secrets)?;

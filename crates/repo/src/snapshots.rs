@@ -8,7 +8,7 @@ use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
-use drumlin_store::Kind;
+use drumlin_store::{Kind, Soon};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
@@ -31,11 +31,18 @@ pub struct SnapshotInfo {
     pub snapshot: Snapshot,
     /// Whose word it is.
     pub trust: Trust,
-    /// Whether its session is still open: being written, or left by a crash.
+    /// Whether its session is still open: being written, or left by a crash, or by an account that may remove nothing.
     pub open_session: bool,
+    /// Whether a decision says that it counts: it is over, whether its session was cleared up or not.
+    pub committed: bool,
 }
 
 impl Repository {
+    /// A hint that somebody will soon ask whether a snapshot is there: a storage far away is asked now.
+    pub fn expect_snapshot(&self, id: SnapshotId) {
+        self.store().expect(Soon::Length(&names::snapshot(id)));
+    }
+
     /// All snapshots that count, oldest first, and the errors of those that could not be read.
     ///
     /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was
@@ -60,7 +67,7 @@ impl Repository {
                 }
                 Err(e) => return Err(e),
             };
-            let mut open_session = sessions.contains(&snapshot.session);
+            let (mut open_session, mut committed) = (sessions.contains(&snapshot.session), false);
             if open_session || decisions.contains(&snapshot.session) {
                 let verdict = match decided.entry(snapshot.session) {
                     Entry::Occupied(known) => known.into_mut(),
@@ -76,6 +83,7 @@ impl Repository {
                 match verdict {
                     Some(Verdict::Evicted { .. }) => continue,
                     Some(Verdict::Committed { snapshot: committed }) if *committed != id => continue,
+                    Some(Verdict::Committed { .. }) => committed = true,
                     None | Some(Verdict::Claimed { .. })
                         if open_session && self.store().len(&names::session(snapshot.session))?.is_none() =>
                     {
@@ -89,7 +97,7 @@ impl Repository {
                     _ => {}
                 }
             }
-            infos.push(SnapshotInfo { snapshot, trust, open_session });
+            infos.push(SnapshotInfo { snapshot, trust, open_session, committed });
         }
         infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
         Ok((infos, errors))

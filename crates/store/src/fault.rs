@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Cleared, Error, Kind, Listed, Op, Put, Result, Store, Upload};
+use crate::{Cleared, Error, Kind, Listed, Op, Put, Result, Soon, Store, Upload};
 
 /// What happens to a call that a rule picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +242,10 @@ impl<S: Store> Store for FaultStore<S> {
             return Err(injected(Kind::Io, Op::ReadAt, name, &self.location()));
         }
         self.run(Op::ReadAt, name, || self.inner.read_at(name, offset, buf))
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        self.inner.expect(soon);
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {

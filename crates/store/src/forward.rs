@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Cleared, Listed, Put, Result, Store, Upload};
+use crate::{Cleared, Listed, Put, Result, Soon, Store, Upload};
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
@@ -21,6 +21,9 @@ macro_rules! forward {
             }
             fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
                 (**self).read_at(name, offset, buf)
+            }
+            fn expect(&self, soon: Soon<'_>) {
+                (**self).expect(soon);
             }
             fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
                 (**self).put(name, bytes, how)

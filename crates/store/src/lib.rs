@@ -13,6 +13,9 @@ mod memory;
 pub mod name;
 mod readonly;
 mod record;
+mod retry;
+mod sftp;
+mod whose;
 
 pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
@@ -22,6 +25,8 @@ pub use location::{Location, LocationError, create, open};
 pub use memory::MemoryStore;
 pub use readonly::ReadOnlyStore;
 pub use record::{Call, CallLog, Op, RecordStore};
+pub use retry::Retries;
+pub use sftp::{Address, Ask, SftpStore, Surroundings, Tell};
 
 /// An object's name and length as a listing gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +44,28 @@ pub struct Cleared {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+}
+
+/// What will be asked for soon: see [`Store::expect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soon<'a> {
+    /// [`Store::read_at`] with the same offset and length.
+    Range {
+        /// The object.
+        name: &'a str,
+        /// Where the range begins.
+        offset: u64,
+        /// Its length.
+        len: usize,
+    },
+    /// [`Store::get`] of this object.
+    Object(&'a str),
+    /// [`Store::list`] of this folder.
+    Listing(&'a str),
+    /// [`Store::len`] of this object.
+    Length(&'a str),
+    /// [`Store::put`] of a new object.
+    Put,
 }
 
 /// Whether an object appears under its name only if nobody else has created it.
@@ -75,6 +102,12 @@ pub trait Store: Send + Sync {
     /// Fill `buf` from `offset`. [`Kind::Missing`] if there is no such object, [`Kind::Truncated`] if it ends before
     /// `offset + buf.len()`, even when `buf` is empty.
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// A hint at what will be asked for soon: a store that is far away may ask for it now, and the next one who asks for it may
+    /// be told what was so at the time of the hint. What nobody asks for takes some room.
+    fn expect(&self, soon: Soon<'_>) {
+        let _ = soon;
+    }
 
     /// Write a small object (up to a few MiB) whole and durably.
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()>;

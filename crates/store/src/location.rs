@@ -1,4 +1,4 @@
-//! Where a repository is, as a user writes it: a path or a URL.
+//! Where a repository is, as a user writes it: a path, a URL, or a program that speaks SFTP.
 //!
 //! This is the door through which other kinds of storage come in: a variant of [`Location`], a line in
 //! [`Location::parse`], and one each in [`open`] and [`create`].
@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use crate::sftp::{Address, SftpStore, Surroundings};
 use crate::{LocalStore, Result, Store};
 
 /// Where a repository is.
@@ -16,6 +17,10 @@ use crate::{LocalStore, Result, Store};
 pub enum Location {
     /// A folder on a file system of this machine.
     Local(PathBuf),
+    /// A folder on another machine, by SFTP.
+    Sftp(Address),
+    /// What a program serves by SFTP on its standard input and output: a command for the shell.
+    Program(String),
 }
 
 /// Why a text is no location. The messages are for the user who wrote it.
@@ -43,15 +48,15 @@ pub enum LocationError {
     },
     /// `user@host:path`, as scp takes it.
     #[error(
-        "'{given}' looks like a folder on another machine, which is written sftp://user@host/path and not supported yet; a local folder of that name is written './{given}'"
+        "'{given}' looks like a folder on another machine, which is written sftp://user@host/path; a local folder of that name is written './{given}'"
     )]
     LikeScp {
         /// What the user wrote.
         given: String,
     },
-    /// A `file:` URL that can't be followed.
+    /// A URL that can't be followed.
     #[error("'{given}': {why}")]
-    BadFileUrl {
+    BadUrl {
         /// What the user wrote.
         given: String,
         /// What is wrong with it.
@@ -60,11 +65,10 @@ pub enum LocationError {
 }
 
 /// Schemes that will come, or that users of other programs are used to.
-const NOT_YET: [&str; 12] =
-    ["sftp", "ssh", "s3", "rest", "http", "https", "azure", "b2", "gs", "swift", "rclone", "webdav"];
+const NOT_YET: [&str; 10] = ["s3", "rest", "http", "https", "azure", "b2", "gs", "swift", "rclone", "webdav"];
 
 impl Location {
-    /// Read a location: a path, or a URL `file:///path` (percent-encoded).
+    /// Read a location: a path, a URL `file:///path` or `sftp://user@host:port/path` (percent-encoded), or `stdio:PROGRAM`.
     ///
     /// What begins like a URL of another scheme is an error, never a folder of that name; `./` before it makes it one.
     pub fn parse(given: &str) -> std::result::Result<Self, LocationError> {
@@ -80,10 +84,18 @@ impl Location {
             };
         };
         let lower = scheme.to_ascii_lowercase();
-        if lower == "file" {
-            return file_url(rest)
-                .map(Self::Local)
-                .map_err(|why| LocationError::BadFileUrl { given: given.to_owned(), why });
+        let read = match lower.as_str() {
+            "file" => Some(file_url(rest).map(Self::Local)),
+            "sftp" => Some(Address::parse(rest).map(Self::Sftp)),
+            "ssh" => Some(Err("folders on other machines are reached by SFTP: write sftp://user@host/path")),
+            "stdio" => Some(match rest.trim() {
+                "" => Err("the program is missing: stdio:PROGRAM ARGUMENTS"),
+                command => Ok(Self::Program(command.to_owned())),
+            }),
+            _ => None,
+        };
+        if let Some(read) = read {
+            return read.map_err(|why| LocationError::BadUrl { given: without_password(given), why });
         }
         if NOT_YET.contains(&lower.as_str()) {
             return Err(LocationError::NotYet { given: without_password(given), scheme: lower });
@@ -105,21 +117,25 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local(path) => path.display().fmt(f),
+            Self::Sftp(address) => address.fmt(f),
+            Self::Program(command) => write!(f, "stdio:{command}"),
         }
     }
 }
 
 /// Open the store of an existing repository. [`crate::Kind::Missing`] if there is nothing at `location`.
-pub fn open(location: &Location) -> Result<Box<dyn Store>> {
+pub fn open(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>> {
     match location {
         Location::Local(path) => Ok(Box::new(LocalStore::open(path)?)),
+        remote => Ok(Box::new(SftpStore::open(remote, around)?)),
     }
 }
 
 /// Make the store of a new repository. [`crate::Kind::Exists`] if there is something at `location`.
-pub fn create(location: &Location) -> Result<Box<dyn Store>> {
+pub fn create(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>> {
     match location {
         Location::Local(path) => Ok(Box::new(LocalStore::create(path)?)),
+        remote => Ok(Box::new(SftpStore::create(remote, around)?)),
     }
 }
 
@@ -148,10 +164,10 @@ fn file_url(rest: &str) -> std::result::Result<PathBuf, &'static str> {
     if path.contains(['?', '#']) {
         return Err("'?' and '#' are written %3F and %23 in a file URL");
     }
-    percent_decode(path)
+    percent_decode(path).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
 }
 
-fn percent_decode(text: &str) -> std::result::Result<PathBuf, &'static str> {
+pub(crate) fn percent_decode(text: &str) -> std::result::Result<Vec<u8>, &'static str> {
     let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -168,7 +184,7 @@ fn percent_decode(text: &str) -> std::result::Result<PathBuf, &'static str> {
         }
         bytes.push(decoded);
     }
-    Ok(PathBuf::from(OsString::from_vec(bytes)))
+    Ok(bytes)
 }
 
 /// A location with what stands between `user:` and `@host` taken out: messages end up in logs.
@@ -190,8 +206,10 @@ mod tests {
     use crate::{Kind, Put};
 
     fn path(given: &str) -> PathBuf {
-        let Location::Local(path) = Location::parse(given).unwrap();
-        path
+        match Location::parse(given).unwrap() {
+            Location::Local(path) => path,
+            other => panic!("{given} is {other:?}"),
+        }
     }
 
     #[test]
@@ -217,8 +235,10 @@ mod tests {
     fn what_is_refused_says_why() {
         for (given, part) in [
             ("", "empty"),
-            ("sftp:u@h:/x", "sftp"),
-            ("sftp://u@h/x", "not supported yet"),
+            ("sftp:u@h:/x", "sftp://user@host/path"),
+            ("sftp://u@h", "no folder"),
+            ("ssh://u@h/x", "sftp://user@host/path"),
+            ("stdio:", "program is missing"),
             ("s3:bucket/x", "s3"),
             ("S3://bucket", "s3"),
             ("rest:http://h/", "rest"),
@@ -243,17 +263,30 @@ mod tests {
     fn passwords_are_not_repeated() {
         let message = Location::parse("https://me:secret@host/x").unwrap_err().to_string();
         assert!(message.contains("https://me:***@host/x") && !message.contains("secret"), "{message}");
+        let message = Location::parse("sftp://me:secret@host/x").unwrap_err().to_string();
+        assert!(message.contains("sftp://me:***@host/x") && !message.contains("secret"), "{message}");
         let message = Location::parse("foo://me:se@cret@host").unwrap_err().to_string();
         assert!(!message.contains("cret"), "{message}");
+    }
+
+    #[test]
+    fn places_that_are_not_here() {
+        let location = Location::parse("sftp://u@h:2222/srv/repo").unwrap();
+        assert!(matches!(&location, Location::Sftp(address) if address.port == Some(2222)));
+        assert_eq!(location.to_string(), "sftp://u@h:2222/srv/repo");
+        let location = Location::parse("stdio:rclone serve sftp --stdio there:").unwrap();
+        assert_eq!(location, Location::Program("rclone serve sftp --stdio there:".into()));
+        assert_eq!(location.to_string(), "stdio:rclone serve sftp --stdio there:");
     }
 
     #[test]
     fn create_then_open() {
         let dir = tempfile::tempdir().unwrap();
         let location = Location::from(dir.path().join("repo"));
-        assert_eq!(open(&location).err().map(|e| e.kind), Some(Kind::Missing));
-        create(&location).unwrap().put("a", b"1", Put::Create).unwrap();
-        assert_eq!(create(&location).err().map(|e| e.kind), Some(Kind::Exists));
-        assert_eq!(open(&location).unwrap().get("a").unwrap(), b"1");
+        let around = Surroundings::default();
+        assert_eq!(open(&location, &around).err().map(|e| e.kind), Some(Kind::Missing));
+        create(&location, &around).unwrap().put("a", b"1", Put::Create).unwrap();
+        assert_eq!(create(&location, &around).err().map(|e| e.kind), Some(Kind::Exists));
+        assert_eq!(open(&location, &around).unwrap().get("a").unwrap(), b"1");
     }
 }

@@ -1,6 +1,6 @@
 //! A wrapper that refuses every call that would change anything: for commands that only look.
 
-use crate::{Error, Kind, Listed, Put, Result, Store, Upload};
+use crate::{Error, Kind, Listed, Put, Result, Soon, Store, Upload};
 
 /// A store that can be read and not written: `put`, `upload` and `delete` are [`Kind::Refused`], and never reach the
 /// store inside.
@@ -38,6 +38,13 @@ impl<S: Store> Store for ReadOnlyStore<S> {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(name, offset, buf)
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        // Nothing is going to be put.
+        if soon != Soon::Put {
+            self.inner.expect(soon);
+        }
     }
 
     fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {

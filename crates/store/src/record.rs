@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Cleared, Kind, Listed, Put, Result, Store, Upload};
+use crate::{Cleared, Kind, Listed, Put, Result, Soon, Store, Upload};
 
 /// The operations of a store and of its uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -207,6 +207,10 @@ impl<S: Store> Store for RecordStore<S> {
         let bytes = buf.len() as u64;
         let result = self.inner.read_at(name, offset, buf);
         self.log.note(Op::ReadAt, name, result, |()| Call::ReadAt { name: name.to_owned(), offset, bytes })
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        self.inner.expect(soon);
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {

@@ -1,5 +1,5 @@
 //! What tests need: trees with everything a Linux file can be, random ones and random changes to them, a comparison of two
-//! trees that misses nothing, and a fresh file system to try it all on.
+//! trees that misses nothing, a fresh file system to try it all on, and servers behind lines that break.
 //!
 //! Nothing here uses the crates under test: it is the second opinion. All of it works on descriptors and single names, so
 //! that paths may be longer than `PATH_MAX`.
@@ -9,10 +9,14 @@ pub mod compare;
 mod lease;
 mod loopfs;
 mod parity;
+mod relay;
 mod rng;
+mod sshd;
 pub mod tree;
 
 pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use parity::{parity_of, wipe_parity};
+pub use relay::{Line, Relay};
 pub use rng::Rng;
+pub use sshd::Sshd;

@@ -37,7 +37,11 @@ pub struct Cli {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The repository: a folder, or file:///FOLDER
+    /// The repository: a folder, sftp://USER@HOST/FOLDER, or stdio:PROGRAM
+    ///
+    /// A path, or file:///FOLDER; a folder on another machine, sftp://USER@HOST:PORT/FOLDER, or /~/FOLDER below the home
+    /// folder there; or a command for the shell that speaks SFTP on its standard input and output, such as
+    /// 'stdio:rclone serve sftp --stdio REMOTE:FOLDER'.
     ///
     /// Without it, DRUMLIN_REPOSITORY names the repository, and without that it is the one in
     /// $XDG_DATA_HOME/drumlin/repository, which the first backup makes.
@@ -75,6 +79,21 @@ pub struct Global {
     /// Use no cache
     #[arg(long, global = true)]
     pub no_cache: bool,
+
+    /// Log in by COMMAND, an ssh with options of its own, instead of what is built in
+    ///
+    /// It is run by the shell, with '-p PORT -l USER -s -- HOST sftp' behind it. For what the built-in one doesn't
+    /// understand of ~/.ssh/config.
+    #[arg(long, global = true, value_name = "COMMAND")]
+    pub ssh_command: Option<String>,
+
+    /// Send no more than N KiB a second to a repository on another machine
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_upload: Option<u32>,
+
+    /// Receive no more than N KiB a second from a repository on another machine
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit_download: Option<u32>,
 
     /// Read profiles from FILE instead of $XDG_CONFIG_HOME/drumlin/profiles.toml
     #[arg(long, global = true, value_name = "FILE")]

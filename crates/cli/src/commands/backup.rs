@@ -17,7 +17,7 @@ use crate::{lock, rules, unlock};
 use drumlin_engine::Error;
 use drumlin_engine::backup::{Compression, Options, Report, Source, backup};
 use drumlin_repo::{Cache, CreateOptions, IndexMode, NewLock, Repository, random_secret};
-use drumlin_store::{DiscardStore, MemoryStore};
+use drumlin_store::{DiscardStore, MemoryStore, Soon};
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -117,7 +117,10 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         checkpoint_bytes: if args.dry_run { 0 } else { args.checkpoint },
         program: concat!("drumlin ", env!("CARGO_PKG_VERSION")).into(),
     };
+    // On the side: a storage that is far away takes its time to list what it has.
+    let looking = context.look(&repository);
     let outcome = watch.run(|monitor| backup(&repository, &cache, options, monitor));
+    context.heard(looking);
     if let Some(program) = program {
         program.end();
     }
@@ -243,9 +246,7 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
             Repository::create(memory, CreateOptions::default(), lock, "dry run", 0)?.0
         } else {
             let store = Arc::new(DiscardStore::new(context.store(&place)?));
-            let repository = context.remembered(unlock::open(store, given)?);
-            context.heed(&repository, false);
-            repository
+            context.remembered(unlock::open(store, given)?)
         };
         let cache = Cache::open(&repository, None, &std::env::temp_dir())?;
         return Ok((repository, Arc::new(cache)));
@@ -260,9 +261,13 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
             Err(_) if path.exists() => context.open_to_remove()?,
             Err(e) => return Err(e),
         },
-        place => context.remembered(unlock::open(context.store(&place)?, given)?),
+        place => {
+            let store = context.store(&place)?;
+            // Its session, before anything else.
+            store.expect(Soon::Put);
+            context.remembered(unlock::open(store, given)?)
+        }
     };
-    context.heed(&repository, false);
     let cache = context.cache(&repository)?;
     Ok((repository, cache))
 }

@@ -61,7 +61,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     let source = context.open_to_read()?;
     // Told before anything is asked about the other one.
     source.may_read()?;
-    let store = drumlin_store::open(&to)?;
+    let store = drumlin_store::open(&to, &context.around())?;
     let target = context.remembered(unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?);
     if source.config().id == target.config().id {
         let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);

@@ -10,7 +10,7 @@ use crate::unlock::{self, Asked, Given};
 use drumlin_format::KeyId;
 use drumlin_repo::{CreateOptions, NewLock, Repository, random_id, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
-use drumlin_store::{Kind, Location, ReadOnlyStore, Store};
+use drumlin_store::{Kind, LocalStore, Location, ReadOnlyStore, Store};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -43,7 +43,7 @@ struct Initialized<'a> {
 /// There is a repository already, or it can't be made.
 pub fn run(context: &Context, args: &Init) -> Result<Exit> {
     let given = unlock::given(&context.global, context.profile.as_ref())?;
-    let like = args.cut_like.as_deref().map(|location| cut_like(location, args)).transpose()?;
+    let like = args.cut_like.as_deref().map(|location| cut_like(context, location, args)).transpose()?;
     let made = match context.place()? {
         Place::Default(path) => make(&path, given, like.as_ref())?,
         Place::Named(location) => {
@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
             };
             // The key's file first: a repository whose key can't be written is of no use to anybody.
             let key = NewKey::new(Some(given))?;
-            let created = drumlin_store::create(&location)
+            let created = drumlin_store::create(&location, &context.around())
                 .map_err(not_made)
                 .and_then(|s| key.create(Arc::from(s), like.as_ref()));
             if created.is_err() {
@@ -68,8 +68,8 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
 }
 
 /// The repository whose cuts are taken over.
-fn cut_like(location: &str, args: &Init) -> Result<Repository> {
-    let store = ReadOnlyStore::new(drumlin_store::open(&Location::parse(location)?)?);
+fn cut_like(context: &Context, location: &str, args: &Init) -> Result<Repository> {
+    let store = ReadOnlyStore::new(drumlin_store::open(&Location::parse(location)?, &context.around())?);
     let asked = Asked {
         password_file: args.like_password_file.clone(),
         password_command: args.like_password_command.clone(),
@@ -141,8 +141,8 @@ fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<
     };
     let key = NewKey::new(given)?;
     let made = (|| {
-        let store = drumlin_store::create(&beside.clone().into())?;
-        let (repository, id) = key.create(Arc::from(store), like)?;
+        let store = LocalStore::create(&beside)?;
+        let (repository, id) = key.create(Arc::new(store), like)?;
         let key_file = key.save(&repository, id)?;
         match std::fs::rename(&beside, path) {
             Ok(()) => Ok(key_file),
@@ -159,7 +159,7 @@ fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<
     }
     let key_file = made?;
     sync_folder(parent)?;
-    let store: Arc<dyn Store> = Arc::from(drumlin_store::open(&path.to_owned().into())?);
+    let store: Arc<dyn Store> = Arc::new(LocalStore::open(path)?);
     let repository = unlock::open(store, again.or(key_file.clone().map(Given::KeyFile)))?;
     Ok(Made { repository, key_file })
 }

@@ -23,14 +23,15 @@ use crate::args::{Cli, Command, Global};
 use crate::exit::{Exit, Failure, Result, plain};
 use crate::place;
 use crate::profile::Profile;
+use crate::remote;
 use crate::render::Out;
 use crate::render::missing::{self, JsonMissing};
 use crate::render::time::now;
 use crate::unlock;
 use drumlin_engine::select::SnapshotSpec;
-use drumlin_repo::history::Memory;
+use drumlin_repo::history::{Memory, Missing};
 use drumlin_repo::{Cache, Repository, SnapshotInfo};
-use drumlin_store::{Location, ReadOnlyStore, Store};
+use drumlin_store::{Location, ReadOnlyStore, Store, Surroundings};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -131,6 +132,9 @@ impl Place {
     }
 }
 
+/// A look under way: see [`Context::look`].
+pub struct Looking(Option<std::thread::JoinHandle<drumlin_repo::Result<Missing>>>);
+
 /// Packs that were damaged and could be read all the same.
 #[derive(Serialize)]
 struct JsonHealed<'a> {
@@ -177,12 +181,17 @@ impl<'a> Context<'a> {
         self.global.cache_dir.clone().or_else(|| place::caches().ok())
     }
 
+    /// What a store on another machine may know of the user.
+    pub fn around(&self) -> Surroundings {
+        remote::around(&self.global, self.profile.as_ref(), self.out)
+    }
+
     /// The store of the repository.
     ///
     /// # Errors
     /// There is none, or it can't be reached.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
-        let store = drumlin_store::open(&place.location()).map_err(|e| {
+        let store = drumlin_store::open(&place.location(), &self.around()).map_err(|e| {
             let failure = Failure::from(e);
             match (place, failure.exit) {
                 (Place::Default(_), Exit::NoRepository) => Failure {
@@ -257,7 +266,31 @@ impl<'a> Context<'a> {
     /// Tell if anything is missing in a repository that this client has seen; its keys are looked at, too, if wanted. The
     /// command goes on.
     pub fn heed(&self, repository: &Repository, keys: bool) {
-        match repository.look_back(now().0, keys) {
+        self.told(repository.look_back(now().0, keys));
+    }
+
+    /// Look whether anything is missing that this client has seen, while something else is done: [`Context::heard`] tells.
+    pub fn look(&self, repository: &Repository) -> Looking {
+        let looked = repository.clone();
+        match std::thread::Builder::new().name("look-back".into()).spawn(move || looked.look_back(now().0, false)) {
+            Ok(thread) => Looking(Some(thread)),
+            Err(_) => {
+                self.heed(repository, false);
+                Looking(None)
+            }
+        }
+    }
+
+    /// Tell what has been found missing. To be called before anything new is remembered.
+    pub fn heard(&self, looking: Looking) {
+        // A panic there has ended the program.
+        if let Some(Ok(looked)) = looking.0.map(std::thread::JoinHandle::join) {
+            self.told(looked);
+        }
+    }
+
+    fn told(&self, looked: drumlin_repo::Result<Missing>) {
+        match looked {
             Ok(missing) if missing.is_empty() => {}
             Ok(missing) => {
                 self.alarmed.set(true);

@@ -22,6 +22,7 @@ mod places;
 mod profiles;
 mod prune;
 mod pty;
+mod remote;
 mod repair;
 mod report;
 mod restore;

@@ -77,7 +77,7 @@ fn words_in_the_wrong_place() {
     told(home.run(&["-r", "", "snapshots"]), 2, "empty");
     told(home.run(&["-r", "~/repo", "snapshots"]), 10, "write the whole path");
     told(home.run(&["-r", "~/repo", "-k", "new.key", "init"]), 1, "write the whole path");
-    told(home.run(&["-r", "sftp://x/y", "snapshots"]), 2, "sftp");
+    told(home.run(&["-r", "s3://x/y", "snapshots"]), 2, "s3");
     assert_eq!(home.run(&["--json", "snapshots"]).ok().objects().len(), 1);
 }
 

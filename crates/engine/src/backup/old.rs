@@ -6,6 +6,7 @@ use drumlin_format::snapshot::{Reached, Snapshot};
 use drumlin_format::tree::Leaf;
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{Cursor, LeafRef};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A leaf of the previous tree.
@@ -20,6 +21,8 @@ pub(super) struct OldLeaf {
 
 /// Leaves waiting between the reading thread and the merge.
 const LEAVES_AHEAD: usize = 4;
+/// Leaves that a store far away is asked for in advance: some megabytes of blocks.
+const LEAVES_EXPECTED: usize = 512;
 
 /// Begin to read. Of several snapshots each is read up to where it got, and the next from there on: first a partial one,
 /// then the whole one that it was compared with.
@@ -60,7 +63,15 @@ fn send(
     if let Some(from) = from {
         cursor.seek(&from.dir, &from.name)?;
     }
-    while let Some(child) = cursor.next_leaf()? {
+    let mut expected = VecDeque::new();
+    loop {
+        while expected.len() < LEAVES_EXPECTED
+            && let Some(child) = cursor.next_leaf()?
+        {
+            reader.expect(&child.node);
+            expected.push_back(child);
+        }
+        let Some(child) = expected.pop_front() else { return Ok(true) };
         let leaf = Arc::new(cursor.leaf(&child)?);
         if let Some(body) = child.body
             && reader.index().lookup(&body)?.is_none()
@@ -78,5 +89,4 @@ fn send(
             return Ok(false);
         }
     }
-    Ok(true)
 }

@@ -109,19 +109,32 @@ pub(super) fn remember(cache: &Cache, snapshot: &Snapshot, parents: &ParentSnaps
     let _ = cache.remember(&name(&snapshot.host, &snapshot.paths), &bytes);
 }
 
+/// A hint that what was remembered will soon be looked for: a storage far away is asked now.
+pub(super) fn expect(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) {
+    for snapshot in remembered(cache, host, paths).into_iter().flatten() {
+        repository.expect_snapshot(snapshot.id);
+    }
+}
+
 /// What was remembered, if all of it is still in the repository.
 fn recall(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Result<Option<ParentSnapshots>> {
-    let Some(bytes) = cache.recall(&name(host, paths)) else { return Ok(None) };
-    let mut chain = Vec::new();
-    let mut rest = &bytes[..];
-    while let Some((len, after)) = rest.split_first_chunk::<4>() {
-        let Some((plain, after)) = after.split_at_checked(u32::from_le_bytes(*len) as usize) else { return Ok(None) };
-        let Ok(snapshot) = Snapshot::from_plain(plain) else { return Ok(None) };
+    let Some(chain) = remembered(cache, host, paths) else { return Ok(None) };
+    for snapshot in &chain {
         if repository.store().len(&names::snapshot(snapshot.id)).map_err(drumlin_repo::Error::from)?.is_none() {
             return Ok(None);
         }
-        chain.push(snapshot);
-        rest = after;
     }
     Ok(if chain.is_empty() { None } else { Some(ParentSnapshots(chain)) })
+}
+
+fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
+    let bytes = cache.recall(&name(host, paths))?;
+    let mut chain = Vec::new();
+    let mut rest = &bytes[..];
+    while let Some((len, after)) = rest.split_first_chunk::<4>() {
+        let (plain, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        chain.push(Snapshot::from_plain(plain).ok()?);
+        rest = after;
+    }
+    Some(chain)
 }

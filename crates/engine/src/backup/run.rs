@@ -91,6 +91,11 @@ fn attempt(
     let session = convert::session(&options.host, "backup", now.as_secs() as i64);
     let registration = Registration::begin(repository, session)?;
     let known = registration.known().clone();
+    // On the side, while the index is brought up to date.
+    repository.expect_loss_ids();
+    if options.parent == Parent::Latest {
+        parent::expect(repository, cache, &options.host, &paths);
+    }
     let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
     let mut losses = Vec::new();
     let looked = index.map_err(Error::from).and_then(|index| {

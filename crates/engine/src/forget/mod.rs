@@ -108,7 +108,7 @@ fn named(snapshots: &[SnapshotInfo], spec: &str, filter: &SnapshotFilter) -> Res
     if !found.subfolder.is_root() {
         return Err(Error::NoSnapshot(format!("'{spec}' names a folder; snapshots are forgotten as a whole")));
     }
-    if found.snapshot.open_session {
+    if found.snapshot.open_session && !found.snapshot.committed {
         return Err(Error::Refused(format!(
             "the backup of snapshot {id} is not over, or was killed and has not been cleared up; nothing was forgotten"
         )));

@@ -56,7 +56,7 @@ impl From<&SnapshotInfo> for Candidate {
                 Trust::Unknown(_) => None,
             },
             partial: s.partial.is_some(),
-            open_session: info.open_session,
+            open_session: info.open_session && !info.committed,
         }
     }
 }

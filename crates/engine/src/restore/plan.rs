@@ -22,12 +22,14 @@ use drumlin_host::place::{Names, TargetDir, Wanted};
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
 use drumlin_repo::{Location, PackInfo};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 /// Files from this size on are written by one worker from start to end.
 const STREAM_BYTES: u64 = 8 << 20;
+/// Blocks of a window that a store far away is asked for in advance.
+const BLOCKS_EXPECTED: usize = 8;
 /// The first window is small, so that the workers soon have something to do.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
 
@@ -511,6 +513,7 @@ impl<'a> Planner<'a> {
         let window = Arc::new(window);
         let mut at = 0;
         let mut pack: Option<(u32, Arc<PackInfo>, Arc<Table>)> = None;
+        let mut ahead = VecDeque::new();
         while let Some(first) = window.uses.get(at) {
             if pack.as_ref().is_none_or(|(number, ..)| *number != first.pack) {
                 let info = self.context.reader.index().pack(first.pack);
@@ -540,9 +543,15 @@ impl<'a> Planner<'a> {
                 window.uses[at..].iter().take_while(|u| u.pack == first.pack && block_of(u) == Some(block)).count();
             let uses = at..at + len;
             at += len;
-            self.send(Task::Block { window: window.clone(), info, table, block, uses })?;
+            self.context.reader.expect_block(&info, &table, block);
+            ahead.push_back(Task::Block { window: window.clone(), info, table, block, uses });
+            if ahead.len() > BLOCKS_EXPECTED
+                && let Some(task) = ahead.pop_front()
+            {
+                self.send(task)?;
+            }
         }
-        Ok(())
+        ahead.into_iter().try_for_each(|task| self.send(task))
     }
 
     /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted.

@@ -377,6 +377,7 @@ impl<'a> Plan<'a> {
         }
         let number = self.next;
         self.next += 1;
+        self.context.reader.expect_block(&info, &table, block);
         let fetch = Fetch { number, info, table, block, ordinals, reply: reply.clone() };
         self.context.fetches.0.send(fetch).map_err(|_| Stop::Fatal(Error::Worker))?;
         Ok(Some(Step::Block(number, chunks)))

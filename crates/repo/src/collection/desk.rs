@@ -78,6 +78,18 @@ impl<'a> Desk<'a> {
         Ok(evicted)
     }
 
+    /// Whether an index object is of a session that has not ended and has decided nothing. One that can't be opened is then torn: a
+    /// writer was cut off on a storage where nothing can be written first and named after. Nobody has ever read it, so nobody refers to
+    /// what it should name.
+    pub fn is_unfinished(&self, object: IndexId) -> Result<bool> {
+        for session in self.list(names::SESSIONS, SessionId::parse)? {
+            if object.is_of(&session) {
+                return Ok(self.get(&names::decision(session))?.is_none());
+            }
+        }
+        Ok(false)
+    }
+
     /// What a session says of itself; `None` if it has ended, or says nothing that can be believed.
     pub fn session(&self, id: SessionId) -> Result<Option<Session>> {
         let Some(bytes) = self.get(&names::session(id))? else { return Ok(None) };
@@ -238,10 +250,13 @@ impl Registration {
     pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
         repository.may_write()?;
         let generation = repository.generation()?;
-        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so.
-        let _ = repository.store().clear_unfinished();
         let id = SessionId(random_id()?);
-        let known = super::register(&Desk::of(repository, session), id)?;
+        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so. A storage that
+        // is far away does it on the side.
+        let known = std::thread::scope(|scope| {
+            scope.spawn(|| repository.store().clear_unfinished());
+            super::register(&Desk::of(repository, session), id)
+        })?;
         Ok(Registration { repository: repository.clone(), id, generation, known })
     }
 

@@ -103,6 +103,7 @@ impl Index {
             let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
                 (View::Among(_), Err(_)) => continue,
+                (_, Err(_)) if Desk::new(&self.repository).is_unfinished(*id)? => continue,
                 (View::Among(packs), Ok((mut entries, _))) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries

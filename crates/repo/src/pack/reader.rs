@@ -8,6 +8,7 @@ use drumlin_format::generation::MetaKeys;
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId, Signer};
 use drumlin_seal::{SealKey, Secret};
+use drumlin_store::Soon;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -328,6 +329,25 @@ impl Reader {
             });
         }
         Ok(bytes.to_vec())
+    }
+
+    /// A hint that this chunk will soon be asked for: a store that is far away is asked for its block now.
+    pub fn expect(&self, id: &ChunkId) {
+        let Ok(Some(location)) = self.index.lookup(id) else { return };
+        let info = self.index.pack(location.pack);
+        let Ok(table) = self.table(&info) else { return };
+        let Some(chunk) = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id) else { return };
+        if lock(&self.blocks).get(&(info.id, chunk.block)).is_none() {
+            self.expect_block(&info, &table, chunk.block);
+        }
+    }
+
+    /// The same of a block: see [`Reader::block`].
+    pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
+        if let Some(block) = table.blocks.get(number as usize) {
+            let (name, len) = (names::pack(info.kind, info.id), block.stored_len as usize);
+            self.repository.store().expect(Soon::Range { name: &name, offset: block.offset, len });
+        }
     }
 
     fn key(&self, info: &PackInfo, slot: &pack::Slot) -> Result<Arc<SealKey>> {

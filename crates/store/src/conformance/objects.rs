@@ -1,15 +1,29 @@
 //! Single objects: written, read, replaced, removed, and names that are none.
 
-use super::{bytes, fails, names, ok, same, upload};
+use super::{May, bytes, fails, names, ok, same, upload};
 use crate::{Kind, Put, Store};
 
-pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
+pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May) {
     round_trips(&*make());
     ranges(&*make());
     missing(&*make());
-    create_and_replace(&*make());
-    delete(&*make());
+    create(&*make());
+    if may.remove {
+        replace(&*make());
+        delete(&*make());
+    } else {
+        no_removal(&*make());
+    }
     bad_names(&*make());
+}
+
+/// An account that may only add is told so, and nothing changes.
+fn no_removal(store: &dyn Store) {
+    ok(store.put("d/a", b"first", Put::Replace));
+    fails(Kind::Refused, store.put("d/a", b"second", Put::Replace));
+    fails(Kind::Refused, store.delete("d/a"));
+    same(&ok(store.get("d/a")), b"first", "an object that may not be changed");
+    ok(store.sync());
 }
 
 fn round_trips(store: &dyn Store) {
@@ -64,14 +78,17 @@ fn missing(store: &dyn Store) {
     assert!(names(store, "").is_empty());
 }
 
-fn create_and_replace(store: &dyn Store) {
+fn create(store: &dyn Store) {
     ok(store.put("a", b"first", Put::Create));
     let error = fails(Kind::Exists, store.put("a", b"second", Put::Create));
     assert!(error.to_string().contains("'a'"), "{error}");
     same(&ok(store.get("a")), b"first", "an object after a second creation");
+}
+
+fn replace(store: &dyn Store) {
+    ok(store.put("a", b"first", Put::Create));
     let mut buf = [0; 3];
     ok(store.read_at("a", 0, &mut buf));
-
     ok(store.put("a", b"other", Put::Replace));
     same(&ok(store.get("a")), b"other", "a replaced object");
     ok(store.read_at("a", 0, &mut buf));

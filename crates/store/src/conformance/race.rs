@@ -4,12 +4,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{names, ok, same, upload};
+use super::{May, names, ok, same, upload};
 use crate::{Kind, Put, Result, Store};
 
 const THREADS: usize = 8;
 
-pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
+pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May) {
     let store = make();
     one_winner(&*store, 30, "put", |name, content| store.put(name, content, Put::Create));
     one_winner(&*store, 10, "upload", |name, content| upload(&*store, name, content, 0, 1000));
@@ -17,7 +17,9 @@ pub(super) fn check(make: &impl Fn() -> Box<dyn Store>) {
         0 => store.put(name, content, Put::Create),
         _ => upload(&*store, name, content, 0, 1000),
     });
-    replace_is_atomic(&*make());
+    if may.remove {
+        replace_is_atomic(&*make());
+    }
 }
 
 /// Of several threads that create a name, one succeeds, the others are told so, and the content is the winner's.

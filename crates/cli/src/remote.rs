@@ -1,0 +1,33 @@
+//! What a store on another machine is told of the user: who he is, where his keys are, how to ask him.
+
+use crate::args::Global;
+use crate::profile::Profile;
+use crate::render::Out;
+use crate::{place, process, unlock};
+use drumlin_store::Surroundings;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const KIB: u64 = 1 << 10;
+
+/// All that a store may know; the command line counts more than the profile.
+pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surroundings {
+    let (json, quiet, verbose) = (out.json(), out.quiet(), out.verbose());
+    let of_profile = |limit: fn(&Profile) -> Option<u32>| profile.and_then(limit);
+    let rate = |kib: Option<u32>| kib.map(|kib| u64::from(kib) * KIB);
+    Surroundings {
+        user: process::user_name(),
+        home: place::home(),
+        agent: std::env::var_os("SSH_AUTH_SOCK").filter(|v| !v.is_empty()).map(PathBuf::from),
+        ssh_config: None,
+        ssh_command: global.ssh_command.clone().or_else(|| profile.and_then(|p| p.ssh_command.clone())),
+        ask: unlock::can_ask().then(|| -> drumlin_store::Ask {
+            Arc::new(|prompt: &str| String::from_utf8(unlock::ask(prompt).ok()?).ok())
+        }),
+        // An output of its own, for threads that outlive any borrow.
+        tell: Some(Arc::new(move |words: &str| Out::new(json, quiet, verbose).warn(words))),
+        upload_limit: rate(global.limit_upload.or_else(|| of_profile(|p| p.limit_upload))),
+        download_limit: rate(global.limit_download.or_else(|| of_profile(|p| p.limit_download))),
+        ..Surroundings::default()
+    }
+}

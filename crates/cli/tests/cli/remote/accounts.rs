@@ -1,0 +1,115 @@
+//! Accounts with few rights.
+
+use super::Away;
+use crate::home::same;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+fn objects(folder: PathBuf) -> Vec<(PathBuf, u32)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let meta = entry.metadata().unwrap();
+        if meta.is_dir() {
+            found.extend(objects(entry.path()));
+        } else {
+            found.push((entry.path(), meta.permissions().mode() & 0o777));
+        }
+    }
+    found
+}
+
+/// An account that may only add: it backs up and restores; whoever owns the storage forgets and prunes, and then it goes
+/// on.
+#[test]
+fn an_account_that_may_only_add() {
+    let Some(away) = Away::new() else { return };
+    for account in ["append", "publish"] {
+        away.home.write("k", "");
+        fs::remove_file(away.home.path("k")).unwrap();
+        let _ = fs::remove_dir_all(away.home.path("src"));
+        let _ = fs::remove_dir_all(away.home.path("out"));
+        away.home.sources();
+        away.run(account, &["init"]).ok();
+        for n in 0..3 {
+            away.home.write("src/new", n.to_string());
+            away.run(account, &["backup", "src"]).ok();
+        }
+        let folder = away.folder(account);
+        assert!(objects(folder.clone()).iter().all(|(_, mode)| *mode == 0o444), "{account}");
+        away.run(account, &["check", "--read-data"]).ok();
+        away.run(account, &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+        assert!(same(&away.home.path("src"), &away.home.path("out")));
+
+        // What is taken away is refused, and nothing changes.
+        let ran = away.run(account, &["forget", "--keep-last", "1"]).expect(1);
+        assert!(ran.stderr.contains("permission denied"), "{}", ran.stderr);
+        away.run(account, &["prune"]).expect(1);
+        assert_eq!(away.run(account, &["--json", "snapshots"]).ok().objects().len(), 3, "{account}");
+
+        // By somebody who may.
+        let owner = |args: &[&str]| away.home.run(&[&["-r", folder.to_str().unwrap(), "-k", "k"], args].concat());
+        owner(&["forget", "--keep-last", "1"]).ok();
+        owner(&["prune", "--max-unused", "0%"]).ok();
+        assert_eq!(fs::read_dir(folder.join("sessions")).unwrap().count(), 0, "{account}: what it could not clear up");
+        owner(&["check", "--read-data"]).ok();
+        away.home.write("src/new", "more");
+        away.run(account, &["backup", "src"]).ok();
+        away.run(account, &["check", "--read-data"]).ok();
+    }
+}
+
+/// What a client that was cut off leaves where nothing can be renamed: half an object under its own name.
+#[test]
+fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
+    let Some(away) = Away::new() else { return };
+    away.home.sources();
+    away.run("append", &["init"]).ok();
+    away.run("append", &["backup", "src"]).ok();
+    let folder = away.folder("append");
+    let session = "00112233445566778899aabbccddeeff";
+    let newest = |of: &str| fs::read(objects(folder.join(of)).pop().unwrap().0).unwrap();
+    let (pack, index, of_session) = (newest("data"), newest("index"), newest("sessions"));
+    fs::create_dir_all(folder.join("data/99")).unwrap();
+    let torn: [(&str, Vec<u8>); 5] = [
+        ("data/99/99000000000000000000000000000000", pack[..pack.len() / 2].to_vec()),
+        // An index object's name begins like that of its session.
+        ("index/00112233445566770000000000000000", index[..40].to_vec()),
+        ("index/00112233445566770000000000000001", Vec::new()),
+        ("snapshots/99000000000000000000000000000000", Vec::new()),
+        (&format!("sessions/{session}"), of_session[..10].to_vec()),
+    ];
+    for (name, bytes) in &torn {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+    away.home.write("src/new", "new");
+    away.run("append", &["backup", "src"]).expect(0);
+    away.run("append", &["--no-cache", "backup", "src"]).expect(0);
+    away.run("append", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(0);
+    away.run("append", &["--no-cache", "restore", &away.home.saved_folder(), "-t", "out2"]).expect(0);
+    assert!(
+        same(&away.home.path("src"), &away.home.path("out")) && same(&away.home.path("src"), &away.home.path("out2"))
+    );
+    // They are named by a check.
+    let ran = away.run("append", &["check"]);
+    for name in ["index/00112233445566770000000000000000", "snapshots/99000000000000000000000000000000"] {
+        assert!(ran.stdout.contains(name) || ran.stderr.contains(name), "{name}: {} {}", ran.stdout, ran.stderr);
+    }
+    // Whoever may remove files removes what has no meaning; then all is as it should be.
+    let owner = |args: &[&str]| away.home.run(&[&["-r", folder.to_str().unwrap(), "-k", "k"], args].concat());
+    fs::remove_file(folder.join("snapshots/99000000000000000000000000000000")).unwrap();
+    owner(&["repair", "--evict", session]).expect(0);
+    owner(&["prune", "--max-unused", "0%"]).expect(0);
+    owner(&["check", "--read-data"]).ok();
+    assert!(!folder.join("data/99/99000000000000000000000000000000").exists());
+}
+
+#[test]
+fn a_chroot() {
+    let Some(away) = Away::new() else { return };
+    away.home.sources();
+    away.run("jail", &["init"]).ok();
+    away.run("jail", &["backup", "src"]).ok();
+    away.run("jail", &["check", "--read-data"]).ok();
+    away.run("jail", &["prune"]).ok();
+}

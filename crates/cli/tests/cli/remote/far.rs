@@ -1,0 +1,110 @@
+//! A repository that is far away, over lines that break.
+
+use super::Away;
+use crate::home::same;
+use drumlin_testkit::{Line, Rng};
+use std::time::{Duration, Instant};
+
+/// Blocking round trips of a backup that finds nothing changed, the login's apart.
+const ROUND_TRIPS_MAX: u64 = 20;
+/// Those of a login: ssh's own, and the greeting.
+const LOGIN_MAX: u64 = 8;
+
+#[test]
+fn everything_over_sftp() {
+    let Some(away) = Away::new() else { return };
+    away.home.sources();
+    away.run("plain", &["init"]).ok();
+    away.run("plain", &["backup", "src"]).ok();
+    away.home.write("src/new", "new");
+    away.run("plain", &["backup", "src"]).ok();
+    let summary = away.run("plain", &["--json", "backup", "src"]).ok().the("summary").clone();
+    assert_eq!((&summary["entries_new"], &summary["data_added"]), (&0.into(), &0.into()), "{summary}");
+    away.run("plain", &["check", "--read-data"]).ok();
+    away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&away.home.path("src"), &away.home.path("out")));
+    away.run("plain", &["forget", "--keep-last", "1"]).ok();
+    away.run("plain", &["prune", "--max-unused", "0%"]).ok();
+    away.run("plain", &["check", "--read-data"]).ok();
+    // The same repository, as a folder on this machine, and through the user's own ssh.
+    let folder = away.folder("plain");
+    away.home.run(&["-r", folder.to_str().unwrap(), "-k", "k", "check"]).ok();
+    assert_eq!(std::fs::read_dir(folder.join("tmp")).unwrap().count(), 0);
+    away.run("plain", &["--ssh-command", "ssh -F home/.ssh/config", "snapshots"]).ok();
+    assert_eq!(away.home.run(&["--json", "cache"]).ok().objects().len(), 1, "one cache, whatever the way");
+}
+
+#[test]
+fn a_backup_of_nothing_new_takes_few_round_trips() {
+    let Some(away) = Away::new() else { return };
+    for n in 0..3000 {
+        away.home.write(&format!("src/{}/file-{n}", n % 50), n.to_string());
+    }
+    away.run("plain", &["init"]).ok();
+    for _ in 0..2 {
+        away.run("plain", &["backup", "src"]).ok();
+    }
+    // The round trips of the login alone: a command that does nothing more than to look for a repository.
+    // Long enough for what the machines themselves take not to count.
+    let round_trip = Duration::from_millis(200);
+    away.relay.set(Line { round_trip, rate: 0 });
+    let timed = |args: &[&str], code: i32| {
+        let (start, turns) = (Instant::now(), away.relay.turns());
+        away.run("plain", args).expect(code);
+        (start.elapsed(), away.relay.turns() - turns)
+    };
+    let before = away.relay.bytes();
+    let (took, turns) = timed(&["backup", "src"], 0);
+    let (up, down) = (away.relay.bytes().0 - before.0, away.relay.bytes().1 - before.1);
+    // What overlaps is one turn or none; what is waited for takes time.
+    let waited = took.as_secs_f64() / round_trip.as_secs_f64();
+    eprintln!("{turns} turns, {waited:.1} round trips of time, {up} bytes up, {down} down");
+    assert!(turns <= ROUND_TRIPS_MAX + LOGIN_MAX, "{turns}");
+    assert!(waited <= (ROUND_TRIPS_MAX + LOGIN_MAX + 4) as f64, "{waited}");
+    assert!(up < 60_000 && down < 400_000, "{up} {down}");
+    assert_eq!(away.relay.connections(), 4, "one connection a run");
+}
+
+#[test]
+fn a_line_that_breaks_again_and_again_is_no_matter() {
+    let Some(away) = Away::new() else { return };
+    let mut rng = Rng::new(7);
+    away.run("plain", &["init"]).ok();
+    for seed in 0..6 {
+        for n in 0..40 {
+            away.home.write(&format!("src/{n}"), rng.bytes(300_000));
+        }
+        away.home.write("src/large", rng.bytes(25 << 20));
+        let passed = away.relay.bytes().0 + away.relay.bytes().1;
+        let mut cuts: Vec<u64> = (0..3).map(|_| passed + 5000 + rng.below(30_000) as u64).collect();
+        cuts.extend((0..4).map(|_| passed + rng.below(38 << 20) as u64));
+        away.relay.cut_at(cuts);
+        let connections = away.relay.connections();
+        away.run("plain", &["backup", "src"]).expect(0);
+        assert!(away.relay.connections() > connections + 1, "seed {seed}: nothing was cut");
+        away.relay.cut_at(Vec::new());
+    }
+    away.run("plain", &["check", "--read-data"]).ok();
+    let passed = away.relay.bytes().0 + away.relay.bytes().1;
+    away.relay.cut_at((1..4).map(|n| passed + n * (9 << 20)).collect());
+    away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(0);
+    assert!(same(&away.home.path("src"), &away.home.path("out")));
+}
+
+/// As when the server's machine goes down and comes up again.
+#[test]
+fn sessions_that_are_killed_are_no_matter_either() {
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    let mut rng = Rng::new(8);
+    away.home.write("src/large", rng.bytes(120 << 20));
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| away.run("plain", &["backup", "src"]));
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(400));
+            away.sshd.kill_sessions();
+        }
+        running.join().unwrap().expect(0);
+    });
+    away.run("plain", &["check", "--read-data"]).ok();
+}

@@ -1,0 +1,44 @@
+//! Repositories on other machines, by the real program: a real server, lines that are long and break, accounts with few
+//! rights.
+
+mod accounts;
+mod far;
+mod slips;
+
+use crate::home::{Home, Ran};
+use drumlin_testkit::{Line, Relay, Sshd};
+
+/// A home whose user can log in to a server.
+pub struct Away {
+    pub home: Home,
+    pub relay: Relay,
+    pub sshd: Sshd,
+}
+
+impl Away {
+    /// `None` where no server can be started.
+    pub fn new() -> Option<Self> {
+        let sshd = Sshd::start()?;
+        let relay = Relay::to(sshd.port(), Line::default());
+        let away = Away { home: Home::new(), relay, sshd };
+        away.configure("");
+        Some(away)
+    }
+
+    /// The user's ssh configuration: for the relay's port, with these lines before all others.
+    pub fn configure(&self, lines: &str) {
+        let config = self.sshd.config(self.relay.port(), lines);
+        self.home.write("home/.ssh/config", std::fs::read_to_string(config).unwrap());
+    }
+
+    /// Run it with the repository of an account.
+    pub fn run(&self, account: &str, args: &[&str]) -> Ran {
+        let repo = format!("sftp://{account}/{}/repo", if account == "jail" { "data" } else { "~" });
+        self.home.run(&[&["-r", &repo, "-k", "k"], args].concat())
+    }
+
+    /// The repository's folder on this machine, where the server keeps it.
+    pub fn folder(&self, account: &str) -> std::path::PathBuf {
+        self.sshd.folder(account).join(if account == "jail" { "data/repo" } else { "repo" })
+    }
+}

@@ -1,0 +1,114 @@
+//! What goes wrong, told with what to do about it and the right status.
+
+use super::Away;
+use crate::home::{Home, same};
+use drumlin_testkit::{LoopFs, Rng, Sshd};
+use std::os::unix::fs::PermissionsExt;
+
+const SERVER: &str = "/usr/lib/openssh/sftp-server";
+
+#[test]
+fn addresses_and_servers_that_are_wrong() {
+    let Some(away) = Away::new() else { return };
+    let port = away.relay.port();
+    away.run("plain", &["init"]).ok();
+    let cases: [(&str, i32, &[&str]); 6] = [
+        ("sftp://plain/~/none", 10, &["there is no repository", "drumlin init"]),
+        ("sftp://plain/etc", 10, &["there is no repository"]),
+        ("sftp://stranger@plain/~/repo", 1, &["doesn't let 'stranger' in", "it takes publickey", "hint:"]),
+        ("sftp://plain", 2, &["no folder", "/~/path"]),
+        ("sftp://u:secret@h/x", 2, &["u:***@h", "password has no place"]),
+        ("u@plain:/repo", 2, &["sftp://user@host/path"]),
+    ];
+    for (repo, code, parts) in cases {
+        let ran = away.home.run(&["-r", repo, "-k", "k", "snapshots"]).expect(code);
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{repo}: {part}: {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+    }
+    away.home.write("home/.ssh/config", format!("Host plain\n HostName 127.0.0.1\n Port {port}\n User plain\n"));
+    let ran = away.run("plain", &["snapshots"]).expect(1);
+    for part in ["is not known here: ssh-ed25519 SHA256:", &format!("ssh -p {port} plain@plain")] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    std::fs::remove_file(away.home.path("k")).unwrap();
+    let ran = away.run("plain", &["--json", "init"]).expect(1);
+    assert_eq!(ran.of_type("exit_error")[0]["code"], 1, "{}", ran.stderr);
+    assert!(!away.home.path("k").exists(), "no key for a repository that there is not");
+}
+
+#[test]
+fn programs_that_speak_sftp_and_others() {
+    let home = Home::new();
+    home.sources();
+    if !std::path::Path::new(SERVER).exists() {
+        assert!(std::env::var_os("DRUMLIN_SERVERS").is_none(), "{SERVER} is missing");
+        return eprintln!("skipped: there is no {SERVER}");
+    }
+    std::fs::create_dir(home.path("repo")).unwrap();
+    let repo = format!("stdio:exec {SERVER} -d {}", home.text("repo"));
+    let run = |args: &[&str]| home.run(&[&["-r", &repo, "-k", "k"], args].concat());
+    run(&["init"]).ok();
+    run(&["backup", "src"]).ok();
+    run(&["backup", "src"]).ok();
+    run(&["check", "--read-data"]).ok();
+    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    run(&["forget", "--keep-last", "1"]).ok();
+    run(&["prune"]).ok();
+    for (program, part) in
+        [("no-such-program", "not found"), ("echo hello", "login script"), ("exit 7", "exit status 7")]
+    {
+        let ran = home.run(&["-r", &format!("stdio:{program}"), "-k", "k", "snapshots"]).expect(1);
+        assert!(ran.stderr.contains(part), "{program}: {}", ran.stderr);
+    }
+    home.run(&["-r", "stdio:", "-k", "k", "snapshots"]).expect(2);
+}
+
+#[test]
+fn a_full_server() {
+    let Some(fs) = LoopFs::new(64 << 20) else { return eprintln!("skipped: no file system can be mounted here") };
+    std::fs::set_permissions(fs.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let Some(sshd) = Sshd::start_in(&fs.path().join("s"), &[]) else { return };
+    let home = Home::new();
+    home.sources();
+    home.write("home/.ssh/config", std::fs::read_to_string(sshd.config(sshd.port(), "")).unwrap());
+    let run = |args: &[&str]| home.run(&[&["-r", "sftp://plain/~/repo", "-k", "k"], args].concat());
+    run(&["init"]).ok();
+    run(&["backup", "src"]).ok();
+    home.write("noise", Rng::new(1).bytes(100 << 20));
+    let ran = run(&["backup", "noise"]).expect(1);
+    assert!(
+        ran.stderr.contains("no space is left on the server") && ran.stderr.contains("make room"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(run(&["--json", "snapshots"]).ok().objects().len(), 1);
+    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    run(&["backup", "src"]).ok();
+}
+
+/// Debian's rclone, serving a folder: by `cargo test -p drumlin --test cli rclone -- --ignored`.
+#[test]
+#[ignore = "needs rclone"]
+fn rclone_serves_any_storage() {
+    let home = Home::new();
+    home.sources();
+    std::fs::create_dir(home.path("repo")).unwrap();
+    let repo = format!("stdio:rclone serve sftp --stdio {}", home.text("repo"));
+    let run = |args: &[&str]| home.run(&[&["-r", &repo, "-k", "k"], args].concat());
+    run(&["init"]).ok();
+    for n in 0..2 {
+        home.write("src/large", Rng::new(n).bytes(80 << 20));
+        run(&["backup", "src"]).ok();
+    }
+    run(&["backup", "src"]).ok();
+    run(&["check", "--read-data"]).ok();
+    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    run(&["forget", "--keep-last", "1"]).ok();
+    run(&["prune", "--max-unused", "0%"]).ok();
+    run(&["check", "--read-data"]).ok();
+}

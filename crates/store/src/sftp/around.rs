@@ -1,0 +1,44 @@
+//! What a store may know of whoever uses it. Nothing here is looked for in the environment: it is handed over.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Retries;
+
+/// Asks a person for a secret: a prompt in, what was typed out; `None` if there is nobody to ask, or nothing was said.
+pub type Ask = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Tells a person something that needs no answer.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a store may know of whoever uses it. By default: nothing.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// The name to log in with if nothing else says one.
+    pub user: String,
+    /// The folder with `.ssh` in it.
+    pub home: Option<PathBuf>,
+    /// The socket of the user's ssh agent.
+    pub agent: Option<PathBuf>,
+    /// The user's ssh configuration, in place of `.ssh/config`, and of the system's.
+    pub ssh_config: Option<PathBuf>,
+    /// A command that logs in and speaks SFTP, in place of our own way to log in: `ssh`, with options of the user's.
+    pub ssh_command: Option<String>,
+    /// Asks for passphrases and passwords.
+    pub ask: Option<Ask>,
+    /// Tells of a line that broke and is being mended.
+    pub tell: Option<Tell>,
+    /// Bytes a second that may be sent.
+    pub upload_limit: Option<u64>,
+    /// Bytes a second that may be received.
+    pub download_limit: Option<u64>,
+    /// How long a broken line is tried again.
+    pub retries: Retries,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("user", &self.user).field("home", &self.home).finish_non_exhaustive()
+    }
+}

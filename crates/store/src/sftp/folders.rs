@@ -1,0 +1,278 @@
+//! The folders of a repository on a server: made on demand, made durable in batches.
+//!
+//! OpenSSH opens a folder like a file, and syncs it: so an entry is durable once its folder has been synced, and the
+//! folders above it. A server that doesn't is left to itself.
+//!
+//! As in [`crate::LocalStore`], a failed sync of a folder is never forgotten.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use super::peer::{Flight, Peer, Trouble, lock};
+use super::wire::{Reply, Request, open, status};
+use super::{Inner, split};
+use crate::Result;
+
+/// Folders that are kept open.
+const OPEN_MAX: usize = 16;
+/// Folders that are opened and synced at once.
+const AT_ONCE: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Folders {
+    state: Mutex<State>,
+    /// One sync at a time: a second one must not find the list empty and return before the first has done its work.
+    syncing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those that are known to be there.
+    known: HashSet<String>,
+    /// Those with entries made or removed since they were last synced.
+    dirty: BTreeSet<String>,
+    /// Those whose own entry, and all above, are durable.
+    anchored: HashSet<String>,
+    open: HashMap<String, Arc<Open>>,
+    failed: Option<Trouble>,
+}
+
+/// A folder that is open on some connection; closed when dropped.
+pub(super) struct Open {
+    peer: Arc<Peer>,
+    handle: Vec<u8>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.peer.tell(&Request::Close { handle: &self.handle });
+    }
+}
+
+/// Folders that have to be synced together, and those of them that are open.
+#[derive(Default)]
+pub(super) struct Opened {
+    folders: Vec<String>,
+    open: Vec<Arc<Open>>,
+}
+
+impl Opened {
+    /// Ask for all that are open to be synced.
+    pub(super) fn sync(&self, flight: &mut Flight) {
+        for open in &self.open {
+            flight.add(&Request::Sync { handle: &open.handle });
+        }
+    }
+}
+
+/// The folders on the way down to `folder`, itself last.
+fn chain(folder: &str) -> impl Iterator<Item = &str> {
+    let ends = folder.match_indices('/').map(|(end, _)| end).chain([folder.len()]);
+    ends.map(|end| &folder[..end]).filter(|f| !f.is_empty())
+}
+
+impl Folders {
+    /// Those on the way to `folder` that are not known to be there.
+    pub(super) fn lacking(&self, folder: &str) -> Vec<String> {
+        let state = lock(&self.state);
+        chain(folder).filter(|f| !state.known.contains(*f)).map(str::to_owned).collect()
+    }
+
+    /// Ask for folders to be made; [`Folders::note_made`] takes the replies.
+    pub(super) fn ask_to_make(&self, store: &Inner, flight: &mut Flight, folders: &[String]) {
+        for folder in folders {
+            flight.add(&Request::MakeDir { path: &store.path(folder), mode: 0o755 });
+        }
+    }
+
+    /// Take as many replies as there are `folders`. One that is there already is no trouble, as is one that can't be made:
+    /// what comes next will tell.
+    pub(super) fn note_made(&self, folders: &[String], replies: &mut impl Iterator<Item = Reply>) {
+        for (folder, reply) in folders.iter().zip(replies) {
+            if reply.done().is_ok() {
+                let mut state = lock(&self.state);
+                state.anchored.remove(folder);
+                state.dirty.insert(split(folder).0.to_owned());
+            }
+        }
+    }
+
+    /// Make a folder, and what is missing above it.
+    pub(super) fn make(&self, store: &Inner, peer: &Peer, folder: &str) -> std::result::Result<(), Trouble> {
+        let folders: Vec<String> = chain(folder).map(str::to_owned).collect();
+        let mut flight = peer.flight();
+        self.ask_to_make(store, &mut flight, &folders);
+        self.note_made(&folders, &mut flight.land()?.into_iter());
+        Ok(())
+    }
+
+    /// Something in `folder` was written: it is there, and has to be synced.
+    pub(super) fn mark(&self, folder: &str) {
+        let mut state = lock(&self.state);
+        state.known.extend(chain(folder).map(str::to_owned));
+        state.dirty.insert(folder.to_owned());
+    }
+
+    /// A folder that lies at the top, if it is open and durable itself: few objects are removed there, by somebody who waits
+    /// for it, so that a sync of each may go along. Elsewhere many are, and one sync does for all.
+    pub(super) fn at_hand(&self, peer: &Peer, folder: &str) -> Opened {
+        let state = lock(&self.state);
+        let is_fit = !folder.contains('/') && state.failed.is_none() && state.anchored.contains(folder);
+        let open = state.open.get(folder).filter(|open| is_fit && open.peer.number == peer.number);
+        Opened { folders: Vec::new(), open: open.cloned().into_iter().collect() }
+    }
+
+    /// Something in `folder` was removed.
+    pub(super) fn mark_removed(&self, folder: &str) {
+        lock(&self.state).dirty.insert(folder.to_owned());
+    }
+
+    /// A folder is not there after all: somebody has removed it.
+    pub(super) fn unknow(&self, folder: &str) {
+        let mut state = lock(&self.state);
+        for folder in chain(folder) {
+            state.known.remove(folder);
+        }
+    }
+
+    /// A sync has failed: nothing can be promised to be durable any more.
+    pub(super) fn fail(&self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::Gone(_) => trouble,
+            trouble => lock(&self.state).failed.get_or_insert(trouble).clone(),
+        }
+    }
+
+    /// Make all entries durable that were marked before this call.
+    pub(super) fn sync(&self, store: &Inner) -> Result<()> {
+        let _alone = lock(&self.syncing);
+        let dirty: Vec<String> = lock(&self.state).dirty.iter().cloned().collect();
+        store.run("make durable what was written", "", |peer| self.persist(store, peer, &dirty))
+    }
+
+    /// The folders that have to be synced so that entries in `folders` are durable, opened where they are open.
+    pub(super) fn wanted(&self, peer: &Peer, folders: &[String]) -> std::result::Result<Opened, Trouble> {
+        let state = lock(&self.state);
+        if let Some(failed) = &state.failed {
+            return Err(failed.clone());
+        }
+        let mut todo = BTreeSet::new();
+        for folder in folders {
+            todo.insert(folder.clone());
+            let mut at = folder.as_str();
+            while !at.is_empty() && !state.anchored.contains(at) {
+                at = split(at).0;
+                todo.insert(at.to_owned());
+            }
+        }
+        let open = |folder: &String| state.open.get(folder).filter(|open| open.peer.number == peer.number).cloned();
+        Ok(Opened { open: todo.iter().filter_map(open).collect(), folders: todo.into_iter().collect() })
+    }
+
+    /// Those of them that have still to be opened; none, if this server can't sync folders.
+    pub(super) fn closed(&self, peer: &Peer, wanted: &Opened) -> Vec<String> {
+        if !peer.offers().sync || !peer.syncs_folders.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let state = lock(&self.state);
+        let is_open = |folder: &&String| state.open.get(*folder).is_some_and(|open| open.peer.number == peer.number);
+        wanted.folders.iter().filter(|folder| !is_open(folder)).cloned().collect()
+    }
+
+    /// Ask for folders to be opened; [`Folders::note_opened`] takes the replies.
+    pub(super) fn ask_to_open(&self, store: &Inner, flight: &mut Flight, folders: &[String]) {
+        for folder in folders {
+            flight.add(&Request::Open { path: &store.path(folder), flags: open::READ, mode: None });
+        }
+    }
+
+    /// Take as many replies as there are `folders`. One that isn't there has no entries that could be lost.
+    pub(super) fn note_opened(
+        &self,
+        peer: &Arc<Peer>,
+        folders: &[String],
+        replies: &mut impl Iterator<Item = Reply>,
+        wanted: &mut Opened,
+    ) {
+        for (folder, reply) in folders.iter().zip(replies) {
+            match reply.handle() {
+                Ok(handle) => {
+                    let open = Arc::new(Open { peer: peer.clone(), handle });
+                    wanted.open.push(open.clone());
+                    let mut state = lock(&self.state);
+                    let old =
+                        if state.open.len() >= OPEN_MAX { std::mem::take(&mut state.open) } else { HashMap::new() };
+                    state.open.insert(folder.clone(), open);
+                    drop(state);
+                    drop(old);
+                }
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {}
+                // This server doesn't open folders: there is nothing more that can be done.
+                Err(_) => peer.syncs_folders.store(false, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// All that had to be synced has been, if all of it was open: whether that is so.
+    pub(super) fn note_synced(&self, peer: &Peer, wanted: &Opened) -> bool {
+        let can = peer.offers().sync && peer.syncs_folders.load(Ordering::Relaxed);
+        if can && wanted.open.len() < wanted.folders.len() {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        for folder in &wanted.folders {
+            state.dirty.remove(folder);
+            state.anchored.insert(folder.clone());
+        }
+        true
+    }
+
+    /// Make the entries in `folders` durable, and the folders themselves.
+    pub(super) fn persist(
+        &self,
+        store: &Inner,
+        peer: &Arc<Peer>,
+        folders: &[String],
+    ) -> std::result::Result<(), Trouble> {
+        for some in folders.chunks(AT_ONCE) {
+            let mut wanted = self.wanted(peer, some)?;
+            let closed = self.closed(peer, &wanted);
+            if !closed.is_empty() {
+                let mut flight = peer.flight();
+                self.ask_to_open(store, &mut flight, &closed);
+                self.note_opened(peer, &closed, &mut flight.land()?.into_iter(), &mut wanted);
+            }
+            let mut flight = peer.flight();
+            wanted.sync(&mut flight);
+            for reply in flight.land()? {
+                reply.done().map_err(|trouble| self.fail(trouble))?;
+            }
+            // What could not be opened isn't there, or can't be synced.
+            let mut state = lock(&self.state);
+            for folder in &wanted.folders {
+                state.dirty.remove(folder);
+                state.anchored.insert(folder.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Make the entry of the repository's own folder durable, if the account may look at what is above it.
+    pub(super) fn persist_above(&self, store: &Inner) {
+        let above = match store.base.iter().rposition(|b| *b == b'/') {
+            Some(0) => b"/".to_vec(),
+            Some(end) => store.base[..end].to_vec(),
+            None => b".".to_vec(),
+        };
+        let _ = store.run("create", "", |peer| {
+            if !peer.offers().sync {
+                return Ok(());
+            }
+            let handle = peer.one(&Request::Open { path: &above, flags: open::READ, mode: None })?.handle()?;
+            let synced = peer.one(&Request::Sync { handle: &handle });
+            peer.tell(&Request::Close { handle: &handle });
+            synced.map(|_| ())
+        });
+    }
+}

@@ -1,0 +1,340 @@
+//! A store on another machine, by SFTP: OpenSSH's server above all, and whatever else speaks version 3 of it.
+//!
+//! ```text
+//! sftp://user@host:port/folder    our own ssh (russh), several connections
+//! --ssh-command 'ssh …'           the user's ssh, for what ours can't do
+//! stdio:PROGRAM ARGUMENTS         any program that speaks SFTP on its standard input and output
+//! ```
+//!
+//! Objects lie as [`crate::LocalStore`] lays them: the two may share a repository.
+//!
+//! # What a crash leaves
+//!
+//! As there, an object gets its name when its bytes are whole: bytes to `tmp/`, `fsync@openssh.com`, name, sync of the
+//! folder (OpenSSH lets a folder be opened and synced). A server that offers no fsync keeps what it was sent as long as
+//! its machine doesn't crash; it can't promise more, and neither can this store.
+//!
+//! An account that may neither rename nor link has its objects written under their own names, born read-only. What is
+//! cut short there stays: see [`objects`].
+//!
+//! # When the line breaks
+//!
+//! Every call is tried again over a new connection, until [`crate::Retries`] gives up. What may have been done already is looked at
+//! first. An upload goes on where its bytes were last known to be safe: [`upload`].
+
+mod address;
+mod ahead;
+mod around;
+mod clear;
+mod folders;
+mod limit;
+mod list;
+mod objects;
+mod peer;
+mod pool;
+mod program;
+mod publish;
+mod read;
+mod spare;
+mod ssh;
+mod upload;
+mod wire;
+
+pub use address::Address;
+pub use around::{Ask, Surroundings, Tell};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::name::{self, TMP};
+use crate::{Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
+use ahead::Ahead;
+use folders::Folders;
+use peer::{Peer, Trouble};
+use pool::{Pool, Way};
+use read::Kept;
+use spare::Spare;
+use wire::{Request, Sort, status};
+
+/// A folder on another machine.
+pub struct SftpStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pool: Arc<Pool>,
+    /// The repository's folder, as the server takes it.
+    base: Vec<u8>,
+    /// The folder has been seen.
+    found: AtomicBool,
+    folders: Folders,
+    kept: Kept,
+    ahead: Ahead,
+    spare: Spare,
+}
+
+impl SftpStore {
+    /// Make a folder for a new repository, or take an empty one. [`Kind::Exists`] if there is anything in it;
+    /// [`Kind::Missing`] if the folder that it is to be made in does not exist.
+    pub fn create(location: &Location, around: &Surroundings) -> Result<Self> {
+        let store = Self::open(location, around)?;
+        store.inner.make()?;
+        Ok(store)
+    }
+
+    /// Log in to where a repository is. Writes nothing. Whether the folder is there is found when something is asked for.
+    pub fn open(location: &Location, around: &Surroundings) -> Result<Self> {
+        let shown = location.to_string();
+        let (way, base) = match location {
+            Location::Sftp(address) => (way(address, around, &shown)?, address.path.clone()),
+            Location::Program(command) => (Way::Program { command: command.clone(), several: false }, b".".to_vec()),
+            Location::Local(_) => {
+                let cause = "this folder is on this machine";
+                return Err(Error::because(Kind::Refused, "open", "", &shown, cause));
+            }
+        };
+        let none = path(&base, "tmp/none");
+        let pool = Pool::new(way, shown, none, around);
+        pool.peer()?;
+        let inner = Inner {
+            pool,
+            base,
+            found: AtomicBool::new(false),
+            folders: Folders::default(),
+            kept: Kept::default(),
+            ahead: Ahead::default(),
+            spare: Spare::default(),
+        };
+        Ok(SftpStore { inner: Arc::new(inner) })
+    }
+}
+
+fn way(address: &Address, around: &Surroundings, shown: &str) -> Result<Way> {
+    match &around.ssh_command {
+        Some(command) => Ok(Way::Program { command: ssh::command(command, address), several: true }),
+        None => {
+            let login = ssh::Login::new(address, around).map_err(|e| e.at(shown))?;
+            Ok(Way::Ssh(Box::new(login)))
+        }
+    }
+}
+
+/// An object's path: below `base`, which may be relative to where a login begins.
+fn path(base: &[u8], name: &str) -> Vec<u8> {
+    match (base, name) {
+        (base, "") => base.to_vec(),
+        (b".", name) => name.as_bytes().to_vec(),
+        (base, name) => [base, b"/", name.as_bytes()].concat(),
+    }
+}
+
+/// `name` as its folder (`""` for the root) and what comes behind.
+fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('/').unwrap_or(("", name))
+}
+
+impl Inner {
+    fn path(&self, name: &str) -> Vec<u8> {
+        path(&self.base, name)
+    }
+
+    fn location(&self) -> &str {
+        self.pool.location()
+    }
+
+    fn because(&self, kind: Kind, action: &'static str, name: &str, cause: &str) -> Error {
+        Error::because(kind, action, name, self.location(), cause)
+    }
+
+    /// What the server said, by what can be done about it.
+    fn error(&self, action: &'static str, name: &str, trouble: &Trouble) -> Error {
+        let words = match trouble {
+            Trouble::Status { words, .. } => words.to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        let kind = match trouble {
+            Trouble::Gone(gone) => return self.pool.broken(action, name, gone),
+            Trouble::Odd => Kind::Io,
+            Trouble::NoObject(_) => Kind::Refused,
+            Trouble::Status { code, .. } => match *code {
+                status::NO_SUCH_FILE => Kind::Missing,
+                status::PERMISSION_DENIED => Kind::Refused,
+                status::NO_CONNECTION | status::CONNECTION_LOST => Kind::Transient,
+                _ if words.contains("no space") || words.contains("quota") => Kind::Full,
+                _ => Kind::Io,
+            },
+        };
+        self.because(kind, action, name, &trouble.to_string())
+    }
+
+    /// A write that failed: OpenSSH calls a full disk a failure, like everything else, so it is asked for its room.
+    fn write_error(&self, peer: &Peer, name: &str, trouble: &Trouble) -> Error {
+        if trouble.is(status::FAILURE) && peer.offers().room {
+            let room = match peer.one(&Request::Room { path: &self.base }) {
+                Ok(wire::Reply::Extended(told)) => wire::free_bytes(&told).ok(),
+                _ => None,
+            };
+            match room {
+                Some(free) if free < 1 << 20 => {
+                    return self.because(Kind::Full, "write", name, "no space is left on the server");
+                }
+                _ => {
+                    let cause = format!("{trouble}; it gives no reason (a quota that is used up, or a damaged disk?)");
+                    return self.because(Kind::Io, "write", name, &cause);
+                }
+            }
+        }
+        self.error("write", name, trouble)
+    }
+
+    /// There is no such object, unless the whole repository is gone: `base` is what the server says of its folder.
+    fn missing(&self, action: &'static str, name: &str, base: std::result::Result<wire::Attrs, Trouble>) -> Error {
+        match self.linked(action, base) {
+            Ok(()) => self.because(Kind::Missing, action, name, "there is no such object"),
+            Err(error) => error,
+        }
+    }
+
+    /// "Not there" is an answer only while the repository is there.
+    fn linked(&self, action: &'static str, base: std::result::Result<wire::Attrs, Trouble>) -> Result<()> {
+        match base {
+            Ok(attrs) if matches!(attrs.sort(), Sort::Folder) || attrs.mode.is_none() => {
+                self.found.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Ok(_) => Err(self.because(Kind::Io, action, "", "it is a file, not a folder")),
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {
+                if self.found.load(Ordering::Relaxed) {
+                    let cause = "the repository's folder has been removed while it was in use";
+                    return Err(self.because(Kind::Io, action, "", cause));
+                }
+                Err(self.because(Kind::Missing, "open", "", "there is no such folder"))
+            }
+            Err(trouble) => Err(self.error(action, "", &trouble)),
+        }
+    }
+
+    /// Run `call` over a connection until it is done, and say what failed.
+    fn run<T>(
+        &self,
+        action: &'static str,
+        name: &str,
+        call: impl FnMut(&Arc<Peer>) -> std::result::Result<T, Trouble>,
+    ) -> Result<T> {
+        self.pool.with(action, name, call)?.map_err(|trouble| self.error(action, name, &trouble))
+    }
+}
+
+impl Store for SftpStore {
+    fn location(&self) -> String {
+        self.inner.location().to_owned()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        name::check_prefix("list", prefix, self.inner.location())?;
+        match self.inner.ahead.listing(prefix) {
+            Some(listed) => listed.into_iter().for_each(each),
+            None => self.inner.list(prefix, each)?,
+        }
+        Ok(())
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        name::check("find", name, self.inner.location())?;
+        self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        name::check("read", name, self.inner.location())?;
+        self.inner.ahead.object(name).map_or_else(|| self.inner.get(name), Ok)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        name::check("read", name, self.inner.location())?;
+        self.inner.read_at(name, offset, buf)
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        match soon {
+            Soon::Range { name, offset, len } if name::is_name(name) => self.inner.expect(name, offset, len),
+            Soon::Object(name) if name::is_name(name) => ahead::object(&self.inner, name),
+            Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
+            Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),
+            // Where nobody answers, whoever puts something is told.
+            Soon::Put => drop(self.inner.pool.peer().map(|peer| self.inner.set_spare(&peer))),
+            _ => {}
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        name::check("write", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        self.inner.put(name, bytes, how)
+    }
+
+    fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
+        name::check("write", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        Ok(Box::new(upload::SftpUpload::begin(self.inner.clone(), name)?))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        name::check("delete", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        self.inner.delete(name)
+    }
+
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        self.inner.clear()
+    }
+}
+
+impl Inner {
+    /// The folder of a new repository.
+    fn make(&self) -> Result<()> {
+        let (is_new, base) = self.run("create", "", |peer| {
+            let mut flight = peer.flight();
+            flight.add(&Request::MakeDir { path: &self.base, mode: 0o700 });
+            flight.add(&Request::Stat { path: &self.base });
+            let mut replies = flight.land()?.into_iter();
+            let (made, base) = (replies.next(), replies.next());
+            Ok((made.map(wire::Reply::done), base.map(wire::Reply::attrs)))
+        })?;
+        match (is_new, base) {
+            (Some(Err(trouble)), Some(Err(missing))) if missing.is(status::NO_SUCH_FILE) => match trouble {
+                trouble if trouble.is(status::NO_SUCH_FILE) => {
+                    return Err(self.because(Kind::Missing, "create", "", "the folder above it does not exist"));
+                }
+                trouble => return Err(self.error("create", "", &trouble)),
+            },
+            (_, Some(base)) => self.linked("create", base)?,
+            _ => return Err(self.error("create", "", &Trouble::Odd)),
+        }
+        // What an interrupted attempt left, and what an administrator made because the account may not, is no obstacle.
+        let mut entries = self.entries("")?;
+        entries.retain(|entry| entry.name != TMP.as_bytes() && entry.name != b"lost+found");
+        let mut objects = false;
+        let is_full = entries.iter().any(|entry| entry.attrs.sort() != Sort::Folder || entry.name.starts_with(b"."));
+        if !is_full && !entries.is_empty() {
+            self.list("", &mut |_| objects = true)?;
+        }
+        if is_full || objects {
+            let cause = "the folder is not empty; a new repository needs a new or empty folder";
+            return Err(self.because(Kind::Exists, "create a repository", "", cause));
+        }
+        let able = self.run("create", "", |peer| Ok(peer.abilities()?))?;
+        if able.rename {
+            self.run("create", "", |peer| self.folders.make(self, peer, TMP))?;
+        }
+        self.run("create", "", |peer| self.folders.persist(self, peer, &[String::new()]))?;
+        self.folders.persist_above(self);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Small objects written whole, and objects removed.
+//!
+//! # Accounts that may only add
+//!
+//! Where an account may neither rename nor link, nothing can be written first and named after. There an object is created
+//! under its own name, exclusively, with mode 0444: so that nobody, a thief of the account included, can open it to write once
+//! its writer's connection is gone. A writer that is cut off between the creation and the last byte leaves a torn object,
+//! which it may not remove. `docs/guides/sftp.md` says what becomes of those.
+//!
+//! Whether an account may rename is found without leaving anything: by renaming a name that nobody has.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::folders::Opened;
+use super::peer::{Peer, Trouble};
+use super::publish::Named;
+use super::wire::{Reply, Request, open, status};
+use super::{Inner, split};
+use crate::name::TMP;
+use crate::whose::Writer;
+use crate::{Kind, Put, Result};
+
+/// Flags of a file that must be new.
+pub(super) const NEW: u32 = open::WRITE | open::CREATE | open::EXCLUSIVE;
+/// Nobody is to write an object twice: it is born read-only, and only the handle of its creation can write.
+pub(super) const BORN: u32 = 0o444;
+
+/// What came of an attempt to put an object.
+enum Attempt {
+    Named(Named),
+    /// A part of it stands under its name, and can't be taken away.
+    Torn,
+}
+
+impl Inner {
+    /// Write a small object whole and durably.
+    pub(super) fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        let body = Bytes::copy_from_slice(bytes);
+        // Of an attempt whose end is unknown, because the connection broke.
+        let mut before: Option<String> = None;
+        let mut durable = false;
+        let attempt = self.pool.again(|| {
+            let peer = self.pool.peer()?;
+            let mut temporary = self.temporary().map_err(|source| self.system("write", name, source))?;
+            let attempt = self.try_put(&peer, name, &body, how, &mut temporary, before.as_deref(), &mut durable);
+            attempt.map_err(|trouble| match trouble {
+                Trouble::Gone(gone) => {
+                    before = Some(temporary);
+                    self.pool.broken("write", name, &gone)
+                }
+                trouble => self.write_error(&peer, name, &trouble),
+            })
+        })?;
+        if how == Put::Replace {
+            self.kept.forget(name);
+        }
+        match attempt {
+            Attempt::Named(named) => self.told(named, name)?,
+            Attempt::Torn => {
+                let cause = "the connection broke while it was written, and this account may not take away the part \
+                             that is there; it does no harm, and whoever may remove files can remove it";
+                return Err(self.because(Kind::Io, "write", name, cause));
+            }
+        }
+        if durable {
+            return Ok(());
+        }
+        let folder = [split(name).0.to_owned()];
+        self.run("write", name, |peer| self.folders.persist(self, peer, &folder))
+    }
+
+    pub(super) fn told(&self, named: Named, name: &str) -> Result<()> {
+        match named {
+            Named::Done => Ok(()),
+            Named::Taken => Err(self.taken(name)),
+            Named::NoReplacing => {
+                let cause = "there is one already, and this account, or the server, can't replace it";
+                Err(self.because(Kind::Refused, "write", name, cause))
+            }
+        }
+    }
+
+    pub(super) fn taken(&self, name: &str) -> crate::Error {
+        self.because(Kind::Exists, "write", name, "an object of that name exists already")
+    }
+
+    /// A new name in `tmp/`.
+    pub(super) fn temporary(&self) -> std::io::Result<String> {
+        Ok(format!("{TMP}/{}", Writer::this().file_name()?))
+    }
+
+    pub(super) fn system(&self, action: &'static str, name: &str, source: std::io::Error) -> crate::Error {
+        crate::Error::new(action, name, self.location(), source)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what one attempt knows of the others")]
+    fn try_put(
+        &self,
+        peer: &Arc<Peer>,
+        name: &str,
+        body: &Bytes,
+        how: Put,
+        temporary: &mut String,
+        before: Option<&str>,
+        durable: &mut bool,
+    ) -> std::result::Result<Attempt, Trouble> {
+        let able = peer.abilities()?;
+        if let Some(before) = before {
+            if able.rename {
+                // First of all: the old connection's server may be at work yet, and nothing gets the name once this is gone. It goes
+                // along with the next request.
+                peer.tell(&Request::Remove { path: &self.path(before) });
+            }
+            if how == Put::Create || !able.rename {
+                match self.compare(peer, name, body)? {
+                    None => {}
+                    Some(true) => return Ok(Attempt::Named(Named::Done)),
+                    Some(false) if !able.rename => return Ok(Attempt::Torn),
+                    Some(false) => return Ok(Attempt::Named(Named::Taken)),
+                }
+            }
+        }
+        let (folder, step) = (split(name).0, able.write_bytes);
+        if !able.rename {
+            return self.put_straight(peer, name, body, how, step).map(Attempt::Named);
+        }
+        let (path, handle, mut opened) = match self.take_spare(peer) {
+            Some((spare, handle)) => {
+                *temporary = spare;
+                (self.path(temporary), handle, None)
+            }
+            None => {
+                let path = self.path(temporary);
+                let (handle, opened) = self.create(peer, &path, BORN, folder)?;
+                (path, handle, Some(opened))
+            }
+        };
+        // Along with what is written now, for the next one.
+        self.set_spare(peer);
+        let written = self.write_whole(peer, &handle, body, step, folder, &mut opened);
+        if let Err(trouble) = written {
+            peer.tell(&Request::Remove { path: &path });
+            return Err(trouble);
+        }
+        let opened = opened.unwrap_or_default();
+        let named = self.publish(peer, &path, name, how, &opened);
+        match &named {
+            Ok(Named::Done) => *durable = self.folders.note_synced(peer, &opened),
+            Err(Trouble::Gone(_)) => {}
+            _ => peer.tell(&Request::Remove { path: &path }),
+        }
+        named.map(Attempt::Named)
+    }
+
+    /// Create a file in `tmp/`, and on the way make and open the folders that will have to be synced once something in
+    /// `folder` has a name.
+    pub(super) fn create(
+        &self,
+        peer: &Arc<Peer>,
+        path: &[u8],
+        mode: u32,
+        folder: &str,
+    ) -> std::result::Result<(Vec<u8>, Opened), Trouble> {
+        let mut is_second = false;
+        loop {
+            let mut wanted = self.folders.wanted(peer, &[folder.to_owned()])?;
+            let (closed, lacking) = (self.folders.closed(peer, &wanted), self.folders.lacking(folder));
+            let lacking = if closed.is_empty() { Vec::new() } else { lacking };
+            let mut flight = peer.flight();
+            flight.add(&Request::Open { path, flags: NEW, mode: Some(mode) });
+            // A folder that isn't there yet can't be opened.
+            self.folders.ask_to_make(self, &mut flight, &lacking);
+            self.folders.ask_to_open(self, &mut flight, &closed);
+            let mut replies = flight.land()?.into_iter();
+            let created = replies.next().ok_or(Trouble::Odd)?.handle();
+            self.folders.note_made(&lacking, &mut replies);
+            self.folders.note_opened(peer, &closed, &mut replies, &mut wanted);
+            match created {
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
+                    is_second = true;
+                    self.folders.make(self, peer, TMP)?;
+                }
+                other => return Ok((other?, wanted)),
+            }
+        }
+    }
+
+    /// Write all of a file that was just created, sync and close it; and on the way make and open the folders that will
+    /// have to be synced, unless they are `opened`.
+    fn write_whole(
+        &self,
+        peer: &Arc<Peer>,
+        handle: &[u8],
+        body: &Bytes,
+        step: usize,
+        folder: &str,
+        opened: &mut Option<Opened>,
+    ) -> std::result::Result<(), Trouble> {
+        let (mut wanted, mut closed, mut lacking) = (Opened::default(), Vec::new(), Vec::new());
+        if opened.is_none() {
+            wanted = self.folders.wanted(peer, &[folder.to_owned()])?;
+            closed = self.folders.closed(peer, &wanted);
+            lacking = if closed.is_empty() { lacking } else { self.folders.lacking(folder) };
+        }
+        let mut flight = peer.flight();
+        self.folders.ask_to_make(self, &mut flight, &lacking);
+        self.folders.ask_to_open(self, &mut flight, &closed);
+        for start in (0..body.len()).step_by(step) {
+            flight.write(handle, start as u64, body.slice(start..body.len().min(start + step)));
+        }
+        if peer.offers().sync {
+            flight.add(&Request::Sync { handle });
+        }
+        flight.add(&Request::Close { handle });
+        let mut replies = flight.land()?.into_iter();
+        self.folders.note_made(&lacking, &mut replies);
+        self.folders.note_opened(peer, &closed, &mut replies, &mut wanted);
+        opened.get_or_insert(wanted);
+        replies.try_for_each(|reply| reply.done())
+    }
+
+    /// Write under the object's own name.
+    fn put_straight(
+        &self,
+        peer: &Arc<Peer>,
+        name: &str,
+        body: &Bytes,
+        how: Put,
+        step: usize,
+    ) -> std::result::Result<Named, Trouble> {
+        let handle = match self.create_straight(peer, name)? {
+            Some(handle) => handle,
+            None if how == Put::Replace => return Ok(Named::NoReplacing),
+            None => return Ok(Named::Taken),
+        };
+        let written = self.write_whole(peer, &handle, body, step, "", &mut Some(Opened::default()));
+        if let Err(trouble) = written {
+            // It may be refused; then it stays.
+            peer.tell(&Request::Remove { path: &self.path(name) });
+            return Err(trouble);
+        }
+        Ok(Named::Done)
+    }
+
+    /// Create an object under its own name; `None` if somebody has it.
+    pub(super) fn create_straight(
+        &self,
+        peer: &Arc<Peer>,
+        name: &str,
+    ) -> std::result::Result<Option<Vec<u8>>, Trouble> {
+        let (path, folder) = (self.path(name), split(name).0);
+        let mut is_second = false;
+        loop {
+            match peer.one(&Request::Open { path: &path, flags: NEW, mode: Some(BORN) })?.handle() {
+                Ok(handle) => {
+                    self.folders.mark(folder);
+                    return Ok(Some(handle));
+                }
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
+                    is_second = true;
+                    self.folders.make(self, peer, folder)?;
+                }
+                Err(trouble) => {
+                    return if self.is_there(peer, name)? { Ok(None) } else { Err(trouble) };
+                }
+            }
+        }
+    }
+
+    /// Whether the object under this name has these bytes; `None` if there is none.
+    fn compare(&self, peer: &Arc<Peer>, name: &str, body: &Bytes) -> std::result::Result<Option<bool>, Trouble> {
+        let attrs = match peer.one(&Request::LinkStat { path: &self.path(name) })?.attrs() {
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => return Ok(None),
+            other => other?,
+        };
+        if attrs.size != Some(body.len() as u64) {
+            return Ok(Some(false));
+        }
+        // Over whatever connection.
+        Ok(Some(self.get(name).is_ok_and(|found| found == *body)))
+    }
+
+    /// Remove an object.
+    pub(super) fn delete(&self, name: &str) -> Result<()> {
+        let mut synced = false;
+        let (removed, looked, base) = self.run("delete", name, |peer| {
+            let path = self.path(name);
+            let opened = self.folders.at_hand(peer, split(name).0);
+            let mut flight = peer.flight();
+            flight.add(&Request::Remove { path: &path });
+            flight.add(&Request::LinkStat { path: &path });
+            flight.add(&Request::Stat { path: &self.base });
+            opened.sync(&mut flight);
+            let mut replies = flight.land()?.into_iter();
+            let mut next = || replies.next().ok_or(Trouble::Odd);
+            let told = (next()?.done(), next()?.attrs(), next()?.attrs());
+            synced = match replies.next().map(Reply::done) {
+                Some(Err(trouble)) => return Err(self.folders.fail(trouble)),
+                synced => synced.is_some(),
+            };
+            Ok(told)
+        })?;
+        self.kept.forget(name);
+        match (removed, looked) {
+            (Ok(()), _) if synced => {}
+            (Ok(()), _) => self.folders.mark_removed(split(name).0),
+            (Err(trouble), _) if trouble.is(status::NO_SUCH_FILE) => self.linked("delete", base)?,
+            // A folder of that name is no object.
+            (Err(_), Ok(attrs)) if attrs.sort() == super::Sort::Folder => self.linked("delete", base)?,
+            (Err(_), Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => self.linked("delete", base)?,
+            (Err(trouble), _) => return Err(self.error("delete", name, &trouble)),
+        }
+        Ok(())
+    }
+
+    /// Make every object that was finished, and every removal, durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.folders.sync(self)
+    }
+}

@@ -1,0 +1,202 @@
+//! The connections of a store: one at first, more when those at hand are busy, a new one when one breaks.
+//!
+//! Whoever finds no connection makes one, and the others wait for it. More than one is opened in the background, while
+//! work goes on: OpenSSH takes 2 MiB a connection and round trip, so that a far server needs several.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::limit::Limits;
+use super::peer::{Gone, Peer, Trouble, lock};
+use super::{program, ssh};
+use crate::sftp::Surroundings;
+use crate::{Error, Kind, Result, Retries};
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 4;
+/// With so many bytes on the way on each connection, another one is worth its login.
+const BUSY_BYTES: usize = 3 << 20;
+/// After an attempt to open one more has failed, for so long none is made.
+const RELUCTANCE: Duration = Duration::from_secs(60);
+/// A connection says its first word within this time.
+const GREETING: Duration = Duration::from_secs(60);
+/// A program that has said nothing for so long is dead. There is no asking it whether it lives.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(300);
+
+/// How to reach the server.
+pub(super) enum Way {
+    /// By our own ssh.
+    Ssh(Box<ssh::Login>),
+    /// By a command for the shell. Several may run at once, unless each is a world of its own: what one has written
+    /// another one may not see at once.
+    Program { command: String, several: bool },
+}
+
+/// All connections to one server.
+pub(super) struct Pool {
+    way: Way,
+    location: String,
+    limits: Limits,
+    retries: Retries,
+    tell: Option<super::Tell>,
+    /// A path that nobody has.
+    none: Vec<u8>,
+    connections: Mutex<Connections>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Connections {
+    peers: Vec<Arc<Peer>>,
+    dialing: bool,
+    /// There was one.
+    succeeded: bool,
+    reluctant: Option<Instant>,
+}
+
+impl Pool {
+    pub(super) fn new(way: Way, location: String, none: Vec<u8>, around: &Surroundings) -> Arc<Self> {
+        let limit = super::limit::Limit::new;
+        Arc::new(Pool {
+            way,
+            location,
+            limits: Limits { upload: limit(around.upload_limit), download: limit(around.download_limit) },
+            retries: around.retries,
+            tell: around.tell.clone(),
+            none,
+            connections: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(super) fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// Do something with a connection; if it breaks, with another one, again and again. So `call` must be safe to be
+    /// done twice.
+    pub(super) fn with<T>(
+        self: &Arc<Self>,
+        action: &'static str,
+        name: &str,
+        mut call: impl FnMut(&Arc<Peer>) -> std::result::Result<T, Trouble>,
+    ) -> Result<std::result::Result<T, Trouble>> {
+        self.again(|| {
+            let peer = self.peer()?;
+            match call(&peer) {
+                Err(Trouble::Gone(gone)) => Err(self.broken(action, name, &gone)),
+                other => Ok(other),
+            }
+        })
+    }
+
+    /// Try again what fails in passing, if there ever was a connection: an address that is wrong is told at once.
+    pub(super) fn again<T>(&self, call: impl FnMut() -> Result<T>) -> Result<T> {
+        let retries = match lock(&self.connections).succeeded {
+            true => self.retries,
+            false => Retries { give_up: Duration::ZERO, ..self.retries },
+        };
+        retries.run(call, |error, _, is_first| {
+            // The first attempt after a break usually mends it, and nobody needs to know.
+            if !is_first && let Some(tell) = &self.tell {
+                tell(&format!("{error}; trying again"));
+            }
+        })
+    }
+
+    pub(super) fn broken(&self, action: &'static str, name: &str, gone: &Gone) -> Error {
+        Error::because(Kind::Transient, action, name, &self.location, format!("the connection broke: {}", gone.0))
+    }
+
+    /// A connection, the one with the least to do.
+    pub(super) fn peer(self: &Arc<Self>) -> Result<Arc<Peer>> {
+        let mut connections = lock(&self.connections);
+        loop {
+            connections.peers.retain(|peer| peer.check().is_ok());
+            if let Some(peer) = connections.peers.iter().min_by_key(|peer| peer.load()) {
+                let peer = peer.clone();
+                if peer.load() > BUSY_BYTES {
+                    self.grow(&mut connections);
+                }
+                return Ok(peer);
+            }
+            if !connections.dialing {
+                connections.dialing = true;
+                drop(connections);
+                return self.dial();
+            }
+            connections = self.changed.wait(connections).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// For somebody whose connections all have at least so much to do: another one with little; if there is none, one is
+    /// opened in the background.
+    pub(super) fn another(self: &Arc<Self>, least: usize, taken: &[u64]) -> Option<Arc<Peer>> {
+        if least < BUSY_BYTES {
+            return None;
+        }
+        let mut connections = lock(&self.connections);
+        let mut others = connections.peers.iter().filter(|peer| peer.check().is_ok() && !taken.contains(&peer.number));
+        match others.find(|peer| peer.load() < BUSY_BYTES).cloned() {
+            Some(peer) => Some(peer),
+            None => {
+                self.grow(&mut connections);
+                None
+            }
+        }
+    }
+
+    /// Open one more in the background.
+    fn grow(self: &Arc<Self>, connections: &mut Connections) {
+        let reluctant = connections.reluctant.is_some_and(|since| since.elapsed() < RELUCTANCE);
+        let one_alone = matches!(self.way, Way::Program { several: false, .. });
+        if connections.dialing || reluctant || one_alone || connections.peers.len() >= CONNECTIONS_MAX {
+            return;
+        }
+        let pool = self.clone();
+        let started = thread::Builder::new().name("sftp-dial".into()).spawn(move || {
+            if pool.dial().is_err() {
+                lock(&pool.connections).reluctant = Some(Instant::now());
+            }
+        });
+        connections.dialing = started.is_ok();
+    }
+
+    /// Open one; nobody else is about to.
+    fn dial(self: &Arc<Self>) -> Result<Arc<Peer>> {
+        let dialed = match &self.way {
+            Way::Ssh(login) => login.dial(&self.limits).map_err(|e| e.at(&self.location)),
+            Way::Program { command, .. } => program::start(command, &self.limits, PROGRAM_PATIENCE)
+                .map_err(|source| Error::new("run the program of", "", &self.location, source)),
+        };
+        let greeted = dialed.and_then(|peer| {
+            // A program that ends at once is no passing trouble.
+            let kind = match (&self.way, lock(&self.connections).succeeded) {
+                (Way::Program { .. }, false) => Kind::Io,
+                _ => Kind::Transient,
+            };
+            let connect = |gone: Gone| Error::because(kind, "connect to", "", &self.location, &*gone.0);
+            let patience = match &self.way {
+                Way::Ssh(login) => login.patience().unwrap_or(GREETING),
+                Way::Program { .. } => GREETING,
+            };
+            peer.greet(patience, &self.none).map_err(connect).map(|()| peer)
+        });
+        let mut connections = lock(&self.connections);
+        connections.dialing = false;
+        if let Ok(peer) = &greeted {
+            connections.peers.push(peer.clone());
+            connections.succeeded = true;
+        }
+        drop(connections);
+        self.changed.notify_all();
+        greeted
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.connections).peers.iter().for_each(|peer| peer.settle());
+    }
+}

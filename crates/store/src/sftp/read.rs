@@ -1,0 +1,405 @@
+//! Reading objects: handles of those read last are kept open, and all pieces of a range are asked for at once.
+//!
+//! A handle shows the file that bore the name when it was opened. It is given up when this store replaces or removes the
+//! object. Another process may do so, too: objects up to [`REPLACED_BYTES_MAX`], among which are all that anybody ever
+//! replaces, are asked for by name along with each read, at no cost in time, and opened anew when they have changed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::Inner;
+use super::peer::{Answer, Gone, Peer, Trouble, lock};
+use super::wire::{Attrs, Reply, Request, Sort, open, status};
+use crate::{Error, Kind, Result};
+
+/// Handles that are kept open.
+const HANDLES_MAX: usize = 32;
+/// Objects of up to this length may be replaced.
+const REPLACED_BYTES_MAX: u64 = 8 << 20;
+/// An object that is read whole is asked for in ranges of this length.
+const WHOLE_STEP_BYTES: usize = 16 << 20;
+/// Pieces of a range that are on their way at once.
+const PIECES_AT_ONCE: usize = 64;
+/// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
+const EXPECTED_BYTES_MAX: usize = 8 << 20;
+/// What nobody has fetched for so long is given up.
+const EXPECTED_FOR: Duration = Duration::from_secs(60);
+
+/// An object that is open on some connection; closed when dropped.
+struct Handle {
+    peer: Arc<Peer>,
+    handle: Vec<u8>,
+    attrs: Attrs,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.peer.tell(&Request::Close { handle: &self.handle });
+    }
+}
+
+/// Handles, and what was asked for in advance.
+#[derive(Default)]
+pub(super) struct Kept {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    handles: HashMap<String, (Arc<Handle>, u64)>,
+    /// Counts uses.
+    now: u64,
+    /// Counts what was forgotten: a handle opened before must not be kept after.
+    forgotten: u64,
+    expected: VecDeque<Expected>,
+    expected_bytes: usize,
+}
+
+/// A range that was asked for in advance: in pieces, or as soon as its object is open.
+struct Expected {
+    name: String,
+    offset: u64,
+    len: usize,
+    pieces: Pieces,
+    since: Instant,
+}
+
+/// What came of reading a range.
+enum Outcome {
+    Filled,
+    /// The object ends after so many bytes.
+    Ends(u64),
+    /// It is another one than was opened, or gone.
+    Changed,
+}
+
+/// A range on its way.
+struct Pieces {
+    handle: Arc<Handle>,
+    answers: Receiver<Answer>,
+    to: crossbeam_channel::Sender<Answer>,
+    offset: u64,
+    len: usize,
+    /// What the next READ begins with.
+    next: usize,
+    /// Where the READs that are on their way begin, and their lengths; by tag.
+    asked: Vec<(usize, usize)>,
+    under_way: usize,
+    step: usize,
+}
+
+impl Pieces {
+    fn begin(handle: Arc<Handle>, offset: u64, len: usize) -> Self {
+        let (to, answers) = unbounded();
+        let step = handle.peer.read_bytes.load(Ordering::Relaxed).max(4096);
+        let mut pieces = Pieces { handle, answers, to, offset, len, next: 0, asked: Vec::new(), under_way: 0, step };
+        pieces.ask();
+        pieces
+    }
+
+    fn ask(&mut self) {
+        while self.next < self.len && self.under_way < PIECES_AT_ONCE {
+            let len = self.step.min(self.len - self.next);
+            self.ask_for(self.next, len);
+            self.next += len;
+        }
+    }
+
+    fn ask_for(&mut self, at: usize, len: usize) {
+        let request = Request::Read { handle: &self.handle.handle, offset: self.offset + at as u64, len: len as u32 };
+        self.handle.peer.ask(&request, &self.to, self.asked.len());
+        self.asked.push((at, len));
+        self.under_way += 1;
+    }
+
+    /// Fill `buf`. `false`: the object ends before.
+    fn fill(mut self, buf: &mut [u8]) -> std::result::Result<bool, Trouble> {
+        let mut whole = true;
+        while self.under_way > 0 {
+            let answer = self.handle.peer.wait(&self.answers)?;
+            self.under_way -= 1;
+            let (at, len) = self.asked[answer.tag];
+            match answer.reply? {
+                Reply::Data(data) => {
+                    let bytes = data.bytes();
+                    if bytes.is_empty() || bytes.len() > len {
+                        return Err(Trouble::Odd);
+                    }
+                    buf[at..at + bytes.len()].copy_from_slice(bytes);
+                    if bytes.len() < len {
+                        // Servers may give less than was asked for, and then usually never give more.
+                        if bytes.len() >= 4096 {
+                            self.step = self.step.min(bytes.len());
+                            self.handle.peer.read_bytes.fetch_min(bytes.len(), Ordering::Relaxed);
+                        }
+                        let (mut at, end) = (at + bytes.len(), at + len);
+                        while at < end {
+                            let len = self.step.min(end - at);
+                            self.ask_for(at, len);
+                            at += len;
+                        }
+                    }
+                }
+                Reply::Status { code: status::EOF, .. } => whole = false,
+                other => return Err(other.done().err().unwrap_or(Trouble::Odd)),
+            }
+            if whole {
+                self.ask();
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl Kept {
+    /// Give up the handle of `name`: it may be another file's name now, or nobody's.
+    pub(super) fn forget(&self, name: &str) {
+        let mut state = lock(&self.state);
+        state.forgotten += 1;
+        let handle = state.handles.remove(name);
+        let expected = state.expected.len();
+        state.expected.retain(|e| e.name != name);
+        if state.expected.len() < expected {
+            state.expected_bytes = state.expected.iter().map(|e| e.len).sum();
+        }
+        drop(state);
+        drop(handle);
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Handle>> {
+        let mut state = lock(&self.state);
+        state.now += 1;
+        let now = state.now;
+        let (handle, used) = state.handles.get_mut(name)?;
+        *used = now;
+        let handle = handle.clone();
+        drop(state);
+        if handle.peer.check().is_ok() {
+            return Some(handle);
+        }
+        self.forget(name);
+        None
+    }
+
+    fn keep(&self, name: &str, handle: &Arc<Handle>, forgotten: u64) {
+        let mut state = lock(&self.state);
+        if state.forgotten != forgotten {
+            return;
+        }
+        let mut evicted = None;
+        if state.handles.len() >= HANDLES_MAX
+            && let Some(oldest) = state.handles.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone())
+        {
+            evicted = state.handles.remove(&oldest);
+        }
+        let now = state.now;
+        state.handles.insert(name.to_owned(), (handle.clone(), now));
+        drop(state);
+        drop(evicted);
+    }
+
+    /// What was asked for in advance.
+    fn fetch(&self, name: &str, offset: u64, len: usize) -> Option<Pieces> {
+        let mut state = lock(&self.state);
+        let place = state.expected.iter().position(|e| e.name == name && e.offset == offset && e.len == len)?;
+        let expected = state.expected.remove(place)?;
+        state.expected_bytes -= expected.len;
+        Some(expected.pieces)
+    }
+}
+
+/// Read an object to its end; `false`: it ends before. A server may claim any length: room is taken as bytes come.
+fn read_whole(handle: &Arc<Handle>, len: u64, bytes: &mut Vec<u8>) -> std::result::Result<bool, Trouble> {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    while bytes.len() < len {
+        let (at, step) = (bytes.len(), (len - bytes.len()).min(WHOLE_STEP_BYTES));
+        if bytes.try_reserve(step).is_err() {
+            return Err(Trouble::Status { code: status::FAILURE, words: "it is too long to be read whole".into() });
+        }
+        bytes.resize(at + step, 0);
+        if !Pieces::begin(handle.clone(), at as u64, step).fill(&mut bytes[at..])? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl Inner {
+    /// The length of an object, or `None` if there is none.
+    pub(super) fn len(&self, name: &str) -> Result<Option<u64>> {
+        let (object, base) = self.run("find", name, |peer| {
+            let mut flight = peer.flight();
+            flight.add(&Request::LinkStat { path: &self.path(name) });
+            flight.add(&Request::Stat { path: &self.base });
+            let mut replies = flight.land()?.into_iter().map(Reply::attrs);
+            Ok((replies.next().ok_or(Trouble::Odd)?, replies.next().ok_or(Trouble::Odd)?))
+        })?;
+        match object {
+            Ok(attrs) => match (attrs.sort(), attrs.size) {
+                (Sort::File, Some(len)) => Ok(Some(len)),
+                (Sort::Folder, _) => self.linked("find", base).map(|()| None),
+                (sort, _) => Err(self.error("find", name, &Trouble::NoObject(sort))),
+            },
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => self.linked("find", base).map(|()| None),
+            Err(trouble) => Err(self.error("find", name, &trouble)),
+        }
+    }
+
+    /// Open an object for reading, and look at it. The second is what the server says of the repository's folder, if
+    /// there is no such object.
+    #[allow(clippy::type_complexity)]
+    fn open(
+        &self,
+        peer: &Arc<Peer>,
+        name: &str,
+    ) -> std::result::Result<std::result::Result<Arc<Handle>, std::result::Result<Attrs, Trouble>>, Trouble> {
+        let path = self.path(name);
+        let mut flight = peer.flight();
+        flight.add(&Request::LinkStat { path: &path });
+        flight.add(&Request::Open { path: &path, flags: open::READ, mode: None });
+        flight.add(&Request::Stat { path: &self.base });
+        let mut replies = flight.land()?.into_iter();
+        let mut next = || replies.next().ok_or(Trouble::Odd);
+        let (looked, opened, base) = (next()?.attrs(), next()?.handle(), next()?.attrs());
+        let handle = opened.map(|handle| Handle { peer: peer.clone(), handle, attrs: Attrs::default() });
+        match (looked, handle) {
+            (Ok(attrs), _) if attrs.sort() == Sort::Folder => Ok(Err(base)),
+            (Ok(attrs), _) if attrs.sort() != Sort::File || attrs.size.is_none() => {
+                Err(Trouble::NoObject(attrs.sort()))
+            }
+            (Ok(attrs), Ok(mut handle)) => {
+                handle.attrs = attrs;
+                Ok(Ok(Arc::new(handle)))
+            }
+            (Err(trouble), _) | (_, Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Err(base)),
+            (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+        }
+    }
+
+    /// The whole object, opened anew: what is read whole is what gets replaced.
+    pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
+        let read = self.run("read", name, |peer| {
+            let handle = match self.open(peer, name)? {
+                Ok(handle) => handle,
+                Err(base) => return Ok(Err(base)),
+            };
+            // What was looked at may have been replaced before it was opened: the handle is asked, too, on the way.
+            let mut len = handle.attrs.size.unwrap_or(0);
+            loop {
+                let (to, looked) = unbounded();
+                peer.ask(&Request::FileStat { handle: &handle.handle }, &to, 0);
+                let mut bytes = Vec::new();
+                let whole = read_whole(&handle, len, &mut bytes)?;
+                match peer.wait(&looked)?.reply?.attrs()?.size {
+                    Some(real) if real != len => len = real,
+                    _ => return Ok(Ok(whole.then_some(bytes))),
+                }
+            }
+        })?;
+        match read {
+            Ok(Some(bytes)) => {
+                self.found.store(true, Ordering::Relaxed);
+                Ok(bytes)
+            }
+            Ok(None) => Err(self.because(Kind::Io, "read", name, "it became shorter while it was read")),
+            Err(base) => Err(self.missing("read", name, base)),
+        }
+    }
+
+    /// Fill `buf` from `offset`.
+    pub(super) fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let wanted = offset.saturating_add(buf.len() as u64);
+        if let Some(pieces) = self.kept.fetch(name, offset, buf.len())
+            && let Ok(true) = pieces.fill(buf)
+        {
+            return Ok(());
+        }
+        let outcome = self.run("read", name, |peer| {
+            let forgotten = lock(&self.kept.state).forgotten;
+            let mut known = self.kept.find(name);
+            loop {
+                let handle = match known.take() {
+                    Some(handle) => handle,
+                    None => match self.open(peer, name)? {
+                        Ok(handle) => {
+                            self.kept.keep(name, &handle, forgotten);
+                            handle
+                        }
+                        Err(base) => return Ok(Err(base)),
+                    },
+                };
+                match self.read_range(name, &handle, offset, buf) {
+                    Ok(Outcome::Changed) => self.kept.forget(name),
+                    // A handle of a connection that broke meanwhile.
+                    Err(Trouble::Gone(_)) if handle.peer.number != peer.number => self.kept.forget(name),
+                    other => return other.map(Ok),
+                }
+            }
+        })?;
+        match outcome {
+            Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, self.location(), wanted, len)),
+            Ok(_) => Ok(()),
+            Err(base) => Err(self.missing("read", name, base)),
+        }
+    }
+
+    fn read_range(
+        &self,
+        name: &str,
+        handle: &Arc<Handle>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::result::Result<Outcome, Trouble> {
+        let len = handle.attrs.size.unwrap_or(0);
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= len);
+        if end.is_none() {
+            // Others may have put a longer one in its place.
+            return Ok(match self.still(name, handle)? {
+                true => Outcome::Ends(len),
+                false => Outcome::Changed,
+            });
+        }
+        let pieces = Pieces::begin(handle.clone(), offset, buf.len());
+        let is_current = len > REPLACED_BYTES_MAX || self.still(name, handle)?;
+        let whole = pieces.fill(buf)?;
+        Ok(match (is_current, whole) {
+            (false, _) => Outcome::Changed,
+            (true, true) => Outcome::Filled,
+            (true, false) => Outcome::Ends(len.min(offset)),
+        })
+    }
+
+    /// Whether the file that was opened still has the name, as far as can be told.
+    fn still(&self, name: &str, handle: &Handle) -> std::result::Result<bool, Gone> {
+        let reply = handle.peer.one(&Request::LinkStat { path: &self.path(name) });
+        match reply {
+            Ok(reply) => Ok(reply.attrs().is_ok_and(|attrs| attrs == handle.attrs)),
+            Err(Trouble::Gone(gone)) => Err(gone),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Ask for a range in advance, if its object is open and there is room.
+    pub(super) fn expect(&self, name: &str, offset: u64, len: usize) {
+        let Some(handle) = self.kept.find(name) else { return };
+        let is_whole = offset.checked_add(len as u64).is_some_and(|end| end <= handle.attrs.size.unwrap_or(0));
+        if !is_whole || len > EXPECTED_BYTES_MAX {
+            return;
+        }
+        let mut state = lock(&self.kept.state);
+        while let Some(oldest) = state.expected.pop_front_if(|oldest| oldest.since.elapsed() > EXPECTED_FOR) {
+            state.expected_bytes -= oldest.len;
+        }
+        let is_known = state.expected.iter().any(|e| e.name == name && e.offset == offset);
+        if is_known || state.expected_bytes + len > EXPECTED_BYTES_MAX {
+            return;
+        }
+        let (pieces, since) = (Pieces::begin(handle, offset, len), Instant::now());
+        state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, since });
+        state.expected_bytes += len;
+    }
+}

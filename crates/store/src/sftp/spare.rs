@@ -1,0 +1,68 @@
+//! The file for the next small object, created while nobody waits for it: whoever has put one object usually puts another,
+//! and has one round trip less to wait.
+
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::Inner;
+use super::objects::{BORN, NEW};
+use super::peer::{Answer, Peer, lock};
+use super::wire::Request;
+
+#[derive(Default)]
+pub(super) struct Spare {
+    file: Mutex<Option<File>>,
+}
+
+/// A file in `tmp/` that is being created.
+struct File {
+    peer: Arc<Peer>,
+    name: String,
+    created: Receiver<Answer>,
+}
+
+impl Inner {
+    /// Create the file for the next object, unless there is one, or the account could not take it away again.
+    pub(super) fn set_spare(&self, peer: &Arc<Peer>) {
+        let mut file = lock(&self.spare.file);
+        if file.is_some() || !peer.offers().replace {
+            return;
+        }
+        let Ok(name) = self.temporary() else { return };
+        let (to, created) = unbounded();
+        peer.ask(&Request::Open { path: &self.path(&name), flags: NEW, mode: Some(BORN) }, &to, 0);
+        *file = Some(File { peer: peer.clone(), name, created });
+    }
+
+    /// The file, if there is one on this connection: its name and its handle.
+    pub(super) fn take_spare(&self, peer: &Arc<Peer>) -> Option<(String, Vec<u8>)> {
+        let file = lock(&self.spare.file).take()?;
+        let handle = file.peer.wait(&file.created).and_then(|answer| answer.reply).ok()?.handle().ok()?;
+        if file.peer.number == peer.number {
+            return Some((file.name, handle));
+        }
+        self.discard(&file.peer, &file.name, &handle);
+        None
+    }
+
+    /// Nobody is going to put anything any more: take the file away.
+    fn drop_spare(&self) {
+        let Some(file) = lock(&self.spare.file).take() else { return };
+        let created = file.peer.wait(&file.created).and_then(|answer| answer.reply);
+        if let Ok(Ok(handle)) = created.map(super::wire::Reply::handle) {
+            self.discard(&file.peer, &file.name, &handle);
+        }
+    }
+
+    fn discard(&self, peer: &Peer, name: &str, handle: &[u8]) {
+        peer.tell(&Request::Close { handle });
+        peer.tell(&Request::Remove { path: &self.path(name) });
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.drop_spare();
+    }
+}

@@ -1,0 +1,334 @@
+//! Logging in: what has worked before, the agent's keys, files of keys, and then questions to a person, if there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse};
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::AgentClient;
+use russh::keys::{Algorithm, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
+use russh::{MethodKind, MethodSet};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use super::keys::{self, KeyFile};
+use super::route::Hop;
+use super::server::{Client, Ended};
+use super::wait::{Wait, within};
+use super::{Failure, Inner};
+use crate::Kind;
+use crate::sftp::peer::{Line, lock};
+
+/// A passphrase or a password may be mistyped so often.
+const ATTEMPTS: usize = 3;
+/// An agent has so long for an answer, and its user for a word or a touch.
+const AT_HAND: Duration = Duration::from_secs(60);
+/// Rounds of questions that a server may ask.
+const ROUNDS_MAX: usize = 10;
+
+/// What a server has accepted.
+#[derive(Clone)]
+pub(super) enum Proof {
+    /// A key of the agent.
+    Agent(PublicKey),
+    Key(Arc<PrivateKey>),
+    Password(Zeroizing<String>),
+}
+
+/// A login under way.
+struct Attempt<'a> {
+    inner: &'a Inner,
+    hop: &'a Hop,
+    line: &'a Line,
+    session: Handle<Client>,
+    /// What has been tried, for the message if nothing helps.
+    tried: Vec<String>,
+    /// What the server would still take; `None` before it has said anything.
+    takes: Option<MethodSet>,
+    proof: Option<Proof>,
+}
+
+/// Log in to the hop of this number.
+pub(super) async fn login(
+    inner: &Inner,
+    at: usize,
+    line: &Line,
+    (session, ended): (Handle<Client>, Ended),
+) -> Result<Handle<Client>, Failure> {
+    let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, "log in to", "there is no host"))?;
+    let known = lock(&inner.proofs).get(at).cloned().flatten();
+    let mut attempt = Attempt { inner, hop, line, session, tried: Vec::new(), takes: None, proof: None };
+    if attempt.all(known).await? {
+        if let Some(slot) = lock(&inner.proofs).get_mut(at) {
+            *slot = attempt.proof;
+        }
+        return Ok(attempt.session);
+    }
+    if attempt.session.is_closed() {
+        // Whoever has closed it says so in a moment.
+        for _ in 0..100 {
+            if lock(&ended).is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let ended = lock(&ended).take();
+    Err(match ended {
+        Some(Err(why)) => broken(why),
+        ended => attempt.refused(ended.and_then(Result::ok)),
+    })
+}
+
+fn broken(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Transient, "log in to", format!("the connection broke: {error}"))
+}
+
+impl Attempt<'_> {
+    /// Try everything, in order.
+    async fn all(&mut self, known: Option<Proof>) -> Result<bool, Failure> {
+        let again = match &known {
+            Some(Proof::Key(key)) => self.key(key.clone()).await?,
+            Some(Proof::Password(password)) => self.password(password.clone()).await?,
+            Some(Proof::Agent(key)) => self.agent(Some(key.clone())).await?,
+            None => false,
+        };
+        if again || self.agent(None).await? || self.files().await? {
+            return Ok(true);
+        }
+        self.questions().await
+    }
+
+    /// `ended` is what the server said when it hung up.
+    fn refused(&self, ended: Option<String>) -> Failure {
+        let takes: Vec<&str> = self.takes.iter().flat_map(|takes| takes.iter()).map(<&str>::from).collect();
+        let tried = match self.tried.is_empty() {
+            true => "there was nothing to try: no agent, no key file, and nobody to ask".to_owned(),
+            false => format!("tried in vain: {}", self.tried.join(", ")),
+        };
+        let takes = if takes.is_empty() { String::new() } else { format!("; it takes {}", takes.join(" or ")) };
+        let closed = ended.map(|words| format!("; it hung up, saying: {words}")).unwrap_or_default();
+        let Hop { user, .. } = self.hop;
+        let cause = format!("{} doesn't let '{user}' in; {tried}{takes}{closed}{}", self.hop.shown(), self.hop.notes());
+        Failure::new(Kind::Refused, "log in to", cause)
+    }
+
+    /// Whether the server takes a method, as far as it has said.
+    fn takes(&self, method: MethodKind) -> bool {
+        !self.session.is_closed() && self.takes.as_ref().is_none_or(|takes| takes.contains(&method))
+    }
+
+    fn note(&mut self, result: AuthResult) -> bool {
+        match result {
+            AuthResult::Success => true,
+            AuthResult::Failure { remaining_methods, .. } => {
+                // A server that has hung up says nothing, which is no news of what it takes.
+                if !remaining_methods.is_empty() {
+                    self.takes = Some(remaining_methods);
+                }
+                false
+            }
+        }
+    }
+
+    async fn hash(&self, algorithm: &Algorithm) -> Option<HashAlg> {
+        match algorithm {
+            Algorithm::Rsa { .. } => {
+                let best = timeout(self.hop.answer_timeout(), self.session.best_supported_rsa_hash()).await;
+                let best = best.ok().and_then(Result::ok).flatten();
+                // A server that doesn't say knows SHA-2 all the same, unless it is older than 2016.
+                best.unwrap_or(Some(HashAlg::Sha512))
+            }
+            _ => None,
+        }
+    }
+
+    async fn key(&mut self, key: Arc<PrivateKey>) -> Result<bool, Failure> {
+        if !self.takes(MethodKind::PublicKey) {
+            return Ok(false);
+        }
+        let hash = self.hash(&key.algorithm()).await;
+        let with = PrivateKeyWithHashAlg::new(key.clone(), hash);
+        let limit = self.hop.answer_timeout();
+        let result = within(limit, self.line, self.session.authenticate_publickey(self.hop.user.clone(), with))
+            .await
+            .map_err(|wait| wait.failure(limit))?;
+        let accepted = self.note(result);
+        if accepted {
+            self.proof = Some(Proof::Key(key));
+        }
+        Ok(accepted)
+    }
+
+    /// The agent's keys: all, those that the configuration names, or one alone.
+    async fn agent(&mut self, only: Option<PublicKey>) -> Result<bool, Failure> {
+        let Some(socket) = &self.hop.agent else { return Ok(false) };
+        let Ok(stream) = UnixStream::connect(socket).await else {
+            self.tried.push("an agent that doesn't answer".into());
+            return Ok(false);
+        };
+        let mut agent = AgentClient::connect(stream);
+        if let Some(binding) = self.session.agent_session_binding() {
+            // An agent that doesn't know this needs it not.
+            let _ = timeout(AT_HAND, agent.bind_session(binding, false)).await;
+        }
+        let Ok(Ok(identities)) = timeout(AT_HAND, agent.request_identities()).await else {
+            self.tried.push("an agent that gives no keys".into());
+            return Ok(false);
+        };
+        let named: Option<Vec<PublicKey>> = match self.hop.config.identities_only {
+            Some(true) => Some(self.hop.identities.iter().filter_map(|path| keys::public(path)).collect()),
+            _ => None,
+        };
+        let mut tried = 0;
+        for identity in identities {
+            let AgentIdentity::PublicKey { key, .. } = identity else { continue };
+            let same = |other: &PublicKey| other.key_data() == key.key_data();
+            if only.as_ref().is_some_and(|only| !same(only)) || named.as_ref().is_some_and(|n| !n.iter().any(same)) {
+                continue;
+            }
+            if !self.takes(MethodKind::PublicKey) {
+                break;
+            }
+            tried += 1;
+            let hash = self.hash(&key.algorithm()).await;
+            let user = self.hop.user.clone();
+            // An agent may ask its user first, and a token wants to be touched.
+            let limit = self.hop.answer_timeout() + AT_HAND;
+            let answer = self.session.authenticate_publickey_with(user, key.clone(), hash, &mut agent);
+            match within(limit, self.line, answer).await {
+                Ok(result) => {
+                    if self.note(result) {
+                        self.proof = Some(Proof::Agent(key));
+                        return Ok(true);
+                    }
+                }
+                // An agent may decline to sign with this key, and not with the next.
+                Err(Wait::Failed(_)) => {}
+                Err(wait) => return Err(wait.failure(limit)),
+            }
+        }
+        if only.is_none() && tried > 0 {
+            self.tried.push(format!("{tried} {} of the agent", if tried == 1 { "key" } else { "keys" }));
+        }
+        Ok(false)
+    }
+
+    /// Files of keys; those that take a passphrase last.
+    async fn files(&mut self) -> Result<bool, Failure> {
+        let mut locked = Vec::new();
+        for path in self.hop.identities.clone() {
+            let shown = path.display().to_string();
+            match keys::read(&path) {
+                KeyFile::None => {}
+                KeyFile::Useless(why) => self.tried.push(format!("{shown} (it can't be used: {why})")),
+                KeyFile::Locked(text) => locked.push((shown, text)),
+                KeyFile::Ready(key) => {
+                    if self.key(key).await? {
+                        return Ok(true);
+                    }
+                    self.tried.push(shown);
+                }
+            }
+        }
+        for (shown, text) in locked {
+            if !self.takes(MethodKind::PublicKey) {
+                break;
+            }
+            let mut unlocked = None;
+            for _ in 0..ATTEMPTS {
+                let Some(passphrase) = self.ask(format!("passphrase of the ssh key {shown}: ")).await else { break };
+                unlocked = keys::unlock(&text, &passphrase);
+                if unlocked.is_some() {
+                    break;
+                }
+            }
+            match unlocked {
+                None => self.tried.push(format!("{shown} (locked by a passphrase)")),
+                Some(key) => {
+                    if self.key(key).await? {
+                        return Ok(true);
+                    }
+                    self.tried.push(shown);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn questions(&mut self) -> Result<bool, Failure> {
+        if self.inner.ask.is_none() {
+            return Ok(false);
+        }
+        if self.takes(MethodKind::KeyboardInteractive) {
+            if self.interactive().await? {
+                return Ok(true);
+            }
+            self.tried.push("answers to its questions".into());
+        }
+        if !self.takes(MethodKind::Password) {
+            return Ok(false);
+        }
+        for _ in 0..ATTEMPTS {
+            let Some(password) = self.ask(format!("password of {}@{}: ", self.hop.user, self.hop.shown())).await else {
+                return Ok(false);
+            };
+            if self.password(password).await? {
+                return Ok(true);
+            }
+        }
+        self.tried.push("a password".into());
+        Ok(false)
+    }
+
+    async fn password(&mut self, password: Zeroizing<String>) -> Result<bool, Failure> {
+        if !self.takes(MethodKind::Password) {
+            return Ok(false);
+        }
+        let (user, typed) = (self.hop.user.clone(), password.to_string());
+        let limit = self.hop.answer_timeout();
+        let result = within(limit, self.line, self.session.authenticate_password(user, typed))
+            .await
+            .map_err(|wait| wait.failure(limit))?;
+        let accepted = self.note(result);
+        if accepted {
+            self.proof = Some(Proof::Password(password));
+        }
+        Ok(accepted)
+    }
+
+    async fn interactive(&mut self) -> Result<bool, Failure> {
+        let user = self.hop.user.clone();
+        let limit = self.hop.answer_timeout();
+        let start = self.session.authenticate_keyboard_interactive_start(user, None::<String>);
+        let mut response = within(limit, self.line, start).await.map_err(|wait| wait.failure(limit))?;
+        for _ in 0..ROUNDS_MAX {
+            match response {
+                KeyboardInteractiveAuthResponse::Success => return Ok(true),
+                KeyboardInteractiveAuthResponse::Failure { remaining_methods, partial_success } => {
+                    return Ok(self.note(AuthResult::Failure { remaining_methods, partial_success }));
+                }
+                KeyboardInteractiveAuthResponse::InfoRequest { instructions, prompts, .. } => {
+                    let mut answers = Vec::new();
+                    for prompt in prompts {
+                        let question = format!("{} {}", instructions.trim(), prompt.prompt.trim());
+                        let question = format!("{}: {} ", self.hop.shown(), question.trim().escape_debug());
+                        let Some(answer) = self.ask(question).await else { return Ok(false) };
+                        answers.push(answer.to_string());
+                    }
+                    let respond = self.session.authenticate_keyboard_interactive_respond(answers);
+                    response = within(limit, self.line, respond).await.map_err(|wait| wait.failure(limit))?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ask a person. It may take long, and other connections shall not wait for it.
+    async fn ask(&self, prompt: String) -> Option<Zeroizing<String>> {
+        let ask = self.inner.ask.clone()?;
+        let asked = tokio::task::spawn_blocking(move || ask(&prompt).map(Zeroizing::new)).await;
+        asked.ok().flatten().filter(|answer| !answer.is_empty())
+    }
+}

@@ -1,0 +1,244 @@
+//! Our own ssh, by russh: from an address and the user's configuration to a connection that speaks SFTP.
+//!
+//! russh is asynchronous, and the rest of this program is not: a runtime of one thread lives here, with the tasks that
+//! carry packets between russh and the [`Peer`]s, and nothing else of the program runs on it.
+
+mod config;
+mod keys;
+mod known;
+mod login;
+mod route;
+mod server;
+mod stream;
+mod wait;
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use russh::ChannelMsg;
+use russh::client::Handle;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use super::limit::Limits;
+use super::peer::{Line, Outgoing, Peer};
+use super::wire::{Frames, INIT};
+use super::{Address, Surroundings};
+use crate::{Error, Kind};
+use login::Proof;
+use route::Hop;
+use server::Client;
+use wait::{Wait, within};
+
+/// So much of what the server says besides is kept, to be told when the connection breaks.
+const SAID_BYTES_MAX: usize = 1 << 10;
+/// Heads of packets are gathered up to this length.
+const GATHERED_BYTES: usize = 16 << 10;
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(in crate::sftp) struct Failure {
+    kind: Kind,
+    action: &'static str,
+    cause: String,
+}
+
+impl Failure {
+    fn new(kind: Kind, action: &'static str, cause: impl Into<String>) -> Self {
+        Failure { kind, action, cause: cause.into() }
+    }
+
+    pub(in crate::sftp) fn at(&self, location: &str) -> Error {
+        Error::because(self.kind, self.action, "", location, self.cause.clone())
+    }
+}
+
+/// How to log in to a server, and what has worked before.
+pub(in crate::sftp) struct Login {
+    inner: Arc<Inner>,
+    runtime: Runtime,
+}
+
+struct Inner {
+    /// Hosts on the way, and the server last.
+    hops: Vec<Hop>,
+    ask: Option<super::Ask>,
+    tell: Option<super::Tell>,
+    /// What each hop has accepted, so that nobody is asked twice.
+    proofs: Mutex<Vec<Option<Proof>>>,
+}
+
+/// A thread that runs what is asynchronous, as long as it lives.
+struct Runtime {
+    handle: runtime::Handle,
+    _end: oneshot::Sender<()>,
+}
+
+impl Runtime {
+    fn start() -> std::io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (end, ended) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        thread::Builder::new().name("ssh".into()).spawn(move || {
+            let _ = runtime.block_on(ended);
+        })?;
+        Ok(Runtime { handle, _end: end })
+    }
+}
+
+/// `ssh` as the user wants it, for an address.
+pub(in crate::sftp) fn command(ssh: &str, address: &Address) -> String {
+    let mut command = ssh.to_owned();
+    if let Some(port) = address.port {
+        command += &format!(" -p {port}");
+    }
+    if let Some(user) = &address.user {
+        command += &format!(" -l {}", quoted(user));
+    }
+    format!("{command} -s -- {} sftp", quoted(&address.host))
+}
+
+/// A word that the shell takes as it stands.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+impl Login {
+    pub(in crate::sftp) fn new(address: &Address, around: &Surroundings) -> Result<Self, Failure> {
+        let hops = route::hops(address, around)?;
+        let runtime = Runtime::start()
+            .map_err(|e| Failure::new(Kind::Io, "connect to", format!("no thread can be started for it: {e}")))?;
+        let proofs = Mutex::new(hops.iter().map(|_| None).collect());
+        let (ask, tell) = (around.ask.clone(), around.tell.clone());
+        Ok(Login { inner: Arc::new(Inner { hops, ask, tell, proofs }), runtime })
+    }
+
+    /// How long the server may take for its first word.
+    pub(in crate::sftp) fn patience(&self) -> Option<Duration> {
+        self.inner.hops.last().map(Hop::answer_timeout)
+    }
+
+    /// A new connection that has been greeted by nobody yet.
+    pub(in crate::sftp) fn dial(&self, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+        let (inner, limits) = (self.inner.clone(), limits.clone());
+        let (to, dialed) = crossbeam_channel::bounded(1);
+        self.runtime.handle.spawn(async move {
+            let _ = to.send(dial(&inner, &limits).await);
+        });
+        dialed.recv().unwrap_or_else(|_| {
+            Err(Failure::new(Kind::Io, "connect to", "the thread that speaks ssh ended unexpectedly"))
+        })
+    }
+}
+
+async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+    let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, "connect to", "there is no host"))?;
+    let line = Line::new(last.patience());
+    let mut sessions: Vec<Handle<Client>> = Vec::new();
+    for (at, hop) in inner.hops.iter().enumerate() {
+        let stream = match sessions.last() {
+            None => stream::first(hop, &line).await?,
+            Some(before) => stream::through(before, hop, &line).await?,
+        };
+        let session = server::connect(inner, hop, stream).await?;
+        sessions.push(login::login(inner, at, &line, session).await?);
+    }
+    let Some(session) = sessions.last() else { return Err(Failure::new(Kind::Io, "connect to", "there is no host")) };
+    let limit = last.answer_timeout();
+    let channel = within(limit, &line, session.channel_open_session()).await.map_err(|wait| match wait {
+        Wait::Failed(russh::Error::ChannelOpenFailure(why)) => {
+            Failure::new(Kind::Refused, "log in to", format!("the server opens no session ({why:?})"))
+        }
+        wait => wait.failure(limit),
+    })?;
+    let (out, outgoing) = mpsc::unbounded_channel();
+    let peer = Peer::new(out, line.clone());
+    let (mut reading, writing) = channel.split();
+    // The first packet goes along with the request that it is for: who refuses that will not read it.
+    let asked = within(limit, &line, writing.request_subsystem(true, "sftp")).await;
+    asked.map_err(|wait| wait.failure(limit))?;
+    let begun = within(limit, &line, writing.data_bytes(Bytes::from_static(&INIT))).await;
+    begun.map_err(|wait| wait.failure(limit))?;
+    let upload = limits.upload.clone();
+    tokio::spawn(async move {
+        let _ = send(outgoing, &writing, &upload).await;
+        let _ = writing.close().await;
+        // In order: what is nearer to the server first.
+        while sessions.pop().is_some() {}
+    });
+    let (to, download) = (Arc::downgrade(&peer), limits.download.clone());
+    tokio::spawn(async move {
+        let (mut frames, mut said) = (Frames::default(), String::new());
+        let why = loop {
+            match reading.wait().await {
+                Some(ChannelMsg::Data { data }) => {
+                    sleep_for(download.delay(data.len())).await;
+                    let Some(peer) = to.upgrade() else { return };
+                    if let Err(error) = frames.feed(&data, |packet| peer.take(packet)) {
+                        break error.to_string();
+                    }
+                }
+                Some(ChannelMsg::ExtendedData { data, .. }) => {
+                    said.push_str(&String::from_utf8_lossy(&data));
+                    let cut = said.ceil_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
+                    said.drain(..cut);
+                }
+                Some(ChannelMsg::Failure) => break "the server offers no SFTP".into(),
+                Some(ChannelMsg::Eof | ChannelMsg::Close) => break "the server has closed it".into(),
+                None => break "the line is gone".into(),
+                Some(_) => {}
+            }
+        };
+        if let Some(peer) = to.upgrade() {
+            let said = said.trim().replace('\n', "; ");
+            peer.die(&if said.is_empty() { why } else { format!("{why}; the server said: {}", said.escape_debug()) });
+        }
+    });
+    Ok(peer)
+}
+
+/// Carry packets to the channel until nobody has more, or it breaks.
+async fn send(
+    mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    writing: &russh::ChannelWriteHalf<russh::client::Msg>,
+    upload: &super::limit::Limit,
+) -> Result<(), russh::Error> {
+    let mut next = outgoing.recv().await;
+    while let Some(Outgoing { mut head, mut body }) = next.take() {
+        // Small requests go out together.
+        while body.is_empty() && head.len() < GATHERED_BYTES {
+            let Ok(more) = outgoing.try_recv() else { break };
+            head.extend_from_slice(&more.head);
+            body = more.body;
+        }
+        sleep_for(upload.delay(head.len() + body.len())).await;
+        writing.data_bytes(head).await?;
+        if !body.is_empty() {
+            writing.data_bytes(body).await?;
+        }
+        next = outgoing.recv().await;
+    }
+    Ok(())
+}
+
+async fn sleep_for(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_own_ssh() {
+        let address = |given: &str| Address::parse(given).unwrap();
+        assert_eq!(command("ssh", &address("//h/x")), "ssh -s -- 'h' sftp");
+        let shown = command("ssh -F c", &address("//it's@h:2222/x"));
+        assert_eq!(shown, r"ssh -F c -p 2222 -l 'it'\''s' -s -- 'h' sftp");
+    }
+}

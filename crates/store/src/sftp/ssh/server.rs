@@ -1,0 +1,205 @@
+//! The handshake with a server, and whether its key is the one that is known.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use russh::client::{self, Handle};
+use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
+use russh::{Preferred, SshId, cipher, compression};
+
+use super::config::Strict;
+use super::known::{Known, Verdict, learn};
+use super::route::Hop;
+use super::stream::Heard;
+use super::wait::{Wait, within};
+use super::{Failure, Inner};
+use crate::Kind;
+use crate::sftp::Tell;
+use crate::sftp::peer::lock;
+
+/// What a server may send before it hears from us: what was asked for, and no more comes anyway.
+const WINDOW_BYTES: u32 = 64 << 20;
+const PACKET_BYTES: u32 = 65_535;
+
+/// The fast ones first: with AES in hardware, GCM carries twice what ChaCha20 does.
+const CIPHERS: &[cipher::Name] = &[
+    cipher::AES_256_GCM,
+    cipher::AES_128_GCM,
+    cipher::CHACHA20_POLY1305,
+    cipher::AES_256_CTR,
+    cipher::AES_192_CTR,
+    cipher::AES_128_CTR,
+];
+
+/// Our side of a session.
+pub(super) struct Client {
+    hop: Hop,
+    known: Known,
+    tell: Option<Tell>,
+    /// Why the server's key was refused.
+    refused: Arc<Mutex<Option<Failure>>>,
+    ended: Ended,
+}
+
+/// How a session has ended: with the server's own words, or because the line broke.
+pub(super) type Ended = Arc<Mutex<Option<Result<String, String>>>>;
+
+/// Shake hands.
+pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(Handle<Client>, Ended), Failure> {
+    let line = stream.line();
+    let known =
+        Known::read(&hop.known_hosts, &hop.known_as).map_err(|why| Failure::new(Kind::Refused, "connect to", why))?;
+    let config = client::Config {
+        client_id: SshId::Standard(Cow::Borrowed(concat!("SSH-2.0-drumlin_", env!("CARGO_PKG_VERSION")))),
+        window_size: WINDOW_BYTES,
+        maximum_packet_size: PACKET_BYTES,
+        preferred: preferred(&known),
+        keepalive_interval: hop.alive_interval(),
+        // We count ourselves.
+        keepalive_max: 0,
+        ..client::Config::default()
+    };
+    let refused = Arc::new(Mutex::new(None));
+    let ended = Ended::default();
+    let (tell, refusal) = (inner.tell.clone(), refused.clone());
+    let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone() };
+    let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
+    let told = |kind, cause: String| Failure::new(kind, "connect to", format!("{cause}{}", hop.notes()));
+    match connected {
+        Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
+        Ok(session) => Ok((session, ended)),
+        Err(Wait::Over) => Err(told(Kind::Transient, format!("{} broke off the handshake", hop.shown()))),
+        Err(Wait::Failed(error)) => Err(lock(&refused).take().unwrap_or_else(|| match error {
+            russh::Error::NoCommonAlgo { kind, theirs, .. } => {
+                let theirs = theirs.join(", ").escape_debug().to_string();
+                told(
+                    Kind::Refused,
+                    format!("{} and this program know no {kind:?} in common; it has: {theirs}", hop.shown()),
+                )
+            }
+            russh::Error::Version => told(Kind::Io, format!("what answers at {} doesn't speak ssh", hop.shown())),
+            error => told(Kind::Transient, format!("{} broke off the handshake: {error}", hop.shown())),
+        })),
+    }
+}
+
+fn preferred(known: &Known) -> Preferred {
+    let mut keys = Preferred::DEFAULT.key.to_vec();
+    // Of the sorts that are known, so that a server with several keys shows one that can be told.
+    let plain = |key: &Algorithm| match key {
+        Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+        other => other.to_string(),
+    };
+    keys.sort_by_key(|key| !known.sorts().any(|sort| sort == plain(key)));
+    let certificates = if known.authorities().next().is_some() { keys.clone() } else { Vec::new() };
+    Preferred {
+        key: Cow::Owned(keys),
+        host_key_certificates: Cow::Owned(certificates),
+        cipher: Cow::Borrowed(CIPHERS),
+        // Everything that goes over it is compressed and sealed.
+        compression: Cow::Borrowed(&[compression::NONE]),
+        ..Preferred::DEFAULT
+    }
+}
+
+impl client::Handler for Client {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+        let failure = match self.judge(key) {
+            Ok(()) => return Ok(true),
+            Err(failure) => failure,
+        };
+        *lock(&self.refused) = Some(failure);
+        Ok(false)
+    }
+
+    async fn disconnected(&mut self, reason: client::DisconnectReason<russh::Error>) -> Result<(), russh::Error> {
+        *lock(&self.ended) = Some(match &reason {
+            client::DisconnectReason::ReceivedDisconnect(info) => Ok(info.message.escape_debug().to_string()),
+            client::DisconnectReason::Error(error) => Err(error.to_string()),
+        });
+        Ok(())
+    }
+}
+
+impl Client {
+    fn judge(&self, key: &PublicKeyOrCertificate) -> Result<(), Failure> {
+        if let Some(certificate) = key.certificate()
+            && self.is_certified(certificate)
+        {
+            return Ok(());
+        }
+        let key = key.public_key();
+        let sort = match key.algorithm() {
+            Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+            other => other.to_string(),
+        };
+        let refuse = |cause: String| Failure::new(Kind::Refused, "connect to", cause);
+        let bytes = key.to_bytes().map_err(|e| refuse(format!("its key makes no sense: {e}")))?;
+        let print = key.fingerprint(HashAlg::Sha256);
+        let host = self.hop.shown();
+        match (self.known.verdict(&sort, &bytes), self.hop.strict()) {
+            (Verdict::Known, _) => Ok(()),
+            (Verdict::Revoked(at), _) => {
+                Err(refuse(format!("the key of {host}, {sort} {print}, was revoked (in {at}): don't use that server")))
+            }
+            (Verdict::Changed(_), Strict::No) => Ok(()),
+            (Verdict::Changed(at), _) => Err(refuse(format!(
+                "the key of {host} is another one than is known: somebody may stand between you and the server. It now \
+                 shows {sort} {print}; what is known is in {at}. If the server's owner says that it changed, remove that \
+                 line, or run: ssh-keygen -R '{}'",
+                self.hop.known_as
+            ))),
+            // Who stands in between may show a key of another sort: that is no new server.
+            (Verdict::Unknown, strict) if strict == Strict::Yes || (strict == Strict::AcceptNew && self.is_known()) => {
+                Err(refuse(format!(
+                    "the key of {host} is not known here: {sort} {print}. Compare it with what the server's owner says, and \
+                 then let ssh remember it: {}",
+                    self.ssh_once()
+                )))
+            }
+            (Verdict::Unknown, strict) => {
+                if let Some(tell) = &self.tell {
+                    tell(&format!("the key of {host} was not known, and is taken on trust: {sort} {print}"));
+                }
+                let file = self.hop.learn_to.as_ref().filter(|_| strict == Strict::AcceptNew);
+                if let Some(file) = file {
+                    learn(file, &self.hop.known_as, &sort, &bytes).map_err(|e| {
+                        refuse(format!("the key of {host} can't be remembered in {}: {e}", file.display()))
+                    })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether any key of this host is known.
+    fn is_known(&self) -> bool {
+        self.known.sorts().next().is_some()
+    }
+
+    fn ssh_once(&self) -> String {
+        let Hop { alias, port, user, .. } = &self.hop;
+        let port = if *port == 22 { String::new() } else { format!("-p {port} ") };
+        format!("ssh {port}{user}@{alias}")
+    }
+
+    /// Whether somebody who may has certified this key for this host.
+    fn is_certified(&self, certificate: &Certificate) -> bool {
+        let authorities: Vec<_> = self
+            .known
+            .authorities()
+            .filter_map(|key| PublicKey::from_bytes(key).ok())
+            .map(|key| key.fingerprint(HashAlg::Sha256))
+            .collect();
+        let names = certificate.valid_principals();
+        let named = names.is_empty() || names.iter().any(|name| *name == self.hop.host || *name == self.hop.alias);
+        let authority = PublicKey::from(certificate.signature_key().clone());
+        let revoked = authority.to_bytes().is_ok_and(|bytes| {
+            let sort = authority.algorithm().to_string();
+            matches!(self.known.verdict(&sort, &bytes), Verdict::Revoked(_))
+        });
+        named && !revoked && certificate.cert_type().is_host() && certificate.validate(&authorities).is_ok()
+    }
+}

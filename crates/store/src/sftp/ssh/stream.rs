@@ -1,0 +1,136 @@
+//! What ssh is spoken over: a TCP connection, a program (`ProxyCommand`), or a connection to the host before.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use russh::client::Handle;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::Failure;
+use super::route::Hop;
+use super::server::Client;
+use super::wait::{Wait, within};
+use crate::Kind;
+use crate::sftp::peer::Line;
+use crate::sftp::program::shell;
+
+/// Bytes in both directions.
+pub(super) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Both for S {}
+
+/// A stream that takes note when something comes in.
+pub(super) struct Heard {
+    inner: Box<dyn Both>,
+    line: Arc<Line>,
+}
+
+impl Heard {
+    pub(super) fn line(&self) -> Arc<Line> {
+        self.line.clone()
+    }
+}
+
+/// To the first host.
+pub(super) async fn first(hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure> {
+    let inner: Box<dyn Both> = match &hop.proxy_command {
+        Some(command) => program(command, line).map_err(|e| {
+            Failure::new(Kind::Io, "connect to", format!("the ProxyCommand '{command}' can't be run: {e}"))
+        })?,
+        None => Box::new(connect(hop, line).await?),
+    };
+    Ok(Heard { inner, line: line.clone() })
+}
+
+/// To the next host, through the one before.
+pub(super) async fn through(before: &Handle<Client>, hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure> {
+    let told = |why: String| {
+        let cause = format!("the host before it on the way can't reach {}: {why}", hop.shown());
+        Failure::new(Kind::Transient, "connect to", cause)
+    };
+    let opening = before.channel_open_direct_tcpip(hop.host.clone(), hop.port.into(), "127.0.0.1", 0);
+    let opened = within(hop.answer_timeout(), line, opening).await;
+    let channel = opened.map_err(|wait| match wait {
+        Wait::Failed(error) => told(error.to_string()),
+        Wait::Silent | Wait::Over => told("it doesn't answer".into()),
+    })?;
+    Ok(Heard { inner: Box::new(channel.into_stream()), line: line.clone() })
+}
+
+async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
+    let within = hop.connect_timeout();
+    let connected = timeout(within, TcpStream::connect((hop.host.as_str(), hop.port))).await;
+    let told = |cause: String| {
+        Failure::new(Kind::Transient, "connect to", format!("{} can't be reached: {cause}{}", hop.shown(), hop.notes()))
+    };
+    let stream = match connected {
+        Err(_) => return Err(told(format!("it didn't answer within {} seconds", within.as_secs()))),
+        Ok(Err(error)) => return Err(told(plain(&error))),
+        Ok(Ok(stream)) => stream,
+    };
+    // Small requests shall not wait for company.
+    let _ = stream.set_nodelay(true);
+    // A descriptor of its own, to end the connection by from any thread.
+    if let Ok(end) = std::os::fd::AsFd::as_fd(&stream).try_clone_to_owned() {
+        let end = std::net::TcpStream::from(end);
+        line.ends_by(move || {
+            let _ = end.shutdown(std::net::Shutdown::Both);
+        });
+    }
+    Ok(stream)
+}
+
+fn program(command: &str, line: &Arc<Line>) -> io::Result<Box<dyn Both>> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let output: OwnedFd = theirs.try_clone()?.into();
+    let mut child = shell(&format!("exec {command}"))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::from(output))
+        .spawn()?;
+    let end = ours.try_clone()?;
+    line.ends_by(move || {
+        let _ = end.shutdown(std::net::Shutdown::Both);
+        let _ = child.kill();
+        let _ = child.wait();
+    });
+    ours.set_nonblocking(true)?;
+    Ok(Box::new(UnixStream::from_std(ours)?))
+}
+
+/// An error without its number.
+fn plain(error: &io::Error) -> String {
+    let words = error.to_string();
+    words.split(" (os error").next().unwrap_or(&words).to_owned()
+}
+
+impl AsyncRead for Heard {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut *self.inner).poll_read(cx, buf);
+        match &polled {
+            _ if buf.filled().len() > before => self.line.hear(),
+            Poll::Ready(_) if buf.remaining() > 0 => self.line.close(),
+            _ => {}
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Heard {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.inner).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,124 @@
+//! The store over OpenSSH's server, as a program on this machine: no network, no login.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+
+const SERVER: &str = "/usr/lib/openssh/sftp-server";
+
+/// A location in `folder`; `None` where there is no such server.
+fn location(folder: &Path, options: &str) -> Option<Location> {
+    if !Path::new(SERVER).exists() {
+        assert!(std::env::var_os("DRUMLIN_SERVERS").is_none(), "{SERVER} is missing");
+        eprintln!("skipped: there is no {SERVER}");
+        return None;
+    }
+    Some(Location::Program(format!("exec {SERVER} {options} -d '{}'", folder.display())))
+}
+
+fn new_folder(base: &Path, name: &str) -> PathBuf {
+    let folder = base.join(name);
+    std::fs::create_dir(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = std::cell::Cell::new(0);
+    if location(dir.path(), "").is_none() {
+        return;
+    }
+    crate::conformance::check(|| {
+        count.set(count.get() + 1);
+        let folder = new_folder(dir.path(), &format!("repo-{}", count.get()));
+        let location = location(&folder, "").unwrap();
+        Box::new(SftpStore::create(&location, &Surroundings::default()).unwrap())
+    });
+    for number in 1..=count.get() {
+        let left: Vec<_> =
+            std::fs::read_dir(dir.path().join(format!("repo-{number}/tmp"))).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Where the first connection is cut: after so many bytes of what the server hears, or of what it says. In the second case it goes on
+/// with what it has heard, while the next connection is at work already.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Heard(usize),
+    Said(usize),
+}
+
+/// A small run with the first connection cut. `false`: it was cut before it was greeted.
+fn survives(base: &Path, options: &str, cut: Cut) -> bool {
+    let folder = new_folder(base, &format!("{cut:?}").replace(['(', ')'], "-"));
+    let (repo, first) = (new_folder(&folder, "repo"), folder.join("first"));
+    let server = format!("{SERVER} {options} -d '{}'", repo.display());
+    let cutting = match cut {
+        Cut::Heard(bytes) => format!("stdbuf -o0 head -c {bytes} | {server}"),
+        // The shell would keep its output open.
+        Cut::Said(bytes) => format!("{server} | {{ stdbuf -o0 head -c {bytes}; kill $$; }}"),
+    };
+    let command = format!("if mkdir '{}' 2>/dev/null; then {cutting}; else exec {server}; fi", first.display());
+    let millis = std::time::Duration::from_millis;
+    let retries = crate::Retries { first: millis(1), longest: millis(5), give_up: millis(20_000) };
+    let around = Surroundings { retries, ..Surroundings::default() };
+    let Ok(store) = SftpStore::create(&Location::Program(command), &around) else { return false };
+    let ok = |done: Result<()>| done.unwrap_or_else(|e| panic!("{cut:?}: {e}"));
+    let upload = |name: &str, byte: u8, len: usize| {
+        let mut upload = store.upload(name, 0)?;
+        upload.write(&vec![byte; len])?;
+        upload.finish()
+    };
+    ok(store.put("d/a", b"first", Put::Create));
+    ok(upload("data/1", 7, 3000));
+    assert_eq!(store.put("d/a", b"second", Put::Create).unwrap_err().kind, Kind::Exists, "{cut:?}");
+    assert_eq!(upload("data/1", 8, 2000).unwrap_err().kind, Kind::Exists, "{cut:?}");
+    ok(store.put("d/b", b"", Put::Create));
+    ok(store.put("e/c", b"c", Put::Create));
+    ok(upload("data/2", 9, 3000));
+    ok(store.delete("e/c"));
+    ok(store.sync());
+    drop(store);
+    let store = crate::LocalStore::open(&repo).unwrap();
+    let mut listed = Vec::new();
+    store.list("", &mut |l| listed.push((l.name, l.len))).unwrap();
+    listed.sort();
+    let expected = [("d/a", 5), ("d/b", 0), ("data/1", 3000), ("data/2", 3000)];
+    assert_eq!(listed, expected.map(|(name, len)| (name.to_owned(), len)), "{cut:?}");
+    assert_eq!(store.get("d/a").unwrap(), b"first", "{cut:?}");
+    assert_eq!((store.get("data/1").unwrap(), store.get("data/2").unwrap()), (vec![7; 3000], vec![9; 3000]), "{cut:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+    true
+}
+
+/// Wherever a connection breaks, before a request is heard or before its answer is, each call does what it says, once.
+#[test]
+fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() {
+        return;
+    }
+    // All ways to give a name: by a link, by a rename that never replaces, by both.
+    let ways = [("", 31), ("-P posix-rename", 131), ("-P hardlink,posix-rename", 131), ("-P hardlink", 131)];
+    let mut runs = Vec::new();
+    for (way, (options, step)) in ways.into_iter().enumerate() {
+        let base = new_folder(dir.path(), &way.to_string());
+        let said = (300..2600).step_by(step).map(Cut::Said);
+        let heard = (10..14_000).step_by(step * 6).map(Cut::Heard);
+        runs.extend(said.chain(heard).map(|cut| (base.clone(), options, cut)));
+    }
+    let (next, greeted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some((base, options, cut)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    greeted.fetch_add(survives(base, options, *cut).into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(greeted.into_inner() > runs.len() * 9 / 10, "most were cut too early");
+}

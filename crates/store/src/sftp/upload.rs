@@ -1,0 +1,588 @@
+//! Uploads: large objects sent in pieces that nobody waits for, and mended when the line breaks.
+//!
+//! Every [`SAFE_BYTES`] the server is asked to sync the file. What was sent since the last sync that has succeeded is kept in
+//! memory, [`KEPT_BYTES_MAX`] at most; waiting for room there is what holds a fast producer back.
+//!
+//! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of them, as
+//! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do.
+//!
+//! When the connection breaks, the upload goes on over another one from where the file was last known to be safe, whatever the server
+//! has lost since, a crash of its machine included:
+//!
+//! | the account | its files in `tmp/` are born | and an upload goes on |
+//! |---|---|---|
+//! | may replace files (posix-rename) | 0600, and made 0444 before they get their names | in the same file, opened again |
+//! | may rename, and replace nothing | 0444 | in a new file, into which the old one is copied, over the line and back |
+//! | may only add | 0444, under the object's own name | not at all: the object is torn, and the run fails |
+//!
+//! In the second case the mode is what protects an object from a thief of the account; in the first nothing would.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::folders::Opened;
+use super::objects::{BORN, NEW};
+use super::peer::{Answer, Gone, LOOK, Peer, Trouble};
+use super::publish::Named;
+use super::wire::{PIECE_BYTES, Reply, Request, open, status};
+use super::{Inner, split};
+use crate::name::TMP;
+use crate::{Error, Kind, Put, Result, Upload};
+
+/// The file is synced whenever so much has been sent.
+const SAFE_BYTES: u64 = 8 << 20;
+/// So much is kept until the server has it for sure.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// The mode of a file that its account may open again.
+const MENDABLE: u32 = 0o600;
+/// The mode that an object has.
+const OBJECT: u32 = 0o444;
+/// Pieces that are copied at once when an upload goes on in a new file.
+const COPIED_AT_ONCE: usize = 16;
+
+/// How the file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// In `tmp/`, and it can be opened again.
+    Mendable,
+    /// In `tmp/`, and it can't.
+    Sealed,
+    /// Under its own name.
+    Straight,
+}
+
+/// What is sent and not known to be safe.
+struct Sent {
+    offset: u64,
+    bytes: Bytes,
+    /// The server has taken it in; whether it is on its disk nobody knows.
+    taken: bool,
+}
+
+/// The file as it is open now.
+struct Under {
+    lanes: Vec<Lane>,
+    /// Where answers come in: to WRITEs by where they began, to SYNCs with [`OF_SYNC`].
+    to: Sender<Answer>,
+    answers: Receiver<Answer>,
+    /// What a sync on its way will make safe.
+    syncing: Option<u64>,
+}
+
+/// The file as it is open on one connection.
+struct Lane {
+    peer: Arc<Peer>,
+    handle: Vec<u8>,
+}
+
+const OF_SYNC: usize = usize::MAX;
+
+pub(super) struct SftpUpload {
+    store: Arc<Inner>,
+    name: String,
+    manner: Manner,
+    /// In `tmp/`; the object's own name if it is written straight.
+    temporary: String,
+    under: Option<Under>,
+    /// The piece that is being filled.
+    filling: Vec<u8>,
+    piece: usize,
+    sent: VecDeque<Sent>,
+    /// Bytes sent so far.
+    end: u64,
+    /// Bytes that are on the server's disk.
+    safe: u64,
+    /// Nothing is left to be taken away.
+    finished: bool,
+    /// A piece was refused: what the file has in it is not what was written, and whoever goes on is told the same again.
+    failed: Option<(Kind, String)>,
+}
+
+impl SftpUpload {
+    pub(super) fn begin(store: Arc<Inner>, name: &str) -> Result<Self> {
+        let temporary = store.temporary().map_err(|source| store.system("write", name, source))?;
+        let mut upload = SftpUpload {
+            manner: Manner::Mendable,
+            name: name.to_owned(),
+            temporary,
+            under: None,
+            filling: Vec::new(),
+            piece: PIECE_BYTES,
+            sent: VecDeque::new(),
+            end: 0,
+            safe: 0,
+            finished: false,
+            failed: None,
+            store,
+        };
+        let pool = upload.store.pool.clone();
+        let mut tries = 0;
+        pool.again(|| {
+            tries += 1;
+            upload.open(tries > 1)
+        })?;
+        match upload.under.is_some() {
+            true => Ok(upload),
+            false if tries > 1 => Err(upload.torn()),
+            false => Err(upload.store.taken(name)),
+        }
+    }
+
+    /// Create the file; if it is to be written under its own name, and somebody has that, there is none.
+    fn open(&mut self, is_second: bool) -> Result<()> {
+        let peer = self.store.pool.peer()?;
+        if is_second && self.manner != Manner::Straight {
+            // The one before may have been created, and no answer came.
+            peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
+            self.temporary = self.store.temporary().map_err(|source| self.store.system("write", &self.name, source))?;
+        }
+        let created = self.create(&peer);
+        created.map_err(|trouble| self.error(&peer, &trouble))
+    }
+
+    fn error(&self, peer: &Peer, trouble: &Trouble) -> Error {
+        match trouble {
+            Trouble::Gone(gone) => self.store.pool.broken("write", &self.name, gone),
+            trouble => self.store.write_error(peer, &self.name, trouble),
+        }
+    }
+
+    fn create(&mut self, peer: &Arc<Peer>) -> std::result::Result<(), Trouble> {
+        let able = peer.abilities()?;
+        self.piece = able.write_bytes;
+        self.manner = match (able.rename, peer.offers().replace) {
+            (true, true) => Manner::Mendable,
+            (true, false) => Manner::Sealed,
+            (false, _) => Manner::Straight,
+        };
+        let handle = match self.manner {
+            Manner::Straight => self.store.create_straight(peer, &self.name)?,
+            Manner::Mendable => Some(self.create_file(peer, MENDABLE)?),
+            Manner::Sealed => Some(self.create_file(peer, BORN)?),
+        };
+        self.under = handle.map(|handle| Under::new(peer, handle));
+        Ok(())
+    }
+
+    fn create_file(&self, peer: &Arc<Peer>, mode: u32) -> std::result::Result<Vec<u8>, Trouble> {
+        let path = self.store.path(&self.temporary);
+        let request = Request::Open { path: &path, flags: NEW, mode: Some(mode) };
+        match peer.one(&request)?.handle() {
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {
+                self.store.folders.make(&self.store, peer, TMP)?;
+                peer.one(&request)?.handle()
+            }
+            other => other,
+        }
+    }
+
+    /// Send what is filled so far.
+    fn send(&mut self) -> Result<()> {
+        if self.filling.is_empty() {
+            return Ok(());
+        }
+        let bytes = Bytes::from(std::mem::take(&mut self.filling));
+        let offset = self.end;
+        self.end += bytes.len() as u64;
+        self.widen();
+        if let Some(under) = &self.under {
+            under.write(offset, &bytes);
+        }
+        self.sent.push_back(Sent { offset, bytes, taken: false });
+        // Whoever waits for room does so here, with the file at hand.
+        self.settle(KEPT_BYTES_MAX)
+    }
+
+    /// Open the file on one more connection, if those at hand are busy and another one is not.
+    fn widen(&mut self) {
+        let Some(under) = self.under.as_mut().filter(|_| self.manner == Manner::Mendable) else { return };
+        let taken: Vec<u64> = under.lanes.iter().map(|lane| lane.peer.number).collect();
+        let least = under.lanes.iter().map(|lane| lane.peer.load()).min().unwrap_or(0);
+        let Some(peer) = self.store.pool.another(least, &taken) else { return };
+        let path = self.store.path(&self.temporary);
+        let opened = peer.one(&Request::Open { path: &path, flags: open::WRITE, mode: None });
+        // Failing that, the others carry it.
+        if let Ok(handle) = opened.and_then(Reply::handle) {
+            under.lanes.push(Lane { peer, handle });
+        }
+    }
+
+    /// Take in answers until no more than so many bytes are not known to be safe, mending the connection when it breaks.
+    fn settle(&mut self, most: usize) -> Result<()> {
+        if let Some((kind, cause)) = &self.failed {
+            return Err(self.store.because(*kind, "write", &self.name, cause));
+        }
+        let pool = self.store.pool.clone();
+        let settled = pool.again(|| {
+            if self.under.is_none() {
+                self.mend()?;
+            }
+            match self.take_answers(most) {
+                Err(Trouble::Gone(gone)) => {
+                    self.under = None;
+                    Err(self.store.pool.broken("write", &self.name, &gone))
+                }
+                Err(trouble) => match self.under.as_ref().and_then(Under::first) {
+                    Some(peer) => Err(self.store.write_error(&peer, &self.name, &trouble)),
+                    None => Err(self.store.error("write", &self.name, &trouble)),
+                },
+                Ok(()) => Ok(()),
+            }
+        });
+        self.failed = settled.as_ref().err().map(|error| (error.kind, error.cause()));
+        settled
+    }
+
+    fn unsafe_bytes(&self) -> usize {
+        (self.end - self.safe) as usize
+    }
+
+    fn take_answers(&mut self, most: usize) -> std::result::Result<(), Trouble> {
+        loop {
+            self.ask_to_sync(most);
+            let Some(under) = &self.under else { return Ok(()) };
+            let answer = match under.answers.try_recv() {
+                Ok(answer) => answer,
+                Err(_) if self.unsafe_bytes() <= most => return Ok(()),
+                Err(_) => under.wait()?,
+            };
+            let done = answer.reply?.done();
+            if answer.tag == OF_SYNC {
+                done?;
+                if let Some(safe) = self.under.as_mut().and_then(|under| under.syncing.take()) {
+                    self.make_safe(safe);
+                }
+                continue;
+            }
+            done?;
+            let at = answer.tag as u64;
+            if let Some(sent) = self.sent.iter_mut().find(|sent| sent.offset == at) {
+                sent.taken = true;
+            }
+            if self.under.as_ref().is_some_and(|under| !under.syncs()) {
+                // There is no more to be had here than that the server has taken it.
+                let taken = self.taken();
+                self.make_safe(taken);
+            }
+        }
+    }
+
+    /// Up to where the server has taken in everything.
+    fn taken(&self) -> u64 {
+        self.sent.iter().find(|sent| !sent.taken).map_or(self.end, |sent| sent.offset)
+    }
+
+    fn make_safe(&mut self, safe: u64) {
+        self.safe = self.safe.max(safe);
+        while self.sent.front().is_some_and(|sent| sent.offset + sent.bytes.len() as u64 <= self.safe) {
+            self.sent.pop_front();
+        }
+    }
+
+    /// If enough has been sent since the last sync, or all has to be safe, ask for one. Requests to one file are carried out
+    /// in order on one connection, so there it covers all that was sent before; over several, what has been taken in.
+    fn ask_to_sync(&mut self, most: usize) {
+        let (taken, end, safe) = (self.taken(), self.end, self.safe);
+        let Some(under) = &mut self.under else { return };
+        let Some(lane) = under.lanes.first().filter(|lane| lane.peer.offers().sync && under.syncing.is_none()) else {
+            return;
+        };
+        let covered = if under.lanes.len() == 1 { end } else { taken };
+        let last = most == 0 && covered == end && end > safe;
+        if covered - safe >= SAFE_BYTES || last {
+            under.syncing = Some(covered);
+            lane.peer.ask(&Request::Sync { handle: &lane.handle }, &under.to, OF_SYNC);
+        }
+    }
+
+    /// Go on over another connection.
+    fn mend(&mut self) -> Result<()> {
+        let peer = self.store.pool.peer()?;
+        let handle = match self.manner {
+            Manner::Mendable => self.open_again(&peer),
+            Manner::Sealed => self.copy_to_new(&peer),
+            Manner::Straight => return Err(self.torn()),
+        };
+        let handle = handle.map_err(|trouble| match trouble {
+            Trouble::Gone(gone) => self.store.pool.broken("write", &self.name, &gone),
+            trouble if trouble.is(status::NO_SUCH_FILE) => {
+                let cause = "its unfinished file is gone: another run took this one for dead";
+                self.store.because(Kind::Io, "write", &self.name, cause)
+            }
+            trouble => self.store.write_error(&peer, &self.name, &trouble),
+        })?;
+        let under = Under::new(&peer, handle);
+        for sent in &mut self.sent {
+            sent.taken = false;
+            under.write(sent.offset, &sent.bytes);
+        }
+        self.under = Some(under);
+        Ok(())
+    }
+
+    /// A part of the object stands under its name, or nothing, and can't be gone on with.
+    fn torn(&self) -> Error {
+        let cause = "the connection broke while it was written, and this account may not go on where it was; what \
+                     is there of it does no harm, and whoever may remove files can remove it";
+        self.store.because(Kind::Io, "write", &self.name, cause)
+    }
+
+    fn open_again(&self, peer: &Peer) -> std::result::Result<Vec<u8>, Trouble> {
+        let path = self.store.path(&self.temporary);
+        let mut flight = peer.flight();
+        flight.add(&Request::Open { path: &path, flags: open::WRITE, mode: None });
+        flight.add(&Request::Stat { path: &path });
+        let mut replies = flight.land()?.into_iter();
+        let handle = replies.next().ok_or(Trouble::Odd)?.handle()?;
+        let attrs = replies.next().ok_or(Trouble::Odd)?.attrs()?;
+        self.is_long_enough(attrs.size)?;
+        Ok(handle)
+    }
+
+    fn is_long_enough(&self, size: Option<u64>) -> std::result::Result<(), Trouble> {
+        if size.is_some_and(|size| size >= self.safe) {
+            return Ok(());
+        }
+        let words = "it has lost bytes that it had said were safe".into();
+        Err(Trouble::Status { code: status::FAILURE, words })
+    }
+
+    /// Copy what is safe into a new file: the old one can't be opened to write.
+    fn copy_to_new(&mut self, peer: &Arc<Peer>) -> std::result::Result<Vec<u8>, Trouble> {
+        let old = self.temporary.clone();
+        self.temporary = self.store.temporary().map_err(|_| Trouble::Odd)?;
+        let handle = match self.copy_from(peer, &old) {
+            Ok(handle) => handle,
+            Err(trouble) => {
+                peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
+                // The next attempt begins where this one did.
+                self.temporary = old;
+                return Err(trouble);
+            }
+        };
+        peer.tell(&Request::Remove { path: &self.store.path(&old) });
+        Ok(handle)
+    }
+
+    fn copy_from(&self, peer: &Arc<Peer>, old: &str) -> std::result::Result<Vec<u8>, Trouble> {
+        let new = self.create_file(peer, BORN)?;
+        if self.safe == 0 {
+            return Ok(new);
+        }
+        let from = peer.one(&Request::Open { path: &self.store.path(old), flags: open::READ, mode: None })?.handle()?;
+        let mut at = 0;
+        while at < self.safe {
+            let mut flight = peer.flight();
+            let mut starts = Vec::new();
+            let mut next = at;
+            while next < self.safe && starts.len() < COPIED_AT_ONCE {
+                let len = (self.safe - next).min(self.piece as u64);
+                flight.add(&Request::Read { handle: &from, offset: next, len: len as u32 });
+                starts.push(next);
+                next += len;
+            }
+            let mut copies = peer.flight();
+            for (start, reply) in starts.into_iter().zip(flight.land()?) {
+                // A short piece is read again from where it ends.
+                if start != at {
+                    break;
+                }
+                let data = match reply {
+                    Reply::Data(data) if !data.bytes().is_empty() => data,
+                    Reply::Status { code: status::EOF, .. } => {
+                        return Err(self.is_long_enough(Some(0)).err().unwrap_or(Trouble::Odd));
+                    }
+                    other => return Err(other.done().err().unwrap_or(Trouble::Odd)),
+                };
+                copies.write(&new, at, Bytes::copy_from_slice(data.bytes()));
+                at += data.bytes().len() as u64;
+            }
+            copies.land()?.into_iter().try_for_each(Reply::done)?;
+        }
+        peer.tell(&Request::Close { handle: &from });
+        if peer.offers().sync {
+            peer.one(&Request::Sync { handle: &new })?.done()?;
+        }
+        Ok(new)
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        self.send()?;
+        // Whatever breaks from here on, all bytes are safe, and the file has its name or not.
+        self.settle(0)?;
+        let pool = self.store.pool.clone();
+        let mut is_second = false;
+        let named = pool.again(|| {
+            let peer = match self.close(self.manner == Manner::Mendable) {
+                Some(peer) => peer,
+                None => self.store.pool.peer()?,
+            };
+            let named = if is_second { self.name_again(&peer) } else { self.give_name(&peer) };
+            is_second = true;
+            named.map_err(|trouble| self.error(&peer, &trouble))
+        })?;
+        self.finished = true;
+        if named != Named::Done {
+            let path = self.store.path(&self.temporary);
+            self.store.run("write", &self.name, |peer| {
+                peer.tell(&Request::Remove { path: &path });
+                Ok(())
+            })?;
+        }
+        self.store.told(named, &self.name)
+    }
+
+    /// Close the file everywhere, and take away the right to write to it, if wanted. Gives the connection on which that
+    /// was done.
+    fn close(&mut self, protect: bool) -> Option<Arc<Peer>> {
+        let under = self.under.take()?;
+        for lane in under.lanes.iter().skip(1) {
+            lane.peer.tell(&Request::Close { handle: &lane.handle });
+        }
+        let Lane { peer, handle } = under.lanes.into_iter().next()?;
+        if protect {
+            peer.tell(&Request::SetMode { handle: &handle, mode: OBJECT });
+        }
+        peer.tell(&Request::Close { handle: &handle });
+        Some(peer)
+    }
+
+    fn give_name(&self, peer: &Arc<Peer>) -> std::result::Result<Named, Trouble> {
+        match self.manner {
+            Manner::Straight => Ok(Named::Done),
+            _ => {
+                let path = self.store.path(&self.temporary);
+                self.store.publish(peer, &path, &self.name, Put::Create, &Opened::default())
+            }
+        }
+    }
+
+    /// The connection broke when the name was given: see whether it was.
+    fn name_again(&self, peer: &Arc<Peer>) -> std::result::Result<Named, Trouble> {
+        match self.manner {
+            Manner::Straight => Ok(Named::Done),
+            _ => self.look_and_name(peer, false),
+        }
+    }
+
+    fn look_and_name(&self, peer: &Arc<Peer>, is_last: bool) -> std::result::Result<Named, Trouble> {
+        let (ours, name) = (self.store.path(&self.temporary), self.store.path(&self.name));
+        let mut flight = peer.flight();
+        flight.add(&Request::LinkStat { path: &ours });
+        flight.add(&Request::LinkStat { path: &name });
+        let mut replies = flight.land()?.into_iter().map(Reply::attrs);
+        let (ours_looked, named) = (replies.next().ok_or(Trouble::Odd)?, replies.next().ok_or(Trouble::Odd)?);
+        let missing = |trouble: &Trouble| trouble.is(status::NO_SUCH_FILE);
+        match (ours_looked, named) {
+            // A file with two names: same length, and made at the same moment. Names of objects are random, but for some
+            // small ones, which are not uploaded.
+            (Ok(a), Ok(b)) if a.size == b.size && a.mtime == b.mtime => {
+                peer.tell(&Request::Remove { path: &ours });
+                Ok(Named::Done)
+            }
+            (_, Ok(named)) if named.size != Some(self.end) => Ok(Named::Taken),
+            (Err(gone), Ok(_)) if missing(&gone) => Ok(Named::Done),
+            (Ok(_), Ok(_)) => Ok(Named::Taken),
+            (Ok(ours), Err(none)) if missing(&none) && !is_last => {
+                self.is_long_enough(ours.size)?;
+                if self.manner == Manner::Mendable {
+                    self.protect(peer)?;
+                }
+                match self.give_name(peer) {
+                    // What was asked for over the old connection may have been done just now.
+                    Ok(Named::Taken) => self.look_and_name(peer, true),
+                    Err(trouble) if missing(&trouble) => self.look_and_name(peer, true),
+                    named => named,
+                }
+            }
+            (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+        }
+    }
+
+    /// Take away the right to write, if that may not have happened yet.
+    fn protect(&self, peer: &Peer) -> std::result::Result<(), Trouble> {
+        let path = self.store.path(&self.temporary);
+        let opened = peer.one(&Request::Open { path: &path, flags: open::READ, mode: None })?.handle()?;
+        peer.tell(&Request::SetMode { handle: &opened, mode: OBJECT });
+        peer.tell(&Request::Close { handle: &opened });
+        Ok(())
+    }
+}
+
+impl Under {
+    fn new(peer: &Arc<Peer>, handle: Vec<u8>) -> Self {
+        let (to, answers) = unbounded();
+        Under { lanes: vec![Lane { peer: peer.clone(), handle }], to, answers, syncing: None }
+    }
+
+    /// The connection that the file was opened on first.
+    fn first(&self) -> Option<Arc<Peer>> {
+        self.lanes.first().map(|lane| lane.peer.clone())
+    }
+
+    fn syncs(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.peer.offers().sync)
+    }
+
+    /// Send a piece down the lane with the least to do.
+    fn write(&self, offset: u64, bytes: &Bytes) {
+        if let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.peer.load()) {
+            lane.peer.write(&lane.handle, offset, bytes.clone(), &self.to, offset as usize);
+        }
+    }
+
+    /// The next answer, over whichever lane.
+    fn wait(&self) -> std::result::Result<Answer, Gone> {
+        loop {
+            match self.answers.recv_timeout(LOOK) {
+                Ok(answer) => return Ok(answer),
+                // A lane that died tells those who wait on it.
+                Err(_) => self.lanes.iter().for_each(|lane| lane.peer.look()),
+            }
+        }
+    }
+}
+
+impl Upload for SftpUpload {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.filling.capacity() == 0 {
+                self.filling.reserve_exact(self.piece);
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.piece - self.filling.len()));
+            self.filling.extend_from_slice(now);
+            bytes = later;
+            if self.filling.len() == self.piece {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.complete()?;
+        self.store.folders.mark(split(&self.name).0);
+        Ok(())
+    }
+}
+
+impl Drop for SftpUpload {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        // The file takes room for as long as it is open anywhere.
+        if let Some(under) = &mut self.under {
+            for lane in under.lanes.drain(1..) {
+                let _ = lane.peer.one(&Request::Close { handle: &lane.handle });
+            }
+        }
+        // Without a connection, whoever comes later clears it away.
+        let Some(peer) = self.close(false) else { return };
+        let left = if self.manner == Manner::Straight { &self.name } else { &self.temporary };
+        let _ = peer.one(&Request::Remove { path: &self.store.path(left) });
+    }
+}

@@ -1,0 +1,213 @@
+//! Lines that break, stall, and servers that are killed: what was promised holds, and the rest goes on.
+
+use std::time::{Duration, Instant};
+
+use drumlin_store::{Kind, Put, Retries, Store};
+use drumlin_testkit::{Line, Rng};
+
+use crate::place::Place;
+
+fn upload(store: &dyn Store, name: &str, bytes: &[u8]) -> drumlin_store::Result<()> {
+    let mut upload = store.upload(name, bytes.len() as u64)?;
+    for piece in bytes.chunks(100_000) {
+        upload.write(piece)?;
+    }
+    upload.finish()
+}
+
+fn same(found: &[u8], expected: &[u8], what: &str) {
+    assert!(found == expected, "{what} differs; {} and {} bytes", found.len(), expected.len());
+}
+
+/// Cut at many places of all that a small run does; each call succeeds, and everything is as it should be.
+fn survives_cuts(account: &str, base: &str, seeds: std::ops::Range<u64>) {
+    let Some(place) = Place::new() else { return };
+    let large = Rng::new(1).bytes(30 << 20);
+    for seed in seeds {
+        let mut rng = Rng::new(seed);
+        let store = place.create(account, &format!("{base}r{seed}"));
+        let before = place.relay.connections();
+        let passed: u64 = place.relay.bytes().0 + place.relay.bytes().1;
+        // Some cuts early on, some within the large object.
+        let mut cuts: Vec<u64> = (0..3).map(|_| passed + rng.below(20_000) as u64).collect();
+        cuts.extend((0..3).map(|_| passed + rng.below(60 << 20) as u64));
+        place.relay.cut_at(cuts);
+        for i in 0..20 {
+            let content = vec![i as u8; 1 + i * 1000];
+            store.put(&format!("small/{i}"), &content, Put::Create).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        }
+        upload(&store, "large/a", &large).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        store.sync().unwrap();
+        for i in 0..20 {
+            same(&store.get(&format!("small/{i}")).unwrap(), &vec![i as u8; 1 + i * 1000], "a small object");
+        }
+        let mut names = Vec::new();
+        store.list("", &mut |l| names.push(l.name)).unwrap();
+        names.sort();
+        assert_eq!(names.len(), 21, "seed {seed}: {names:?}");
+        let mut range = vec![0; 5 << 20];
+        store.read_at("large/a", 12_345_678, &mut range).unwrap();
+        same(&range, &large[12_345_678..][..5 << 20], "a range");
+        same(&store.get("large/a").unwrap(), &large, "the large object");
+        assert!(place.relay.connections() > before, "seed {seed}: nothing was cut");
+        place.relay.cut_at(Vec::new());
+    }
+}
+
+#[test]
+fn an_upload_goes_on_where_it_was() {
+    survives_cuts("plain", "/~/", 0..6);
+}
+
+#[test]
+fn an_upload_that_may_not_be_opened_again_goes_on_in_a_copy() {
+    survives_cuts("publish", "/~/", 100..104);
+}
+
+#[test]
+fn the_users_own_ssh_survives_cuts_too() {
+    let Some(place) = Place::new() else { return };
+    let mut around = place.around();
+    let config = around.ssh_config.take().unwrap();
+    around.ssh_command = Some(format!("ssh -F {} -o BatchMode=yes", config.display()));
+    let location = place.location("plain", "/~/r");
+    let store = drumlin_store::SftpStore::create(&location, &around).unwrap();
+    let large = Rng::new(1).bytes(20 << 20);
+    let passed = place.relay.bytes().0;
+    place.relay.cut_at(vec![passed + (5 << 20), passed + (15 << 20)]);
+    upload(&store, "a", &large).unwrap();
+    same(&store.get("a").unwrap(), &large, "an object");
+    assert!(place.relay.connections() >= 3);
+}
+
+/// Where an object can't be gone on with, that is told, and what is there of it is an object to nobody who asks.
+#[test]
+fn a_torn_object_is_told() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("append", "/~/r");
+    place.relay.cut_at(vec![place.relay.bytes().0 + place.relay.bytes().1 + (10 << 20)]);
+    let error = upload(&store, "data/a", &vec![7; 20 << 20]).unwrap_err();
+    assert_eq!(error.kind, Kind::Io, "{error}");
+    assert!(error.to_string().contains("may not go on where it was"), "{error}");
+    upload(&store, "data/b", &vec![7; 1 << 20]).unwrap();
+}
+
+#[test]
+fn sessions_that_are_killed_are_replaced() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    let bytes = Rng::new(2).bytes(24 << 20);
+    let mut upload = store.upload("a", 0).unwrap();
+    for (i, piece) in bytes.chunks(4 << 20).enumerate() {
+        upload.write(piece).unwrap();
+        if i % 2 == 1 {
+            place.sshd.kill_sessions();
+        }
+    }
+    place.sshd.kill_sessions();
+    upload.finish().unwrap();
+    place.sshd.kill_sessions();
+    same(&store.get("a").unwrap(), &bytes, "an object");
+}
+
+#[test]
+fn a_line_that_stalls_is_given_up_for_another() {
+    let Some(place) = Place::with("ServerAliveInterval 1\nServerAliveCountMax 1") else { return };
+    let store = place.create("plain", "/~/r");
+    store.put("a", b"1", Put::Create).unwrap();
+    place.relay.stall(true);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(3));
+            // What was held back belongs to connections that nobody has any more.
+            place.relay.cut();
+            place.relay.stall(false);
+        });
+        assert_eq!(store.get("a").unwrap(), b"1");
+    });
+    assert!(
+        start.elapsed() > Duration::from_secs(2) && start.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn patience_has_an_end_and_says_so() {
+    let Some(place) = Place::new() else { return };
+    let mut around = place.around();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = told.clone();
+    around.tell = Some(std::sync::Arc::new(move |words: &str| heard.lock().unwrap().push(words.to_owned())));
+    let millis = Duration::from_millis;
+    around.retries = Retries { first: millis(10), longest: millis(100), give_up: millis(700) };
+    let store = drumlin_store::SftpStore::create(&place.location("plain", "/~/r"), &around).unwrap();
+    let Place { relay, sshd, .. } = place;
+    let port = relay.port();
+    drop(relay);
+    let error = store.get("a").unwrap_err();
+    assert_eq!(error.kind, Kind::Transient, "{error}");
+    let message = error.to_string();
+    assert!(message.contains(&port.to_string()) && message.contains("tried again for"), "{message}");
+    assert!(!told.lock().unwrap().is_empty());
+    drop(sshd);
+}
+
+/// Far away and busy, more connections are opened; alone, one does.
+#[test]
+fn connections_come_with_the_work() {
+    let Some(place) = Place::new() else { return };
+    place.relay.set(Line { round_trip: Duration::from_millis(30), rate: 0 });
+    let store = place.create("plain", "/~/r");
+    store.put("a", b"1", Put::Create).unwrap();
+    assert_eq!(place.relay.connections(), 1);
+    // One object alone goes over several of them.
+    let bytes = Rng::new(3).bytes(64 << 20);
+    upload(&store, "large", &bytes).unwrap();
+    let connections = place.relay.connections();
+    assert!((2..=4).contains(&connections), "{connections}");
+    same(&store.get("large").unwrap(), &bytes, "an object");
+}
+
+/// As few round trips as the protocol allows, counted.
+#[test]
+fn calls_take_few_round_trips() {
+    let Some(place) = Place::new() else { return };
+    place.relay.set(Line { round_trip: Duration::from_millis(10), rate: 0 });
+    let store = place.create("plain", "/~/r");
+    for name in ["d/a", "e/a", "f/a"] {
+        store.put(name, b"1", Put::Create).unwrap();
+    }
+    // Each is the number of times that somebody has to wait for an answer before he can ask on.
+    let turns = |most: u64, what: &str, call: &dyn Fn()| {
+        let before = place.relay.turns();
+        call();
+        let turns = place.relay.turns() - before;
+        assert!(turns <= most, "{what}: {turns}");
+    };
+    turns(2, "get", &|| drop(store.get("d/a").unwrap()));
+    turns(1, "len", &|| assert!(store.len("d/a").unwrap().is_some()));
+    turns(3, "put", &|| store.put("d/b", b"1", Put::Create).unwrap());
+    turns(2, "list", &|| store.list("d", &mut |_| ()).unwrap());
+    turns(1, "delete", &|| store.delete("d/b").unwrap());
+    turns(1, "sync", &|| store.sync().unwrap());
+    store.read_at("d/a", 0, &mut [0]).unwrap();
+    turns(1, "read_at", &|| store.read_at("d/a", 0, &mut [0]).unwrap());
+}
+
+#[test]
+fn limits_of_speed_are_kept() {
+    let Some(place) = Place::new() else { return };
+    let mut around = place.around();
+    (around.upload_limit, around.download_limit) = (Some(4_000_000), Some(8_000_000));
+    let store = drumlin_store::SftpStore::create(&place.location("plain", "/~/r"), &around).unwrap();
+    let bytes = Rng::new(4).bytes(6_000_000);
+    let start = Instant::now();
+    upload(&store, "a", &bytes).unwrap();
+    let up = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    same(&store.get("a").unwrap(), &bytes, "an object");
+    let down = start.elapsed().as_secs_f64();
+    assert!(up > 1.2 && down > 0.6, "{up} {down}");
+}

@@ -1,0 +1,345 @@
+//! Logging in: keys, agents, passphrases, and servers that are not those that are known.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use drumlin_store::{Kind, Location, Put, SftpStore, Store, Surroundings};
+
+use crate::place::Place;
+
+fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn works(place: &Place, around: &Surroundings) -> Result<(), drumlin_store::Error> {
+    let location = place.location("plain", "/~/.");
+    SftpStore::open(&location, around)?.list("", &mut |_| ())
+}
+
+/// A new key that the server lets in.
+fn new_key(place: &Place, dir: &Path, sort: &str, bits: &str, passphrase: &str) -> std::path::PathBuf {
+    let key = dir.join(format!("key-{sort}-{bits}"));
+    run("ssh-keygen", &["-q", "-t", sort, "-b", bits, "-N", passphrase, "-f", key.to_str().unwrap()]);
+    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let authorized = place.sshd.folder("etc").join("authorized_keys");
+    let text = std::fs::read_to_string(&authorized).unwrap();
+    std::fs::write(&authorized, text + &public).unwrap();
+    key
+}
+
+fn with_key(place: &Place, key: &Path) -> Surroundings {
+    let lines = format!("IdentityFile {}", key.display());
+    // The first that is named is the first that is tried; the server's own key must not help.
+    let config = place.sshd.config(place.relay.port(), &lines);
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace(place.sshd.key().to_str().unwrap(), "/none")).unwrap();
+    Surroundings { ssh_config: Some(config), ..place.around() }
+}
+
+#[test]
+fn keys_of_all_sorts() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (sort, bits) in [("ed25519", "256"), ("ecdsa", "256"), ("ecdsa", "521"), ("rsa", "2048")] {
+        let key = new_key(&place, dir.path(), sort, bits, "");
+        works(&place, &with_key(&place, &key)).unwrap_or_else(|e| panic!("{sort} {bits}: {e}"));
+    }
+}
+
+#[test]
+fn a_locked_key_is_asked_for_once() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let key = new_key(&place, dir.path(), "ed25519", "256", "secret");
+    let mut around = with_key(&place, &key);
+    let error = works(&place, &around).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert!(error.to_string().contains("locked by a passphrase"), "{error}");
+
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let prompts = asked.clone();
+    around.ask = Some(Arc::new(move |prompt: &str| {
+        prompts.lock().unwrap().push(prompt.to_owned());
+        Some(if prompts.lock().unwrap().len() == 1 { "wrong".into() } else { "secret".into() })
+    }));
+    let store = SftpStore::open(&place.location("plain", "/~/."), &around).unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    assert!(asked.lock().unwrap()[0].contains(key.to_str().unwrap()));
+    // Another connection asks nobody.
+    place.relay.cut();
+    store.list("", &mut |_| ()).unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+struct Agent(String, std::path::PathBuf);
+
+impl Agent {
+    fn start(dir: &Path) -> Self {
+        let socket = dir.join("agent");
+        let text = run("ssh-agent", &["-a", socket.to_str().unwrap()]);
+        let pid = text.split("SSH_AGENT_PID=").nth(1).unwrap().split(';').next().unwrap();
+        Agent(pid.into(), socket)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn an_agents_keys() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let agent = Agent::start(dir.path());
+    let add = |key: &Path| {
+        let added = Command::new("ssh-add").arg("-q").arg(key).env("SSH_AUTH_SOCK", &agent.1).status().unwrap();
+        assert!(added.success());
+    };
+    let mut around = with_key(&place, Path::new("/none"));
+    around.agent = Some(agent.1.clone());
+    let identities_only = around.ssh_config.clone().unwrap();
+    let error = works(&place, &around).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    for (sort, bits) in [("ed25519", "256"), ("rsa", "2048")] {
+        let key = new_key(&place, dir.path(), sort, bits, "");
+        add(&key);
+        std::fs::remove_file(&key).unwrap();
+        // IdentitiesOnly: those of the agent that are named, by their public halves.
+        let named = with_key(&place, &key);
+        works(&place, &Surroundings { agent: Some(agent.1.clone()), ..named })
+            .unwrap_or_else(|e| panic!("{sort}: {e}"));
+    }
+    let text = std::fs::read_to_string(&identities_only).unwrap();
+    std::fs::write(&identities_only, text.replace("IdentityFile", "#").replace("IdentitiesOnly yes", "")).unwrap();
+    works(&place, &around).unwrap();
+}
+
+#[test]
+fn who_is_not_let_in_is_told_what_was_tried() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("stranger");
+    run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", key.to_str().unwrap()]);
+    let error = works(&place, &with_key(&place, &key)).unwrap_err();
+    let message = error.to_string();
+    assert_eq!(error.kind, Kind::Refused, "{message}");
+    for part in
+        ["doesn't let 'plain' in", "tried in vain", key.to_str().unwrap(), "it takes publickey", "cannot log in to"]
+    {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let unknown = SftpStore::open(&place.location("stranger@plain", "/~/."), &place.around()).err().unwrap();
+    assert!(unknown.to_string().contains("'stranger'"), "{unknown}");
+    // What isn't understood may be why.
+    let config = place.sshd.config(place.relay.port(), "Match exec true\n User x\nHost *\nCertificateFile /x");
+    let around = Surroundings { ssh_config: Some(config), ..place.around() };
+    let error = SftpStore::open(&place.location("stranger@plain", "/~/."), &around).err().unwrap();
+    assert!(error.to_string().contains("not understood here: 'Match exec true'"), "{error}");
+}
+
+fn replace_known(place: &Place, change: impl FnOnce(&str) -> String) {
+    let known = place.sshd.folder(&format!("known-{}", place.relay.port()));
+    let text = std::fs::read_to_string(&known).unwrap();
+    std::fs::write(&known, change(&text)).unwrap();
+}
+
+#[test]
+fn a_server_that_is_not_known_is_refused() {
+    let Some(place) = Place::new() else { return };
+    let print = run("ssh-keygen", &["-lf", place.sshd.folder("etc/host_key.pub").to_str().unwrap()]);
+    let print = print.split(' ').nth(1).unwrap().to_owned();
+    let known = place.sshd.folder(&format!("known-{}", place.relay.port()));
+    let line = std::fs::read_to_string(&known).unwrap();
+    let port = place.relay.port();
+
+    replace_known(&place, |_| String::new());
+    let error = works(&place, &place.around()).unwrap_err();
+    let message = error.to_string();
+    assert_eq!(error.kind, Kind::Refused, "{message}");
+    for part in ["is not known here", &print, &format!("ssh -p {port} plain@plain")] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+
+    // Hashed by ssh itself.
+    std::fs::write(&known, &line).unwrap();
+    run("ssh-keygen", &["-q", "-H", "-f", known.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(&known).unwrap().starts_with("|1|"));
+    works(&place, &place.around()).unwrap();
+
+    let other = run("ssh-keygen", &["-yf", place.sshd.key().to_str().unwrap()]);
+    let other = other.split(' ').nth(1).unwrap().to_owned();
+    replace_known(&place, |_| format!("[127.0.0.1]:{port} ssh-ed25519 {other}\n"));
+    let message = works(&place, &place.around()).unwrap_err().to_string();
+    for part in ["another one than is known", &print, "known-", ":1.", "ssh-keygen -R"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+
+    replace_known(&place, |_| format!("{line}@revoked * {}", line.split_once(' ').unwrap().1));
+    let message = works(&place, &place.around()).unwrap_err().to_string();
+    assert!(message.contains("was revoked"), "{message}");
+    assert!(std::fs::read_dir(place.sshd.folder("plain")).unwrap().count() == 0, "nothing was done there");
+}
+
+#[test]
+fn a_new_server_is_remembered_if_the_configuration_says_so() {
+    let Some(place) = Place::with("StrictHostKeyChecking accept-new") else { return };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let mut around = place.around();
+    around.tell = Some(Arc::new(move |words: &str| heard.lock().unwrap().push(words.to_owned())));
+    replace_known(&place, |_| String::new());
+    works(&place, &around).unwrap();
+    assert!(told.lock().unwrap()[0].contains("taken on trust"), "{told:?}");
+    works(&place, &around).unwrap();
+    assert_eq!(told.lock().unwrap().len(), 1, "the second time it is known");
+    // ssh reads what was written.
+    let config = around.ssh_config.clone().unwrap();
+    let hello =
+        run("ssh", &["-F", config.to_str().unwrap(), "-o", "StrictHostKeyChecking=yes", "plain", "echo", "hello"]);
+    assert_eq!(hello, "hello\n");
+}
+
+#[test]
+fn a_certified_server_is_known() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let authority = dir.path().join("ca");
+    run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", authority.to_str().unwrap()]);
+    // A server of its own, with a certificate.
+    let host_key = place.sshd.folder("etc/host_key.pub");
+    let sign =
+        ["-q", "-s", authority.to_str().unwrap(), "-h", "-I", "x", "-n", "127.0.0.1", host_key.to_str().unwrap()];
+    run("ssh-keygen", &sign);
+    let config = place.sshd.folder("etc/sshd_config");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let certificate = format!("HostCertificate {}\n", place.sshd.folder("etc/host_key-cert.pub").display());
+    std::fs::write(&config, certificate + &text).unwrap();
+    place.sshd.reload();
+    let public = std::fs::read_to_string(authority.with_extension("pub")).unwrap();
+    let key = public.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    replace_known(&place, |_| format!("@cert-authority [127.0.0.1]:* {key}\n"));
+    works(&place, &place.around()).unwrap();
+    // Of another authority.
+    let other = run("ssh-keygen", &["-yf", place.sshd.key().to_str().unwrap()]);
+    replace_known(&place, |_| format!("@cert-authority [127.0.0.1]:* {other}"));
+    let message = works(&place, &place.around()).unwrap_err().to_string();
+    assert!(message.contains("is not known here"), "{message}");
+}
+
+#[test]
+fn through_a_program_and_through_another_host() {
+    let Some(place) = Place::new() else { return };
+    let port = place.sshd.port();
+    // bash opens the connection: no other program is needed.
+    let relay = format!("bash -c \"exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3 & cat >&3\"");
+    let proxied = Surroundings {
+        ssh_config: Some(place.sshd.config(place.relay.port(), &format!("ProxyCommand {}", relay.replace('"', "'")))),
+        ..place.around()
+    };
+    let before = place.relay.connections();
+    works(&place, &proxied).unwrap();
+    assert_eq!(place.relay.connections(), before, "it didn't go through the relay");
+
+    let config = place.sshd.folder("etc/sshd_config");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("AllowTcpForwarding no", "AllowTcpForwarding yes")).unwrap();
+    place.sshd.reload();
+    let jump = Surroundings {
+        ssh_config: Some(
+            place.sshd.config(place.relay.port(), "Host plain\n ProxyJump jail\nHost jail\n User plain\nHost *"),
+        ),
+        ..place.around()
+    };
+    let before = place.relay.connections();
+    let store = SftpStore::create(&place.location("plain", "/~/jumped"), &jump).unwrap();
+    assert_eq!(place.relay.connections(), before + 2, "one from here, one from there");
+    store.put("a", b"1", Put::Create).unwrap();
+    place.relay.cut();
+    assert_eq!(store.get("a").unwrap(), b"1");
+}
+
+#[test]
+fn what_is_no_server() {
+    let around = Surroundings { ssh_config: Some("/none".into()), ..Surroundings::default() };
+    let open = |location: &str| SftpStore::open(&Location::parse(location).unwrap(), &around).err().unwrap();
+    // A port that nobody listens on.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error = open(&format!("sftp://127.0.0.1:{free}/x"));
+    assert_eq!(error.kind, Kind::Transient, "{error}");
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+    let error = open("sftp://no-such-host.invalid/x");
+    assert!(error.to_string().contains("no-such-host.invalid can't be reached"), "{error}");
+    // Something that doesn't speak ssh.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let error = open(&format!("sftp://127.0.0.1:{port}/x"));
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+    // Programs that are none, fail, or talk.
+    for (program, part) in [
+        ("no-such-program-at-all", "not found"),
+        ("echo oh no >&2; exit 3", "exit status 3): oh no"),
+        ("echo Welcome; sleep 1", "login script"),
+        ("true", "has ended (exit status 0)"),
+    ] {
+        let error = open(&format!("stdio:{program}"));
+        assert_eq!(error.kind, Kind::Io, "{error}");
+        assert!(error.to_string().contains(part), "{program}: {error}");
+    }
+}
+
+/// At any moment of it, a login that hears nothing more ends, and says so.
+#[test]
+fn a_login_that_stalls_is_given_up() {
+    let Some(place) = Place::with("ConnectTimeout 1") else { return };
+    place.relay.set(drumlin_testkit::Line { round_trip: std::time::Duration::from_millis(40), rate: 0 });
+    let login = || SftpStore::open(&place.location("plain", "/~/r"), &place.around()).err();
+    let before = place.relay.turns();
+    assert!(login().is_none());
+    let turns = place.relay.turns() - before;
+    assert!(turns > 5, "{turns}");
+    for at in 0..turns {
+        let before = place.relay.turns();
+        let start = std::time::Instant::now();
+        let error = std::thread::scope(|scope| {
+            let login = scope.spawn(login);
+            while place.relay.turns() - before < at && !login.is_finished() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            place.relay.stall(true);
+            let error = login.join().unwrap();
+            place.relay.stall(false);
+            error
+        });
+        place.relay.cut();
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "{at}: {:?}", start.elapsed());
+        if let Some(error) = error {
+            assert_eq!(error.kind, Kind::Transient, "{at}: {error}");
+        }
+    }
+}
+
+/// Somebody in between who has no key of the sort that is known.
+#[test]
+fn a_known_server_is_not_new_for_showing_another_sort_of_key() {
+    let Some(place) = Place::new() else { return };
+    let other = place.sshd.folder("other");
+    run("ssh-keygen", &["-q", "-t", "ecdsa", "-N", "", "-f", other.to_str().unwrap()]);
+    let public = std::fs::read_to_string(other.with_extension("pub")).unwrap();
+    let key = public.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    replace_known(&place, |_| format!("[127.0.0.1]:{} {key}\n", place.relay.port()));
+    let config = place.sshd.config(place.relay.port(), "StrictHostKeyChecking accept-new");
+    replace_known(&place, |_| format!("[127.0.0.1]:{} {key}\n", place.relay.port()));
+    let around = Surroundings { ssh_config: Some(config), ..place.around() };
+    let message = works(&place, &around).unwrap_err().to_string();
+    assert!(message.contains("is not known here"), "{message}");
+}

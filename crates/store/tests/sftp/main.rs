@@ -1,0 +1,6 @@
+//! The store over a real OpenSSH server: accounts with more and fewer rights, logins, and lines that break.
+
+mod accounts;
+mod lines;
+mod logins;
+mod place;

@@ -1,0 +1,295 @@
+//! A line between a client and a server that is long, narrow, counted, and breaks when it is told to.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that are taken in at once.
+const BUFFER_BYTES: usize = 64 << 10;
+/// What may be on the line: more makes the sender wait.
+const ON_THE_LINE_BYTES: u64 = 32 << 20;
+
+/// What a line is like. Changes count for bytes that come in later.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line {
+    /// From one end to the other and back.
+    pub round_trip: Duration,
+    /// Bytes a second, each way, of all connections together; 0 for no limit.
+    pub rate: u64,
+}
+
+/// A relay on a port of its own on 127.0.0.1; it passes nothing on any more once it is dropped.
+pub struct Relay {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: SocketAddr,
+    line: Mutex<Line>,
+    /// When the line is free again: towards the server, and from it.
+    free: [Mutex<Instant>; 2],
+    /// Bytes towards the server, and from it.
+    up: AtomicU64,
+    down: AtomicU64,
+    /// How often the client spoke after the server had.
+    turns: AtomicU64,
+    /// Connections so far.
+    connections: AtomicU64,
+    /// Break all connections once so many bytes in all have passed.
+    cut_at: Mutex<Vec<u64>>,
+    stalled: AtomicBool,
+    ended: AtomicBool,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Relay {
+    /// To a port on this machine.
+    ///
+    /// # Panics
+    /// If there is no port to be had.
+    pub fn to(port: u16, line: Line) -> Relay {
+        Self::between(0, port, line)
+    }
+
+    /// The same, on a certain port.
+    ///
+    /// # Panics
+    /// If that is taken.
+    pub fn between(here: u16, port: u16, line: Line) -> Relay {
+        let listener = TcpListener::bind(("127.0.0.1", here)).expect("the port is free");
+        let here = listener.local_addr().expect("it is bound").port();
+        let shared = Arc::new(Shared {
+            target: SocketAddr::from(([127, 0, 0, 1], port)),
+            line: Mutex::new(line),
+            free: [Mutex::new(Instant::now()), Mutex::new(Instant::now())],
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            cut_at: Mutex::default(),
+            stalled: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            open: Mutex::default(),
+        });
+        let of_thread = shared.clone();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if of_thread.ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Ok(client) = client {
+                    of_thread.clone().begin(client);
+                }
+            }
+        });
+        Relay { port: here, shared }
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Bytes that went to the server, and that came from it.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.shared.up.load(Ordering::Relaxed), self.shared.down.load(Ordering::Relaxed))
+    }
+
+    /// How often the client spoke after the server had: round trips, where nothing goes both ways at once.
+    pub fn turns(&self) -> u64 {
+        self.shared.turns.load(Ordering::Relaxed)
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Break all connections now.
+    pub fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Break all connections whenever the bytes that passed both ways, since the relay was made, reach one of these numbers.
+    pub fn cut_at(&self, mut bytes: Vec<u64>) {
+        bytes.sort_unstable();
+        *lock(&self.shared.cut_at) = bytes;
+    }
+
+    /// Pass on nothing while it is set; connections stay open.
+    pub fn stall(&self, stalled: bool) {
+        self.shared.stalled.store(stalled, Ordering::Relaxed);
+    }
+
+    /// Make it another line.
+    pub fn set(&self, line: Line) {
+        *lock(&self.shared.line) = line;
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
+        self.shared.cut();
+        // Wakes who waits for clients.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Shared {
+    fn begin(self: Arc<Self>, client: TcpStream) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let Ok(server) = TcpStream::connect(self.target) else { return };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let (Ok(to_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
+        for socket in [&client, &server] {
+            lock(&self.open).extend(socket.try_clone().ok());
+        }
+        let server_spoke = Arc::new(AtomicBool::new(false));
+        let (up, down) = (self.clone(), self);
+        let spoke = server_spoke.clone();
+        thread::spawn(move || up.pass(client, to_server, true, &spoke));
+        thread::spawn(move || down.pass(server, to_client, false, &server_spoke));
+    }
+
+    fn pass(self: Arc<Self>, mut from: TcpStream, to: TcpStream, is_up: bool, server_spoke: &AtomicBool) {
+        let (queue, queued) = channel::<(Instant, Vec<u8>)>();
+        let on_the_line = Arc::new(AtomicU64::new(0));
+        let (shared, out) = (self.clone(), on_the_line.clone());
+        let sending = thread::spawn(move || shared.send(&queued, to, &out));
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while let Ok(came @ 1..) = from.read(&mut buffer) {
+            if is_up && server_spoke.swap(false, Ordering::Relaxed) {
+                self.turns.fetch_add(1, Ordering::Relaxed);
+            } else if !is_up {
+                server_spoke.store(true, Ordering::Relaxed);
+            }
+            let counter = if is_up { &self.up } else { &self.down };
+            counter.fetch_add(came as u64, Ordering::Relaxed);
+            let Line { round_trip, rate } = *lock(&self.line);
+            let (mut free, mut room) = (Instant::now(), ON_THE_LINE_BYTES);
+            if rate > 0 {
+                let mut line = lock(&self.free[usize::from(!is_up)]);
+                *line = free.max(*line) + Duration::from_secs_f64(came as f64 / rate as f64);
+                free = *line;
+                // What fills it, and half a second's more.
+                room = room.min((rate as f64 * (round_trip.as_secs_f64() + 0.5)) as u64);
+            }
+            on_the_line.fetch_add(came as u64, Ordering::Relaxed);
+            if !self.hand_on(&queue, free + round_trip / 2, &buffer[..came]) || self.is_to_be_cut() {
+                self.cut();
+                break;
+            }
+            while on_the_line.load(Ordering::Relaxed) > room {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        drop(queue);
+        let _ = sending.join();
+    }
+
+    fn hand_on(&self, queue: &Sender<(Instant, Vec<u8>)>, due: Instant, bytes: &[u8]) -> bool {
+        queue.send((due, bytes.to_vec())).is_ok()
+    }
+
+    fn send(&self, queued: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream, on_the_line: &AtomicU64) {
+        while let Ok((due, bytes)) = queued.recv() {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            while self.stalled.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(2));
+            }
+            on_the_line.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            if to.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    }
+
+    fn is_to_be_cut(&self) -> bool {
+        let passed = self.up.load(Ordering::Relaxed) + self.down.load(Ordering::Relaxed);
+        let mut cut_at = lock(&self.cut_at);
+        let due = cut_at.iter().take_while(|at| **at <= passed).count();
+        cut_at.drain(..due);
+        due > 0
+    }
+
+    fn cut(&self) {
+        for socket in lock(&self.open).drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that gives back what it gets.
+    fn echo() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    let (mut from, mut to) = (stream.try_clone().unwrap(), stream);
+                    let _ = std::io::copy(&mut from, &mut to);
+                });
+            }
+        });
+        port
+    }
+
+    fn ask(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<Duration> {
+        let start = Instant::now();
+        stream.write_all(bytes)?;
+        let mut back = vec![0; bytes.len()];
+        stream.read_exact(&mut back)?;
+        assert_eq!(back, bytes);
+        Ok(start.elapsed())
+    }
+
+    #[test]
+    fn a_line_is_long_narrow_and_counted() {
+        let millis = Duration::from_millis;
+        let relay = Relay::to(echo(), Line { round_trip: millis(60), rate: 0 });
+        let mut stream = TcpStream::connect(("127.0.0.1", relay.port())).unwrap();
+        for _ in 0..3 {
+            let took = ask(&mut stream, b"12345").unwrap();
+            assert!(took >= millis(60) && took < millis(200), "{took:?}");
+        }
+        assert_eq!((relay.bytes(), relay.turns(), relay.connections()), ((15, 15), 2, 1));
+        relay.set(Line { round_trip: millis(0), rate: 1_000_000 });
+        let took = ask(&mut stream, &vec![7; 200_000]).unwrap();
+        assert!(took > millis(180) && took < millis(1000), "{took:?}");
+    }
+
+    #[test]
+    fn a_line_breaks_and_stalls_when_it_is_told_to() {
+        let relay = Relay::to(echo(), Line::default());
+        relay.cut_at(vec![1000]);
+        let mut stream = TcpStream::connect(("127.0.0.1", relay.port())).unwrap();
+        ask(&mut stream, &[1; 400]).unwrap();
+        assert!(ask(&mut stream, &[1; 400]).is_err());
+        let mut stream = TcpStream::connect(("127.0.0.1", relay.port())).unwrap();
+        ask(&mut stream, &[1; 4000]).unwrap();
+        relay.stall(true);
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(ask(&mut stream, b"1").is_err());
+        relay.stall(false);
+        stream.set_read_timeout(None).unwrap();
+        stream.read_exact(&mut [0; 1]).unwrap();
+        relay.cut();
+        assert!(ask(&mut stream, b"1").is_err());
+        assert_eq!(relay.connections(), 2);
+    }
+}
