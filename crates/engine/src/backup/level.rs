@@ -45,7 +45,7 @@ impl Level {
 
     /// How to code the next block.
     pub fn coding(&self) -> Coding {
-        self.fixed.unwrap_or_else(|| Coding::Zstd(self.level.load(Ordering::Relaxed)))
+        self.fixed.unwrap_or_else(|| Coding::Best(self.level.load(Ordering::Relaxed)))
     }
 
     /// A block took from `start` to now, `waited` of it for the storage.
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn rises_while_the_storage_is_slow_and_falls_back() {
         let level = Level::new(Compression::Auto);
-        assert_eq!(level.coding(), Coding::Zstd(LEVEL_START));
+        assert_eq!(level.coding(), Coding::Best(LEVEL_START));
         (0..30).for_each(|_| learn(&level, 10, 700));
-        assert_eq!(level.coding(), Coding::Zstd(LEVEL_MAX));
+        assert_eq!(level.coding(), Coding::Best(LEVEL_MAX));
         (0..30).for_each(|_| learn(&level, 700, 0));
-        assert_eq!(level.coding(), Coding::Zstd(LEVEL_MIN));
+        assert_eq!(level.coding(), Coding::Best(LEVEL_MIN));
         (0..30).for_each(|_| learn(&level, 400, 200));
-        assert_eq!(level.coding(), Coding::Zstd(LEVEL_MIN), "a balance is left alone");
+        assert_eq!(level.coding(), Coding::Best(LEVEL_MIN), "a balance is left alone");
     }
 
     #[test]

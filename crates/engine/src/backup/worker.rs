@@ -427,7 +427,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         let start = Instant::now();
         // Whoever wants to end wants to end now.
         let coding = match self.shared.level.coding() {
-            Coding::Zstd(_) if self.shared.monitor.stop() => Coding::Zstd(1),
+            Coding::Zstd(_) | Coding::Best(_) if self.shared.monitor.stop() => Coding::Zstd(1),
             coding => coding,
         };
         let appended = self.shared.session.data.append_chunks(raw, chunks, &mut self.coder, coding)?;

@@ -23,7 +23,7 @@ const SPARE_PERCENT: u64 = 5;
 /// A block below this part of an ordinary one is packed into a new one with others.
 const SMALL_PART: u32 = 4;
 /// The level that pays best where nothing waits for the storage.
-const CODING: Coding = Coding::Zstd(3);
+const CODING: Coding = Coding::Best(3);
 /// A block of nodes that gathered so much is full: of one that a backup writes a single node is often all that is wanted.
 const TREE_BLOCK_BYTES: usize = 256 << 10;
 /// Decoded blocks that a thread keeps for the chunks beside those at hand.

@@ -12,6 +12,9 @@ pub enum Coding {
     Raw,
     /// By zstd at this level, unless it doesn't help.
     Zstd(i32),
+    /// The same, or at the fastest level where that makes less of it: lines full of numbers, such as logs and dumps of databases, offer
+    /// many short matches that cost more than they save, and the fastest level passes over them.
+    Best(i32),
 }
 
 /// Chunks on their way into one block.
@@ -51,6 +54,8 @@ impl BlockBuilder {
 pub struct Coder {
     compressor: Compressor<'static>,
     level: i32,
+    /// Whether the fastest level made less of the last block that was coded both ways, and how many blocks ago that was.
+    fastest: (bool, u32),
     decompressor: Decompressor<'static>,
     /// The coded block, then its sealed form.
     pub(super) coded: Vec<u8>,
@@ -64,6 +69,12 @@ const WORTHWHILE_PERCENT: usize = 97;
 const PROBE_PIECES: usize = 4;
 const PROBE_PIECE_BYTES: usize = 4 << 10;
 const CONFIRM_BYTES: usize = 64 << 10;
+/// One block of so many is coded both ways.
+const TRY_EVERY: u32 = 16;
+/// Smaller ones say nothing of those behind them.
+const TRY_BYTES: usize = 256 << 10;
+/// zstd's fastest level that is no worse on all sorts of data than it has to be.
+const FASTEST: i32 = 1;
 
 impl Coder {
     /// A coder with its contexts.
@@ -71,6 +82,7 @@ impl Coder {
         Ok(Coder {
             compressor: Compressor::new(1)?,
             level: 1,
+            fastest: (false, TRY_EVERY),
             decompressor: Decompressor::new()?,
             coded: Vec::new(),
             opened: Vec::new(),
@@ -80,16 +92,39 @@ impl Coder {
 
     /// Code `raw` into `self.coded`; left raw, it isn't copied there.
     pub(super) fn encode(&mut self, raw: &[u8], coding: Coding) -> std::io::Result<Codec> {
-        if let Coding::Zstd(level) = coding
-            && !self.is_incompressible(raw)?
-        {
-            self.set_level(level)?;
-            self.compress(raw)?;
-            if self.coded.len() * 100 < raw.len() * WORTHWHILE_PERCENT {
-                return Ok(Codec::Zstd);
-            }
+        if coding == Coding::Raw || self.is_incompressible(raw)? {
+            return Ok(Codec::Raw);
         }
-        Ok(Codec::Raw)
+        match coding {
+            Coding::Best(level) => self.compress_best(raw, level)?,
+            Coding::Zstd(level) => self.compress_at(raw, level)?,
+            Coding::Raw => {}
+        }
+        let pays = self.coded.len() * 100 < raw.len() * WORTHWHILE_PERCENT;
+        Ok(if pays { Codec::Zstd } else { Codec::Raw })
+    }
+
+    fn compress_at(&mut self, raw: &[u8], level: i32) -> std::io::Result<()> {
+        self.set_level(level)?;
+        self.compress(raw).map(drop)
+    }
+
+    /// Blocks behind one another are mostly of a kind: what was best for the one that was tried is taken for those behind it.
+    fn compress_best(&mut self, raw: &[u8], level: i32) -> std::io::Result<()> {
+        let (fastest, since) = self.fastest;
+        if since < TRY_EVERY || raw.len() < TRY_BYTES {
+            self.fastest.1 += 1;
+            return self.compress_at(raw, if fastest { FASTEST } else { level });
+        }
+        self.compress_at(raw, level)?;
+        std::mem::swap(&mut self.coded, &mut self.opened);
+        self.compress_at(raw, FASTEST)?;
+        let fastest = self.coded.len() < self.opened.len();
+        if !fastest {
+            std::mem::swap(&mut self.coded, &mut self.opened);
+        }
+        self.fastest = (fastest, 1);
+        Ok(())
     }
 
     /// A fast guess on a few pieces, confirmed on a larger one: pieces alone are wrong for some binaries.
@@ -167,6 +202,53 @@ mod tests {
             assert_eq!(coder.encode(&noise(len), Coding::Zstd(3)).unwrap(), Codec::Raw, "{len} bytes of noise");
         }
         assert_eq!(coder.encode(&text, Coding::Raw).unwrap(), Codec::Raw);
+    }
+
+    /// Numbers without end, none above `below`.
+    fn numbers() -> impl FnMut(u64) -> u64 {
+        let mut noise = noise(1 << 20).into_iter().cycle();
+        move |below| (0..8).fold(0, |n, _| n << 8 | u64::from(noise.next().unwrap())) % below
+    }
+
+    /// Lines of numbers: the fastest level makes less of them.
+    fn log(bytes: usize) -> Vec<u8> {
+        let (mut number, mut log) = (numbers(), Vec::new());
+        while log.len() < bytes {
+            log.extend(format!("{},{}\n", number(u64::MAX), number(u64::MAX)).bytes());
+        }
+        log.truncate(bytes);
+        log
+    }
+
+    /// Some words in any order.
+    fn text(bytes: usize) -> Vec<u8> {
+        let (mut number, mut text) = (numbers(), Vec::new());
+        while text.len() < bytes {
+            text.extend(["drift ", "till ", "esker ", "moraine ", "kettle ", "clay\n"][number(6) as usize].bytes());
+        }
+        text.truncate(bytes);
+        text
+    }
+
+    #[test]
+    fn of_two_levels_the_one_that_makes_less_is_taken() {
+        let mut coder = Coder::new().unwrap();
+        let (log, text) = (log(1 << 20), text(1 << 20));
+        let mut at = |coding, raw: &[u8]| {
+            assert_eq!(coder.encode(raw, coding).unwrap(), Codec::Zstd);
+            coder.opened = coder.coded.clone();
+            assert!(coder.decodes_to(Codec::Zstd, raw));
+            coder.coded.len()
+        };
+        let (slow, fast) = (at(Coding::Zstd(3), &log), at(Coding::Zstd(1), &log));
+        assert!(fast < slow, "{fast} {slow}");
+        let (slow, fastest) = (at(Coding::Zstd(3), &text), at(Coding::Zstd(1), &text));
+        assert!(slow < fastest, "{slow} {fastest}");
+        assert_eq!(at(Coding::Best(3), &log), fast);
+        // Those behind it are taken for its like; in time it is found out that they aren't.
+        let found = (1..=TRY_EVERY).find(|_| at(Coding::Best(3), &text) == slow);
+        assert_eq!(found, Some(TRY_EVERY));
+        assert_eq!(at(Coding::Best(3), &text), slow);
     }
 
     #[test]
