@@ -132,7 +132,7 @@ fn save_stream(repository: &Repository, cache: &Arc<Cache>) -> Result<(), Box<dy
         force: false,
         compression: Compression::Auto,
         workers: 2,
-        walkers: 1,
+        walkers: 1.into(),
         memory: 128 << 20,
         checkpoint_bytes: 0,
         index: drumlin_repo::IndexMode::Exact,

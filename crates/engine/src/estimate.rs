@@ -9,7 +9,7 @@ use crate::{Error, Result};
 use drumlin_format::tree::{self, Meta, Sums};
 use drumlin_host::filter::Filter;
 use drumlin_host::meta::{Kind, Stat};
-use drumlin_host::walk::{self, Excluded, Listing, Walk, What};
+use drumlin_host::walk::{self, Crew, Excluded, Listing, Walk, What};
 use drumlin_repo::pack::Reader;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -24,7 +24,7 @@ pub struct Options {
     /// Don't leave the file systems of the sources.
     pub one_file_system: bool,
     /// Threads that walk.
-    pub walkers: usize,
+    pub walkers: Crew,
 }
 
 /// What there is.
@@ -61,7 +61,7 @@ pub fn estimate(
     let above = crate::backup::above(&options.paths);
     let walk_options = walk::Options {
         sources: options.paths,
-        threads: options.walkers.max(1),
+        threads: options.walkers,
         one_file_system: options.one_file_system,
         ..walk::Options::default()
     };
@@ -251,7 +251,7 @@ mod tests {
         let exclude = exclude.iter().map(|text| Pattern::flag(*text)).collect();
         let filter = Filter::new(&FilterOptions { exclude, ..FilterOptions::default() }).unwrap();
         let paths = vec![path.as_os_str().as_bytes().to_vec()];
-        Options { paths, filter: Arc::new(filter), one_file_system: false, walkers: 2 }
+        Options { paths, filter: Arc::new(filter), one_file_system: false, walkers: 2.into() }
     }
 
     fn parents(fixture: &Fixture) -> ParentSnapshots {

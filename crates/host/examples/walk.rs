@@ -95,7 +95,8 @@ fn bare_worker(bare: &Bare) {
 }
 
 fn ours(root: &[u8], threads: usize, filter: &Arc<Filter>) -> u64 {
-    let options = Options { sources: vec![root.to_vec()], threads, one_file_system: true, ..Options::default() };
+    let options =
+        Options { sources: vec![root.to_vec()], threads: threads.into(), one_file_system: true, ..Options::default() };
     let Ok(mut walk) = Walk::start(options, Arc::clone(filter)) else { return 0 };
     let (mut entries, mut sum) = (0, 0u64);
     while let Some(listing) = walk.next() {

@@ -25,7 +25,7 @@ fn descriptors_are_bounded_and_given_back() {
     let before = open_now();
     for stop_early in [false, true] {
         let sources = vec![tmp.path().as_os_str().as_bytes().to_vec()];
-        let options = Options { sources, threads: 4, ..Options::default() };
+        let options = Options { sources, threads: 4.into(), ..Options::default() };
         let mut walk = Walk::start(options, Arc::new(Filter::none())).expect("threads");
         let (mut held, mut most) = (Vec::new(), 0);
         while let Some(listing) = walk.next() {

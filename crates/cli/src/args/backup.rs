@@ -82,7 +82,7 @@ pub struct Backup {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Threads that list directories [default: one a processor, two at least]
+    /// Threads that list directories [default: one a processor, two at least, and up to 32 while they mostly wait]
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub walkers: Option<u16>,
 

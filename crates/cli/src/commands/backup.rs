@@ -2,7 +2,7 @@
 
 use super::init::make_default;
 use super::snapshots::in_words;
-use super::{Context, Place, gather};
+use super::{Context, Place, gather, walkers};
 use crate::args::backup::{Backup, IndexKind};
 use crate::args::select::split_tags;
 use crate::exit::{Exit, Failure, Result};
@@ -107,7 +107,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
             (None, None) => Compression::Auto,
         },
         workers: args.workers.or(profile.and_then(|p| p.workers)).map_or(processors, usize::from),
-        walkers: args.walkers.map_or(processors.max(2), usize::from),
+        walkers: args.walkers.map_or_else(walkers, |n| usize::from(n).into()),
         memory,
         index: match args.index {
             IndexKind::Auto => IndexMode::Auto(memory / 4),

@@ -1,7 +1,7 @@
 //! `stats` and `estimate`: how much there is, and how much there would be.
 
 use super::look::Look;
-use super::{Context, Place, gather, processors, whole};
+use super::{Context, Place, gather, processors, walkers, whole};
 use crate::args::count::{Estimate, Stats};
 use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
@@ -257,7 +257,7 @@ pub fn run_estimate(context: &Context, args: Estimate) -> Result<Exit> {
         }
     };
     let one_file_system = args.excludes.one_file_system || context.profile.as_ref().is_some_and(|p| p.one_file_system);
-    let options = estimate::Options { paths, filter, one_file_system, walkers: processors().max(2) };
+    let options = estimate::Options { paths, filter, one_file_system, walkers: walkers() };
     let watch = Watch::new(context.out, "estimate");
     let compared = previous.as_ref().map(|(reader, parents)| (reader, parents));
     let report = watch.run(|monitor| estimate(options, compared, monitor))?;

@@ -29,6 +29,7 @@ use crate::render::missing::{self, JsonMissing};
 use crate::render::time::now;
 use crate::unlock;
 use drumlin_engine::select::SnapshotSpec;
+use drumlin_host::walk::Crew;
 use drumlin_repo::history::{Memory, Missing};
 use drumlin_repo::{Cache, Repository, SnapshotInfo};
 use drumlin_store::{Location, ReadOnlyStore, Store, Surroundings};
@@ -95,6 +96,14 @@ pub fn whole(spec: SnapshotSpec) -> Result<SnapshotInfo> {
 /// How many threads can run at once.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// So many threads list directories where they mostly wait, for a disk that seeks or a server that answers.
+const WALKERS_MOST: usize = 32;
+
+/// How many threads list directories.
+pub fn walkers() -> Crew {
+    Crew { first: processors().max(2), most: WALKERS_MOST }
 }
 
 /// What every command has at hand.

@@ -30,6 +30,7 @@ pub use run::backup;
 use crate::monitor::Counts;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::Filter;
+use drumlin_host::walk::Crew;
 use drumlin_repo::IndexMode;
 use std::io::Read;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub struct Options {
     /// Threads that read, cut, compress and seal.
     pub workers: usize,
     /// Threads that walk.
-    pub walkers: usize,
+    pub walkers: Crew,
     /// Bytes of memory to use, about.
     pub memory: usize,
     /// How much of the index to hold.

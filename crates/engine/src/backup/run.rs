@@ -15,7 +15,7 @@ use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::Boundaries;
 use drumlin_format::{LossId, PackId, SnapshotId};
 use drumlin_host::names::Names;
-use drumlin_host::walk::{self, Walk};
+use drumlin_host::walk::{self, Crew, Walk};
 use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
@@ -220,7 +220,7 @@ enum Feed {
 type Whole = std::result::Result<(), String>;
 
 impl Feed {
-    fn start(source: Source, threads: usize, budget_bytes: usize) -> Result<Self> {
+    fn start(source: Source, threads: Crew, budget_bytes: usize) -> Result<Self> {
         match source {
             Source::Paths { paths: sources, filter, one_file_system } => {
                 let options = walk::Options { sources, threads, one_file_system, budget_bytes, ..Default::default() };

@@ -65,7 +65,7 @@ impl Fixture {
             force: false,
             compression: Compression::Auto,
             workers: 2,
-            walkers: 1,
+            walkers: 1.into(),
             memory: 64 << 20,
             checkpoint_bytes: 0,
             index: drumlin_repo::IndexMode::Exact,

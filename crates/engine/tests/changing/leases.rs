@@ -56,7 +56,7 @@ fn who_wants_to_stop_does_not_wait() {
     fs::write(source.join("leased"), "contents").unwrap();
     let held = lease(&source.join("leased"));
     let start = std::time::Instant::now();
-    let options = backup::Options { workers: 1, walkers: 1, ..common::options(&[&source]) };
+    let options = backup::Options { workers: 1, walkers: 1.into(), ..common::options(&[&source]) };
     let outcome = backup::backup(&bench.repository, &bench.cache, options, &Impatient::default());
     drop(held);
     assert!(outcome.is_err() || outcome.is_ok_and(|report| report.stopped));

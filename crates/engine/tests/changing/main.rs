@@ -93,7 +93,7 @@ fn quick_bench() -> Bench {
 
 /// With one worker, what comes after an entry in the tree is read after it.
 fn run(bench: &Bench, sources: &[&Path], monitor: &dyn Monitor) -> Report {
-    let options = backup::Options { workers: 1, walkers: 1, memory: 1 << 20, ..common::options(sources) };
+    let options = backup::Options { workers: 1, walkers: 1.into(), memory: 1 << 20, ..common::options(sources) };
     backup::backup(&bench.repository, &bench.cache, options, monitor).unwrap()
 }
 

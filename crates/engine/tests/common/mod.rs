@@ -65,7 +65,7 @@ pub fn options(paths: &[&Path]) -> Options {
         force: false,
         compression: Compression::Auto,
         workers: 2,
-        walkers: 2,
+        walkers: 2.into(),
         memory: 128 << 20,
         checkpoint_bytes: 0,
         index: drumlin_repo::IndexMode::Exact,

@@ -75,7 +75,7 @@ impl Deed {
         let nothing = Ok(Told::new());
         match self {
             Deed::Backup => {
-                let options = backup::Options { workers: 1, walkers: 1, ..common::options(&[&scene.source]) };
+                let options = backup::Options { workers: 1, walkers: 1.into(), ..common::options(&[&scene.source]) };
                 backup::backup(repository, cache, options, monitor)?;
                 nothing
             }

@@ -178,7 +178,7 @@ impl Actor<'_> {
             force: self.rng.one_in(8),
             compression: Compression::Level(1),
             workers: 1,
-            walkers: 1,
+            walkers: 1.into(),
             memory: 8 << 20,
             index: if self.rng.one_in(4) { IndexMode::Sparse } else { IndexMode::Exact },
             checkpoint_bytes: if self.rng.one_in(3) { 6000 } else { 0 },

@@ -84,7 +84,7 @@ impl Base {
                 force: false,
                 compression: Compression::Level(1),
                 workers: 1,
-                walkers: 1,
+                walkers: 1.into(),
                 memory: 8 << 20,
                 index: IndexMode::Exact,
                 checkpoint_bytes: 0,

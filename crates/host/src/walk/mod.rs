@@ -11,6 +11,7 @@
 //! Cost: an open, two `getdents64` and a close a directory, one `statx` an entry; no allocation an entry. Nothing is
 //! fatal: what can't be read is reported in the listing where it belongs.
 
+mod crew;
 mod frontier;
 mod list;
 mod listing;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use crate::filter::Filter;
 
+pub use crew::Crew;
 pub use listing::{Entry, Excluded, Listing, WalkError, What};
 pub(crate) use plan::normalise;
 
@@ -41,8 +43,8 @@ use plan::Plan;
 pub struct Options {
     /// Absolute paths. With a slash (or `/.`) at its end, a symlink is followed.
     pub sources: Vec<Vec<u8>>,
-    /// Threads that list and look; at least one.
-    pub threads: usize,
+    /// Threads that list and look.
+    pub threads: Crew,
     /// Don't descend into directories of other devices than their source's; the mount points themselves are entries.
     pub one_file_system: bool,
     /// Bytes of listings that may wait for the consumer.
@@ -55,7 +57,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             sources: Vec::new(),
-            threads: 2,
+            threads: 2.into(),
             one_file_system: false,
             budget_bytes: 8 << 20,
             part_entries_max: 4096,
@@ -72,6 +74,10 @@ struct Shared {
     ready: Condvar,
     /// Workers that wait: a reason for the others to bring back early what they can't do at once.
     hungry: AtomicUsize,
+    /// Jobs in a row that were mostly waiting.
+    waits: AtomicUsize,
+    /// Workers at most.
+    crew_most: usize,
     stop: AtomicBool,
     /// What an entry of a shared directory cost of late, in nanoseconds: one worker learns it for all.
     entry_ns: AtomicU64,
@@ -135,6 +141,8 @@ impl Walk {
             work: Condvar::new(),
             ready: Condvar::new(),
             hungry: AtomicUsize::new(0),
+            waits: AtomicUsize::new(0),
+            crew_most: options.threads.most.max(options.threads.first),
             stop: AtomicBool::new(false),
             entry_ns: AtomicU64::new(0),
             pool: Arc::default(),
@@ -144,18 +152,9 @@ impl Walk {
             run_bytes: (budget / 32).clamp(16 << 10, 128 << 10),
         });
         let walk = Walk { shared, run: None };
-        for i in 0..options.threads.max(1) {
-            walk.shared.lock().workers += 1;
-            let shared = Arc::clone(&walk.shared);
-            let spawned = std::thread::Builder::new().name(format!("walk-{i}")).spawn(move || worker::main(&shared));
-            if let Err(e) = spawned {
-                walk.shared.lock().workers -= 1;
-                if i == 0 {
-                    return Err(e);
-                }
-                break;
-            }
-        }
+        walk.shared.enlist()?;
+        // Where no more threads can be had one does the work.
+        let _ = (1..options.threads.first).try_for_each(|_| walk.shared.enlist());
         Ok(walk)
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::filter::{Filter, FilterOptions, Pattern};
 
 use super::listing::{Excluded, WalkError};
-use super::{Options, Walk};
+use super::{Crew, Options, Walk};
 
 /// A directory as the walk gave it, its parts put together.
 #[derive(Debug, Default)]

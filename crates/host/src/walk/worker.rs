@@ -17,6 +17,7 @@ use crate::dir::{Dir, DirFd};
 use crate::sys::{self, DIR_FLAGS};
 
 use super::Shared;
+use super::crew::Watch;
 use super::frontier::{Appetite, Fragment, Take};
 use super::list::Survey;
 use super::listing::{Batch, Part, Run, Store, WalkError, What};
@@ -71,7 +72,7 @@ impl Drop for Attendance<'_> {
     }
 }
 
-pub(crate) fn main(shared: &Shared) {
+pub(crate) fn main(shared: &Arc<Shared>) {
     let _attendance = Attendance(shared);
     let mut worker = Worker {
         shared,
@@ -93,12 +94,14 @@ pub(crate) fn main(shared: &Shared) {
     while let Some((place, work)) = worker.exchange(done.take()) {
         worker.now = Instant::now();
         worker.began = worker.now;
+        let job = Watch::start(worker.now);
         match work {
             Pending::Root(plan, errors) => worker.visit_root(plan, errors),
             Pending::Span(span) => worker.look_at(span),
             work => worker.stack.push(work),
         }
         worker.explore();
+        shared.learn(&job);
         done = Some((place, worker.fragment()));
     }
 }

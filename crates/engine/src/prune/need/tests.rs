@@ -82,7 +82,7 @@ impl History {
             force: false,
             compression: Compression::Auto,
             workers: 2,
-            walkers: 1,
+            walkers: 1.into(),
             memory: 64 << 20,
             checkpoint_bytes: 0,
             index: drumlin_repo::IndexMode::Exact,

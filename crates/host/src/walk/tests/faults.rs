@@ -124,7 +124,7 @@ fn a_tree_in_motion_is_walked_without_harm() {
             }
         });
         for round in 0..150 {
-            let all = walk(Options { threads: 1 + round % 4, ..options(&[tmp.path()]) });
+            let all = walk(Options { threads: (1 + round % 4).into(), ..options(&[tmp.path()]) });
             assert_same(&below(&all, &stable), &want);
             for error in all.iter().flat_map(|l| &l.errors) {
                 assert_eq!(error.what, What::Vanished, "{error}");
@@ -155,7 +155,7 @@ fn a_directory_that_turns_into_a_symlink_is_not_followed() {
         let mut races = 0;
         // On a busy machine it takes a while until the exchange falls between the look and the open.
         while began.elapsed() < Duration::from_millis(500) || races == 0 && began.elapsed() < Duration::from_secs(8) {
-            let all = walk(Options { threads: 1, ..options(&[tmp.path()]) });
+            let all = walk(Options { threads: 1.into(), ..options(&[tmp.path()]) });
             assert!(all.iter().all(|l| !l.names().contains(&"secret")), "a symlink was followed");
             races += all.iter().flat_map(|l| &l.errors).filter(|e| e.what == What::Vanished).count();
         }
@@ -174,7 +174,7 @@ fn waiting_listings_are_bounded() {
         }
     }
     let budget_bytes = 256 << 10;
-    let options = Options { budget_bytes, threads: 4, ..options(&[tmp.path()]) };
+    let options = Options { budget_bytes, threads: 4.into(), ..options(&[tmp.path()]) };
     let mut walk = Walk::start(options, Arc::new(Filter::none())).expect("threads");
     std::thread::sleep(Duration::from_millis(100));
     let waiting = walk.shared.lock().frontier.ready_bytes();

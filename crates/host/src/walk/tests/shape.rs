@@ -19,7 +19,7 @@ fn random_trees_match_the_model() {
         for (threads, budget_bytes, part_entries_max) in
             [(1, 8 << 20, 4096), (2, 8 << 20, 4096), (3, 0, 4096), (8, 8 << 20, 5), (2, 0, 1)]
         {
-            let options = Options { threads, budget_bytes, part_entries_max, ..options(&[tmp.path()]) };
+            let options = Options { threads: threads.into(), budget_bytes, part_entries_max, ..options(&[tmp.path()]) };
             assert_same(&below(&walk(options), tmp.path()), &want);
         }
     }
@@ -47,7 +47,7 @@ fn two_hundred_thousand_entries() {
         }
     }
     for threads in [1, 4] {
-        let all = walk(Options { threads, ..options(&[tmp.path()]) });
+        let all = walk(Options { threads: threads.into(), ..options(&[tmp.path()]) });
         let got = below(&all, tmp.path());
         assert_eq!(got[0].entries.len(), count);
         assert!(got[0].parts > count / 4096, "{} parts", got[0].parts);
@@ -65,7 +65,7 @@ fn tens_of_thousands_of_subdirectories_in_little_memory() {
     for i in 0..count {
         rustix::fs::mkdirat(&dir, format!("{i}"), Mode::from_raw_mode(0o700)).expect("mkdir");
     }
-    let options = Options { budget_bytes: 1 << 20, threads: 4, ..options(&[tmp.path()]) };
+    let options = Options { budget_bytes: 1 << 20, threads: 4.into(), ..options(&[tmp.path()]) };
     let mut walk = Walk::start(options, Arc::new(Filter::none())).expect("threads");
     std::thread::sleep(std::time::Duration::from_millis(100));
     let waiting = walk.shared.lock().frontier.ready_bytes();
@@ -91,7 +91,7 @@ fn deeper_than_a_path_can_say() {
         rustix::io::write(&file, format!("{i}").as_bytes()).expect("write");
     }
     for threads in [1, 3] {
-        let options = Options { threads, ..options(&[tmp.path()]) };
+        let options = Options { threads: threads.into(), ..options(&[tmp.path()]) };
         let mut walk = Walk::start(options, Arc::new(Filter::none())).expect("threads");
         let (mut dirs, mut deepest) = (0, None);
         while let Some(listing) = walk.next() {

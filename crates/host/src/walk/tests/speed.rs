@@ -7,7 +7,7 @@ use super::*;
 /// Looking at a name with `~slow~` takes 5 ms.
 fn time(path: &Path, threads: usize) -> Duration {
     let began = Instant::now();
-    let all = walk(Options { threads, ..options(&[path]) });
+    let all = walk(Options { threads: threads.into(), ..options(&[path]) });
     assert_same(&below(&all, path), &model(path));
     began.elapsed()
 }
@@ -50,6 +50,49 @@ fn sixteen_workers_share_a_nested_tree() {
     assert_shared(tmp.path());
 }
 
+/// Nobody says how many, and the tree is slow: there are soon as many as are of use.
+#[test]
+fn workers_join_while_they_wait() {
+    let tmp = quick_dir();
+    for i in 0..2000 {
+        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
+    }
+    let all = |threads: Crew| {
+        let began = Instant::now();
+        let all = walk(Options { threads, ..options(&[tmp.path()]) });
+        assert_same(&below(&all, tmp.path()), &model(tmp.path()));
+        began.elapsed()
+    };
+    // Alone they would take 5 s.
+    let tries: Vec<Duration> = (0..4).map(|_| all(Crew { first: 2, most: 32 })).collect();
+    assert!(tries.iter().any(|took| *took < Duration::from_millis(1000)), "{tries:?}");
+}
+
+/// Where nothing is waited for, those that are there do the work; and never are there more than was said.
+#[test]
+fn no_more_workers_than_are_of_use() {
+    let tmp = quick_dir();
+    for i in 0..20_000 {
+        let dir = tmp.path().join(format!("d{}", i / 100));
+        std::fs::create_dir_all(&dir).expect("mkdir");
+        std::fs::write(dir.join(format!("f{i}")), b"").expect("write");
+    }
+    for i in 0..600 {
+        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
+    }
+    let most = |source: &Path, threads| {
+        let options = Options { threads, ..options(&[source]) };
+        let mut walk = Walk::start(options, Arc::new(Filter::none())).expect("threads");
+        let mut most = 0;
+        while walk.next().is_some() {
+            most = most.max(walk.shared.lock().workers);
+        }
+        most
+    };
+    assert_eq!(most(&tmp.path().join("d7"), Crew { first: 2, most: 32 }), 2);
+    assert!(most(tmp.path(), Crew { first: 2, most: 5 }) <= 5);
+}
+
 #[test]
 fn a_stop_takes_milliseconds() {
     let tmp = quick_dir();
@@ -58,7 +101,8 @@ fn a_stop_takes_milliseconds() {
     }
     for threads in [1, 4] {
         let mut walk =
-            Walk::start(Options { threads, ..options(&[tmp.path()]) }, Arc::new(Filter::none())).expect("threads");
+            Walk::start(Options { threads: threads.into(), ..options(&[tmp.path()]) }, Arc::new(Filter::none()))
+                .expect("threads");
         std::thread::sleep(Duration::from_millis(60));
         let began = Instant::now();
         walk.stop();
