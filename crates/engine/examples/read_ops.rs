@@ -133,6 +133,7 @@ fn save_stream(repository: &Repository, cache: &Arc<Cache>) -> Result<(), Box<dy
         compression: Compression::Auto,
         workers: 2,
         walkers: 1.into(),
+        late: backup::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
         index: drumlin_repo::IndexMode::Exact,

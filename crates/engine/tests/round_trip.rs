@@ -3,10 +3,11 @@
 mod common;
 
 use common::{bench, options, settle, user};
-use drumlin_engine::backup::backup;
+use drumlin_engine::backup::{Options, Parent, backup};
 use drumlin_engine::monitor::Quiet;
 use drumlin_testkit::{compare, tree};
 use std::fs;
+use std::time::Duration;
 
 fn same(a: &std::path::Path, b: &std::path::Path) {
     let differences = compare::trees(a, b, &compare::Options { roots: false, ..compare::Options::default() }).unwrap();
@@ -36,6 +37,28 @@ fn a_nasty_tree_comes_back_whole() {
     // The folders above the source are entries too, and the target was made in one of them: that counts for nothing.
     assert_eq!((again.counts.new, again.counts.changed, again.counts.bytes_new, again.counts.removed), (0, 0, 0, 0));
     assert_eq!(again.snapshot.unwrap().root, snapshot.root);
+}
+
+/// Where every open counts as late, everything that may be is read ahead; what is stored is the same to the bit.
+#[test]
+fn what_is_read_ahead_is_the_same_tree() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree::random(&source, 7, 900).unwrap();
+    for n in 0..700 {
+        fs::write(source.join(format!("small {n}")), vec![n as u8; n]).unwrap();
+    }
+    settle();
+    let root = |late| {
+        let monitor = Quiet::default();
+        let options = Options { parent: Parent::None, late, ..options(&[&source]) };
+        let report = backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        (report.snapshot.unwrap().root.unwrap(), report.counts.new, report.counts.bytes_read)
+    };
+    let one_by_one = root(Duration::from_secs(60));
+    assert_eq!(root(Duration::ZERO), one_by_one);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::sources::Lines;
 use crate::stream::{self, Interruptible, Program};
 use crate::{lock, rules, unlock};
 use drumlin_engine::Error;
-use drumlin_engine::backup::{Compression, Options, Report, Source, backup};
+use drumlin_engine::backup::{Compression, LATE, Options, Report, Source, backup};
 use drumlin_repo::{Cache, CreateOptions, IndexMode, NewLock, Repository, random_secret};
 use drumlin_store::{DiscardStore, MemoryStore, Soon};
 use std::ffi::OsString;
@@ -108,6 +108,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         },
         workers: args.workers.or(profile.and_then(|p| p.workers)).map_or(processors, usize::from),
         walkers: args.walkers.map_or_else(walkers, |n| usize::from(n).into()),
+        late: LATE,
         memory,
         index: match args.index {
             IndexKind::Auto => IndexMode::Auto(memory / 4),

@@ -10,6 +10,7 @@
 //! Merge and assembly share a thread. Every queue between them is bounded. Crash order is `drumlin_repo`'s: nothing
 //! refers to what is not durable; a run that is stopped leaves a partial snapshot of what it has.
 
+mod ahead;
 mod assemble;
 mod big;
 mod job;
@@ -18,9 +19,11 @@ mod losses;
 mod merge;
 mod old;
 mod parent;
+mod racy;
 mod run;
 mod worker;
 
+pub use ahead::LATE;
 pub use level::Compression;
 pub(crate) use level::Level;
 pub(crate) use merge::above;
@@ -34,6 +37,7 @@ use drumlin_host::walk::Crew;
 use drumlin_repo::IndexMode;
 use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What to back up.
 pub enum Source {
@@ -79,6 +83,8 @@ pub struct Options {
     pub workers: usize,
     /// Threads that walk.
     pub walkers: Crew,
+    /// Where opening takes longer than this, on average, small files are read ahead by many threads. See [`LATE`].
+    pub late: Duration,
     /// Bytes of memory to use, about.
     pub memory: usize,
     /// How much of the index to hold.

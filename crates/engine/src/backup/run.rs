@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Back up.
 ///
@@ -140,7 +140,10 @@ fn attempt(
         placed: Mutex::new(Placed::Nothing),
     };
     let Options { compression, force, checkpoint_bytes, .. } = options;
-    match run.pipeline(Pace { workers: options.workers.max(1), compression, force, checkpoint_bytes }, feed) {
+    match run.pipeline(
+        Pace { workers: options.workers.max(1), late: options.late, compression, force, checkpoint_bytes },
+        feed,
+    ) {
         Ok(outcome) => run.commit(cache, outcome),
         Err(e) => {
             if matches!(&e, Error::Repo(e) if is_of_tree(e)) {
@@ -205,6 +208,7 @@ enum Placed {
 /// How the pipeline works.
 struct Pace {
     workers: usize,
+    late: Duration,
     compression: Compression,
     force: bool,
     checkpoint_bytes: u64,
@@ -261,6 +265,7 @@ impl Run<'_> {
             block_bytes: repository.config().block_bytes as usize,
             single_bytes: u64::from(sizes.normal),
             workers,
+            late: pace.late,
             links: Mutex::default(),
             pieces: unbounded(),
         };

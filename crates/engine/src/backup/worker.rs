@@ -1,8 +1,10 @@
 //! A worker: takes entries from the source to sealed blocks, all the way, so that a small file is handed over once.
 
+use super::ahead::{self, Ahead, Latency, Opened};
 use super::big::Piece;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
+use super::racy::racy;
 use crate::convert;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
@@ -35,6 +37,8 @@ pub(super) struct Shared<'a> {
     /// Files up to this size are one chunk.
     pub single_bytes: u64,
     pub workers: usize,
+    /// What is too long for an open.
+    pub late: Duration,
     /// Contents of files with several hard links, so that each is read once.
     pub links: Mutex<HashMap<(u64, u64), Linked>>,
     pub pieces: (Sender<Piece>, Receiver<Piece>),
@@ -58,9 +62,9 @@ const ATTEMPTS: usize = 2;
 const LEASE: Duration = Duration::from_secs(60);
 /// How often to look whether it is given back.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
-/// File systems stamp with the kernel's coarse clock (up to 10 ms behind); some know only every second second.
-const RACY: Duration = Duration::from_millis(20);
-const RACY_COARSE: Duration = Duration::from_millis(2020);
+
+/// The bytes of a file, and its state after they were read.
+type First = (std::io::Result<Vec<u8>>, std::io::Result<Stat>);
 
 /// The number under which a failure outside of any batch is told.
 pub(super) const NO_BATCH: u64 = u64::MAX;
@@ -73,13 +77,14 @@ pub(super) struct Worker<'a, 'm> {
     file: Vec<u8>,
     /// Made for the first long chunk list.
     nodes: Option<Nodes>,
+    latency: Latency,
 }
 
 impl<'a, 'm> Worker<'a, 'm> {
     pub fn new(shared: &'a Shared<'m>) -> Result<Self> {
         let coder = Coder::new().map_err(Error::system("set up zstd"))?;
         let block = BlockBuilder::with_capacity(shared.block_bytes);
-        Ok(Worker { shared, block, coder, file: Vec::new(), nodes: None })
+        Ok(Worker { shared, block, coder, file: Vec::new(), nodes: None, latency: Latency::new(shared.late) })
     }
 
     /// Work until there is no more. A failure ends the whole run: it is sent as the batch's outcome.
@@ -120,23 +125,36 @@ impl<'a, 'm> Worker<'a, 'm> {
 
     fn batch(&mut self, entries: Vec<Entry>) -> Result<Batch> {
         let mut finished = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let outcome = if self.shared.monitor.stop() { Err(Error::Interrupted) } else { self.entry(entry) };
+        let (mut rest, mut ahead) = (entries.into_iter(), None);
+        loop {
+            if ahead.is_none() && self.latency.is_late() && !self.shared.monitor.stop() {
+                ahead = Some(ahead::read(rest.as_slice(), &mut self.latency).into_iter());
+            }
+            let Some(entry) = rest.next() else { break };
+            let read = ahead.as_mut().and_then(|ahead| ahead.next().flatten());
+            let outcome = if self.shared.monitor.stop() { Err(Error::Interrupted) } else { self.entry(entry, read) };
             match outcome {
                 Ok(entry) => finished.extend(entry),
                 Err(Error::Interrupted) => return Ok(Batch { entries: finished, cut_short: true }),
                 Err(e) => return Err(e),
             }
         }
+        self.latency.settle();
         Ok(Batch { entries: finished, cut_short: false })
     }
 
     /// `None` for an entry that vanished.
-    fn entry(&mut self, mut entry: Entry) -> Result<Option<Finished>> {
-        let read = if entry.stat.kind == drumlin_host::meta::Kind::File {
-            self.file_entry(&mut entry)?
-        } else {
-            self.other_entry(&entry)
+    fn entry(&mut self, mut entry: Entry, ahead: Option<Ahead>) -> Result<Option<Finished>> {
+        let read = match ahead {
+            Some(Ahead::File(opened)) => self.file_entry(&mut entry, Some(opened))?,
+            Some(Ahead::Other(extras, at)) => self.other_entry(&entry, extras, at),
+            None if entry.stat.kind == drumlin_host::meta::Kind::File => self.file_entry(&mut entry, None)?,
+            None => {
+                let start = Instant::now();
+                let extras = entry.dir.extras(&entry.name, entry.stat.kind);
+                self.latency.note(1, start.elapsed());
+                self.other_entry(&entry, extras, SystemTime::now())
+            }
         };
         let Some((content, found)) = read else { return Ok(None) };
         let counters = self.counters();
@@ -151,9 +169,9 @@ impl<'a, 'm> Worker<'a, 'm> {
         Ok(Some(Finished { key: entry.key, name: entry.name, meta, content }))
     }
 
-    fn other_entry(&mut self, entry: &Entry) -> Option<(Content, u8)> {
-        match entry.dir.extras(&entry.name, entry.stat.kind) {
-            Ok(extras) => Some((content(extras, Data::None), racy(&entry.stat))),
+    fn other_entry(&mut self, entry: &Entry, extras: std::io::Result<Extras>, at: SystemTime) -> Option<(Content, u8)> {
+        match extras {
+            Ok(extras) => Some((content(extras, Data::None), racy(&entry.stat, at))),
             Err(e) => {
                 use drumlin_host::meta::Kind;
                 // Asked for the target of something that is no symlink, the system finds the question invalid.
@@ -181,7 +199,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.monitor.problem(&Problem { path: path(entry), kind, cause: cause.into() });
     }
 
-    fn file_entry(&mut self, entry: &mut Entry) -> Result<Option<(Content, u8)>> {
+    fn file_entry(&mut self, entry: &mut Entry, ahead: Option<Opened>) -> Result<Option<(Content, u8)>> {
         let link = (entry.stat.nlink > 1).then_some((entry.stat.dev, entry.stat.ino));
         if let Some(link) = link
             && let Some(known) = self.links().get(&link)
@@ -189,7 +207,11 @@ impl<'a, 'm> Worker<'a, 'm> {
         {
             return Ok(Some((known.content.clone(), known.marks)));
         }
-        let file = match self.open(entry) {
+        let (file, first, extras, at) = match ahead {
+            Some(Opened { file, bytes, after, extras, at }) => (Ok(file), Some((bytes, after)), Some(extras), Some(at)),
+            None => (self.open(entry), None, None, None),
+        };
+        let file = match file {
             Ok(file) => file,
             // It is waited for, and the run shall stop.
             Err(e) if e.kind() == ErrorKind::WouldBlock && self.shared.monitor.stop() => {
@@ -204,8 +226,8 @@ impl<'a, 'm> Worker<'a, 'm> {
                 return Ok(Some((Content::default(), marks::CONTENTS_MISSING)));
             }
         };
-        let Some((data, mut found)) = self.contents(entry, &file)? else { return Ok(None) };
-        let extras = match read::extras_of_fd(&file) {
+        let Some((data, mut found)) = self.contents(entry, &file, first)? else { return Ok(None) };
+        let extras = match extras.unwrap_or_else(|| read::extras_of_fd(&file)) {
             Ok(extras) => extras,
             Err(e) => {
                 self.problem(entry, ProblemKind::Unreadable, &format!("its attributes: {e}"));
@@ -214,7 +236,7 @@ impl<'a, 'm> Worker<'a, 'm> {
                 Extras::default()
             }
         };
-        found |= racy(&entry.stat);
+        found |= racy(&entry.stat, at.unwrap_or_else(SystemTime::now));
         let content = content(extras, data);
         if let Some(link) = link {
             let mut links = self.links();
@@ -227,7 +249,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// Open a file; one that somebody holds under a lease (a Samba or NFS server does, for its clients) is waited for.
-    fn open(&self, entry: &Entry) -> std::io::Result<File> {
+    fn open(&mut self, entry: &Entry) -> std::io::Result<File> {
         let start = Instant::now();
         loop {
             match entry.dir.open_file(&entry.name) {
@@ -236,7 +258,10 @@ impl<'a, 'm> Worker<'a, 'm> {
                 {
                     std::thread::sleep(LEASE_LOOK);
                 }
-                opened => return opened,
+                opened => {
+                    self.latency.note(1, start.elapsed());
+                    return opened;
+                }
             }
         }
     }
@@ -245,16 +270,19 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read a file's contents; `entry.stat` becomes that of the state that was read.
-    fn contents(&mut self, entry: &mut Entry, mut file: &File) -> Result<Option<(Data, u8)>> {
+    /// Read a file's contents, or take those that were read `first`, with the state after that; `entry.stat` becomes that of
+    /// the state that was read.
+    fn contents(&mut self, entry: &mut Entry, mut file: &File, mut first: Option<First>) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
         for _ in 0..ATTEMPTS {
-            let read = if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
-                self.whole(entry.stat.size, file)
+            let (read, after) = if let Some((bytes, after)) = first.take() {
+                let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
+                (read, after)
+            } else if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
+                (self.whole(entry.stat.size, &mut file), read::restat(file))
             } else {
-                self.large(entry, file)
+                (self.large(entry, file), read::restat(file))
             };
-            let after = read::restat(file);
             if after.as_ref().is_ok_and(|after| after.kind != entry.stat.kind) {
                 self.problem(entry, ProblemKind::Vanished, "something else took its place");
                 return Ok(None);
@@ -296,7 +324,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// A file that fits into memory. Gives its data and its length.
-    fn whole(&mut self, size: u64, mut source: &File) -> std::result::Result<(Data, u64), Read1> {
+    fn whole(&mut self, size: u64, source: &mut dyn Read) -> std::result::Result<(Data, u64), Read1> {
         if size == 0 {
             return Ok((Data::None, 0));
         }
@@ -305,7 +333,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         }
         let mut file = std::mem::take(&mut self.file);
         file.clear();
-        let len = source.by_ref().take(size).read_to_end(&mut file).map_err(Read1::Source);
+        let len = source.take(size).read_to_end(&mut file).map_err(Read1::Source);
         let data = len.and_then(|len| {
             add(&self.counters().bytes_read, len as u64);
             self.cut(&file).map_err(Read1::Fatal)
@@ -316,7 +344,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// A file of one chunk, read straight into the block.
-    fn single(&mut self, size: usize, mut source: &File) -> std::result::Result<(Data, u64), Read1> {
+    fn single(&mut self, size: usize, source: &mut dyn Read) -> std::result::Result<(Data, u64), Read1> {
         if self.block.raw.len() + size > self.shared.block_bytes {
             self.store_block().map_err(Read1::Fatal)?;
         }
@@ -507,13 +535,4 @@ fn path(entry: &Entry) -> Vec<u8> {
     let mut path = Vec::new();
     entry.dir.path_of(&entry.name, &mut path);
     path
-}
-
-/// A mark for an entry whose last change is so recent that another one may bear the same time.
-fn racy(stat: &Stat) -> u8 {
-    // By a clock that stands before 1970 everything is.
-    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return marks::RACY };
-    let window = if stat.ctime.nsec == 0 { RACY_COARSE } else { RACY };
-    let changed = Duration::new(stat.ctime.sec.max(0) as u64, stat.ctime.nsec);
-    if changed + window >= now { marks::RACY } else { 0 }
 }

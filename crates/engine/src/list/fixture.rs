@@ -66,6 +66,7 @@ impl Fixture {
             compression: Compression::Auto,
             workers: 2,
             walkers: 1.into(),
+            late: backup::LATE,
             memory: 64 << 20,
             checkpoint_bytes: 0,
             index: drumlin_repo::IndexMode::Exact,

@@ -66,6 +66,7 @@ pub fn options(paths: &[&Path]) -> Options {
         compression: Compression::Auto,
         workers: 2,
         walkers: 2.into(),
+        late: backup::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
         index: drumlin_repo::IndexMode::Exact,

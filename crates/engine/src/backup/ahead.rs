@@ -1,0 +1,232 @@
+//! Small files read ahead of a worker, where the file system answers late.
+//!
+//! Of a disk at hand a file is opened in microseconds, and a worker does so one file after the other, straight into a block. On a
+//! cluster's file system, or a cold disk, most of its time would go by in waiting: there all small files of a batch are opened and
+//! read by many threads first, and directories and symlinks asked for what there is of them. What can't be read so is left to the
+//! worker, which tells why.
+
+use super::job::Entry;
+use super::worker::has_holes;
+use drumlin_host::meta::{Extras, Kind, Stat};
+use drumlin_host::read;
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is waited for, and no work: of a disk at hand a file is opened in some 5 µs, from a cold one in some 100.
+pub const LATE: Duration = Duration::from_micros(500);
+/// So many tell.
+const OPENS_TOLD: u32 = 8;
+/// Threads that read ahead for one worker.
+const THREADS: usize = 16;
+/// Larger files are read by the worker.
+const BYTES_MAX: u64 = 256 << 10;
+
+/// What was read of an entry.
+pub(super) enum Ahead {
+    File(Opened),
+    /// What there is of something else, and when that was.
+    Other(std::io::Result<Extras>, SystemTime),
+}
+
+/// What was read of a file.
+pub(super) struct Opened {
+    pub file: File,
+    /// As many as the walk has seen, or all if there are fewer.
+    pub bytes: std::io::Result<Vec<u8>>,
+    /// After that.
+    pub after: std::io::Result<Stat>,
+    pub extras: std::io::Result<Extras>,
+    /// When that was, not when the worker comes to it: a change since then may bear the time of the one before.
+    pub at: SystemTime,
+}
+
+/// What opening files took of late.
+pub(super) struct Latency {
+    /// What is too long.
+    late: Duration,
+    opens: u32,
+    took: Duration,
+    is_late: bool,
+}
+
+impl Latency {
+    pub fn new(late: Duration) -> Self {
+        Latency { late, opens: 0, took: Duration::ZERO, is_late: false }
+    }
+
+    /// So many files were opened in so long.
+    pub fn note(&mut self, opens: u32, took: Duration) {
+        self.opens += opens;
+        self.took += took;
+    }
+
+    /// A batch is over: the next one begins with what this one has shown.
+    pub fn settle(&mut self) {
+        if self.opens > 0 {
+            self.is_late = self.took > self.late * self.opens;
+            (self.opens, self.took) = (0, Duration::ZERO);
+        }
+    }
+
+    /// Whether what comes next is to be read ahead.
+    pub fn is_late(&self) -> bool {
+        self.is_late || self.opens >= OPENS_TOLD && self.took > self.late * self.opens
+    }
+}
+
+/// Whether an entry is read ahead. What has several names is often known already; devices and the like are hardly ever many.
+fn is_wanted(entry: &Entry) -> bool {
+    let stat = &entry.stat;
+    match stat.kind {
+        Kind::File => stat.nlink <= 1 && stat.size <= BYTES_MAX && !has_holes(stat),
+        Kind::Dir | Kind::Symlink => true,
+        _ => false,
+    }
+}
+
+fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
+    let start = Instant::now();
+    if entry.stat.kind != Kind::File {
+        let at = SystemTime::now();
+        let extras = entry.dir.extras(&entry.name, entry.stat.kind);
+        return Some((Ahead::Other(extras, at), start.elapsed()));
+    }
+    let file = entry.dir.open_file(&entry.name).ok()?;
+    let took = start.elapsed();
+    let mut bytes = Vec::with_capacity(entry.stat.size as usize);
+    let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);
+    let (at, after, extras) = (SystemTime::now(), read::restat(&file), read::extras_of_fd(&file));
+    Some((Ahead::File(Opened { file, bytes: read, after, extras, at }), took))
+}
+
+/// Read what can be of a batch, by many threads. Gives what was read, by the places of the entries.
+pub(super) fn read(entries: &[Entry], latency: &mut Latency) -> Vec<Option<Ahead>> {
+    let wanted: Vec<usize> = (0..entries.len()).filter(|at| is_wanted(&entries[*at])).collect();
+    let slots: Vec<OnceLock<(Ahead, Duration)>> = entries.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(at) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(read) = read_one(&entries[*at]) {
+                let _ = slots[*at].set(read);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..THREADS.min(wanted.len()) {
+            // Where no more threads can be had those that are there do the work.
+            if std::thread::Builder::new().name("ahead".into()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    let read = slots.into_iter().map(|slot| {
+        let (ahead, took) = slot.into_inner()?;
+        latency.note(1, took);
+        Some(ahead)
+    });
+    read.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_host::filter::Filter;
+    use drumlin_host::walk::{Options, Walk};
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// What a walk finds in a folder.
+    fn entries(folder: &Path) -> Vec<Entry> {
+        let options = Options { sources: vec![folder.as_os_str().as_bytes().to_vec()], ..Options::default() };
+        let mut found = Vec::new();
+        for listing in Walk::start(options, Arc::new(Filter::none())).unwrap() {
+            if listing.path() != &folder.as_os_str().as_bytes()[1..] {
+                continue;
+            }
+            for entry in listing.iter() {
+                found.push(Entry {
+                    dir: listing.dir().clone(),
+                    key: Arc::from(&b""[..]),
+                    name: entry.name.into(),
+                    stat: *entry.stat,
+                    filesystem: 0,
+                    known: false,
+                    old: None,
+                });
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn small_files_are_read_and_the_rest_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let content = |n: usize| vec![n as u8; n * 37];
+        (0..40).for_each(|n| std::fs::write(at(&format!("f{n:02}")), content(n)).unwrap());
+        std::fs::write(at("large"), vec![1; BYTES_MAX as usize + 1]).unwrap();
+        std::fs::create_dir(at("dir")).unwrap();
+        std::os::unix::fs::symlink("f00", at("symlink")).unwrap();
+        std::fs::write(at("one name"), b"x").unwrap();
+        std::fs::hard_link(at("one name"), at("another")).unwrap();
+        let found = entries(folder.path());
+        assert_eq!(found.len(), 45);
+        // Between the walk and the reading things happen.
+        std::fs::remove_file(at("f07")).unwrap();
+        std::fs::write(at("f08"), content(9)).unwrap();
+        std::fs::write(at("f09"), b"").unwrap();
+        let (mut latency, before) = (Latency::new(LATE), SystemTime::now());
+        let read = read(&found, &mut latency);
+        for (entry, read) in found.iter().zip(read) {
+            let name = std::str::from_utf8(&entry.name).unwrap();
+            let n = name.strip_prefix('f').and_then(|n| n.parse::<usize>().ok()).filter(|n| *n != 7);
+            let Opened { bytes, after, extras, at, .. } = match (n, read) {
+                (Some(_), Some(Ahead::File(opened))) => opened,
+                (None, Some(Ahead::Other(extras, at))) => {
+                    assert!(name == "dir" || extras.unwrap().target == b"f00" && name == "symlink");
+                    assert!(before <= at && at <= SystemTime::now());
+                    continue;
+                }
+                (n, read) => {
+                    assert!(n.is_none() && read.is_none(), "{name}");
+                    continue;
+                }
+            };
+            let (bytes, after) = (bytes.unwrap(), after.unwrap());
+            match n.unwrap() {
+                // As many bytes as the walk saw; the state after shows that there are more.
+                8 => assert!(bytes == content(9)[..content(8).len()] && after.size == content(9).len() as u64),
+                9 => assert!(bytes.is_empty() && after.size == 0),
+                n => assert!(bytes == content(n) && after == entry.stat, "{name}"),
+            }
+            assert!(extras.unwrap().target.is_empty());
+            assert!(before <= at && at <= SystemTime::now());
+        }
+        assert_eq!(latency.opens, 41);
+    }
+
+    #[test]
+    fn late_is_what_took_long_of_late() {
+        let mut latency = Latency::new(LATE);
+        latency.settle();
+        assert!(!latency.is_late());
+        // One that took long tells nothing of the next in the same batch.
+        latency.note(1, LATE * 30);
+        assert!(!latency.is_late());
+        latency.note(OPENS_TOLD - 1, Duration::ZERO);
+        assert!(latency.is_late());
+        latency.settle();
+        assert!(latency.is_late());
+        // A batch without files tells nothing.
+        latency.settle();
+        assert!(latency.is_late());
+        latency.note(10, LATE);
+        latency.settle();
+        assert!(!latency.is_late());
+    }
+}

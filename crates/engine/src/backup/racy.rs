@@ -1,0 +1,48 @@
+//! Racy files: changed so shortly before they were read that a change after that may bear the same time.
+//!
+//! By their times alone the next run would take such a file for unchanged, so it is marked and read again. After git's "racy
+//! entries", whose document tells of the same trap.
+
+use drumlin_format::tree::marks;
+use drumlin_host::meta::Stat;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// File systems stamp with the kernel's coarse clock (up to 10 ms behind).
+const FINE: Duration = Duration::from_millis(20);
+/// Some know only every second second.
+const COARSE: Duration = Duration::from_millis(2020);
+
+/// The mark of an entry of which this state was found at a moment: [`marks::RACY`] or none.
+pub(super) fn racy(stat: &Stat, at: SystemTime) -> u8 {
+    // By a clock that stands before 1970 everything is.
+    let Ok(at) = at.duration_since(UNIX_EPOCH) else { return marks::RACY };
+    let window = if stat.ctime.nsec == 0 { COARSE } else { FINE };
+    let changed = Duration::new(stat.ctime.sec.max(0) as u64, stat.ctime.nsec);
+    if changed + window >= at { marks::RACY } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_within_a_tick_of_its_change_is_racy() {
+        let folder = tempfile::tempdir().unwrap();
+        let some = drumlin_host::read::restat(std::fs::File::open(folder.path()).unwrap()).unwrap();
+        let of = |sec: i64, nsec: u32, after: Duration| {
+            let mut stat = some;
+            (stat.ctime.sec, stat.ctime.nsec) = (sec, nsec);
+            racy(&stat, UNIX_EPOCH + Duration::new(sec.max(0) as u64, nsec) + after)
+        };
+        let ms = Duration::from_millis;
+        assert_eq!(of(100, 5, ms(0)), marks::RACY);
+        assert_eq!(of(100, 5, ms(20)), marks::RACY);
+        assert_eq!(of(100, 5, ms(21)), 0);
+        // Whole seconds may be all that the file system knows.
+        assert_eq!(of(100, 0, ms(2020)), marks::RACY);
+        assert_eq!(of(100, 0, ms(2021)), 0);
+        // Times in the future of the reading, and clocks that can't be right.
+        assert_eq!(racy(&some, UNIX_EPOCH + ms(1)), marks::RACY);
+        assert_eq!(racy(&some, UNIX_EPOCH - ms(1)), marks::RACY);
+    }
+}
