@@ -59,6 +59,22 @@ def newest(folder=FOLDER):
     return [found[key] for key in sorted(found)]
 
 
+def sweep(folder=FOLDER):
+    """What `bench/sweep` has measured; None before that."""
+    path = Path(folder) / "sweep" / "sweep.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def write_sweep(measured, folder=FOLDER):
+    """Writes it, whole or not at all; its path."""
+    path = Path(folder) / "sweep" / "sweep.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n")
+    os.replace(part, path)
+    return path
+
+
 def figures(result, part, step, what):
     """All rounds' figures of a step by tool: part is `steps` or `restores`; what is a path such as `repository.bytes`."""
     found = {}
