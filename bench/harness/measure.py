@@ -159,11 +159,12 @@ class Looker(threading.Thread):
         self.join()
 
 
-def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0,)):
+def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0,), clients=()):
     """A command of the shell, measured.
 
     `limit`: seconds after which it is killed. `servers`: processes whose families are counted apart; `helpers`: those
-    whose families are not counted. `fine`: the statuses that are no failure.
+    whose families are not counted; `clients`: processes that are there already and whose families count as the command's.
+    `fine`: the statuses that are no failure.
 
     `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
     so far; `server_cpu`, `server_memory`: the same of the servers, None without one.
@@ -173,7 +174,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     for pid in before - {os.getpid()}:
         forget_peak(pid)
     looker = Looker(servers, helpers)
-    served = sum(map(cpu_of, below(servers)))
+    served, spent = (sum(map(cpu_of, below(pids))) for pids in (servers, clients))
     reap()
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
@@ -198,6 +199,8 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
             output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
             raise Failed(command, process.returncode, output.read().decode(errors="replace"))
     cpu = usage.ru_utime + usage.ru_stime + reap()
+    if clients:
+        cpu += max(0.0, sum(map(cpu_of, below(clients))) - spent)
     # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too: it is of
     # use only where nothing was seen.
     result = {"wall": wall, "cpu": cpu, "memory": looker.client or usage.ru_maxrss * 1024, "server_cpu": None, "server_memory": None}

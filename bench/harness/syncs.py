@@ -40,13 +40,13 @@ def remembered(file, key, count_):
 
 
 def count(tool):
-    """Calls that sync during a first backup by a tool and its servers; None where strace is missing or the tool fails."""
+    """Calls that sync during a first backup by a tool, its servers and its daemons; None where strace is missing or the tool fails."""
     if not shutil.which("strace"):
         return None
     root = Path(tool.place.root)
     log, done = root / "strace", root / "done"
     command = f"({' && '.join(filter(None, (tool.init(), tool.backup(1))))}); echo $? > {shlex.quote(str(done))}"
-    servers = [word for pid in tool.servers() for word in ("-p", str(pid))]
+    servers = [word for pid in (*tool.servers(), *tool.clients()) for word in ("-p", str(pid))]
     process = subprocess.Popen(["strace", "-f", "-qq", "-e", f"trace={CALLS}", "-e", "signal=none", "-o", str(log), *servers, "bash", "-c", command],
                                env={**os.environ, **tool.environment()}, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)

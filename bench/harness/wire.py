@@ -1,6 +1,8 @@
 """A wire between a client and a server: a relay that counts bytes each way and turns, and makes the far side far.
 
-    python3 -m harness.wire PORT HOST:PORT RTT_MS RATE FILE
+    python3 -m harness.wire FILE RTT_MS RATE LISTEN/TARGET/up|down...
+
+Each of the last is a route, of two addresses with their ports: `up` if it is the client who connects, `down` if the server does.
 
 Latency and rate are made here because not every kernel has netem. Each piece leaves half a round trip after it came, and no
 sooner than the rate (bytes a second each way, 0: no limit) lets it. A turn is a burst from the client after one from the
@@ -24,6 +26,7 @@ from pathlib import Path
 FIELDS = ("up", "down", "turns", "connections", "ready")
 LAYOUT = struct.Struct(f"<{len(FIELDS)}Q")
 PIECE_BYTES = 65536
+LOOPBACK = "127.0.0.1"
 HERE = Path(__file__).resolve().parent.parent
 
 
@@ -75,35 +78,40 @@ async def pass_on(reader, writer, delay, rate, seen):
         task.cancel()
 
 
-async def relay(port, host, far_port, delay, rate, counts):
-    """Serves a port of this machine until it is ended."""
+async def serve(reader, writer, target, forth, delay, rate, counts):
+    """One connection; `forth`: whether who connects is the client."""
+    try:
+        there_reader, there_writer = await asyncio.open_connection(*target)
+    except OSError:
+        writer.transport.abort()
+        return
+    counts.add(connections=1)
+    last = ["down"]
 
-    async def serve(reader, writer):
-        try:
-            there_reader, there_writer = await asyncio.open_connection(host, far_port)
-        except OSError:
-            writer.transport.abort()
-            return
-        counts.add(connections=1)
-        last = ["down"]
+    def up(size):
+        counts.add(up=size, turns=last[0] == "down")
+        last[0] = "up"
 
-        def up(size):
-            counts.add(up=size, turns=last[0] == "down")
-            last[0] = "up"
+    def down(size):
+        counts.add(down=size)
+        last[0] = "down"
 
-        def down(size):
-            counts.add(down=size)
-            last[0] = "down"
+    there, back = (up, down) if forth else (down, up)
+    await asyncio.gather(pass_on(reader, there_writer, delay, rate, there),
+                         pass_on(there_reader, writer, delay, rate, back), return_exceptions=True)
+    for side in (writer, there_writer):
+        side.close()
 
-        await asyncio.gather(pass_on(reader, there_writer, delay, rate, up),
-                             pass_on(there_reader, writer, delay, rate, down), return_exceptions=True)
-        for side in (writer, there_writer):
-            side.close()
 
+async def relay(routes, delay, rate, counts):
+    """Serves addresses of this machine until it is ended. A route: where to listen, where to go, whether the client connects."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
-    async with await asyncio.start_server(serve, "127.0.0.1", port, backlog=1024) as server:
-        counts.add(ready=1)
-        await server.serve_forever()
+    for listen, target, forth in routes:
+        def taken(reader, writer, target=target, forth=forth):
+            return serve(reader, writer, target, forth, delay, rate, counts)
+        await asyncio.start_server(taken, *listen, backlog=1024)
+    counts.add(ready=1)
+    await asyncio.get_running_loop().create_future()
 
 
 def free_port():
@@ -125,16 +133,23 @@ def listens(port, patience=10.0):
 
 
 class Wire:
-    """A relay before a port, while it is entered. `pid` is a helper's: not to be counted as the client's."""
+    """A relay before a port of the server's (a client finds it at `port`), one of the client's (`to_client`: the server finds it at
+    `client_port`), or both, while it is entered. `address`: where it listens for the client; at another than 127.0.0.1 by the
+    server's own port number. `pid` is a helper's: not to be counted as the client's."""
 
-    def __init__(self, port, file, rtt_ms=0.0, rate=0):
-        self.target, self.file, self.rtt_ms, self.rate, self.port = port, Path(file), rtt_ms, rate, free_port()
+    def __init__(self, port, file, rtt_ms=0.0, rate=0, to_client=None, address=LOOPBACK):
+        self.file, self.rtt_ms, self.rate, self.address, self.routes = Path(file), rtt_ms, rate, address, []
+        if port is not None:
+            self.port = free_port() if address == LOOPBACK else port
+            self.routes.append(f"{address}:{self.port}/{LOOPBACK}:{port}/up")
+        if to_client is not None:
+            self.client_port = free_port()
+            self.routes.append(f"{LOOPBACK}:{self.client_port}/{LOOPBACK}:{to_client}/down")
 
     def __enter__(self):
         self.counts = Counts(self.file, make=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.wire", str(self.port), f"127.0.0.1:{self.target}", str(self.rtt_ms), str(self.rate), str(self.file)],
-            cwd=HERE)
+            [sys.executable, "-m", "harness.wire", str(self.file), str(self.rtt_ms), str(self.rate), *self.routes], cwd=HERE)
         self.pid = self.process.pid
         until = time.monotonic() + 10
         while not self.counts.get()["ready"]:
@@ -155,9 +170,9 @@ class Wire:
 
 
 def main():
-    port, target, rtt_ms, rate, file = sys.argv[1:]
-    host, far_port = target.rsplit(":", 1)
-    asyncio.run(relay(int(port), host, int(far_port), float(rtt_ms) / 2000, float(rate), Counts(file)))
+    file, rtt_ms, rate, *routes = sys.argv[1:]
+    routes = [(*(tuple(end.rsplit(":", 1)) for end in ends), way == "up") for *ends, way in (route.split("/") for route in routes)]
+    asyncio.run(relay(routes, float(rtt_ms) / 2000, float(rate), Counts(file)))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,20 @@ class Run(unittest.TestCase):
         self.assertLess(figures["cpu"], 0.3)
 
 
+    def test_a_daemon_of_the_client_counts_as_the_command(self):
+        daemon = subprocess.Popen([PYTHON, "-c", "x = b'1' * 80_000_000\nimport time\nt = time.time()\nwhile time.time() - t < 30: pass"])
+        try:
+            time.sleep(0.5)
+            figures = measure.run("sleep 0.6", clients=[daemon.pid])
+        finally:
+            daemon.kill()
+            daemon.wait()
+        self.assertGreater(figures["memory"], 80e6)
+        self.assertGreater(figures["cpu"], 0.05)
+        self.assertLess(figures["cpu"], 1.5)  # not what it took before
+        self.assertIsNone(figures["server_cpu"])
+
+
 class Echo(threading.Thread):
     """A server that answers each line of a client, when it is complete, with three times as much."""
 
@@ -95,9 +109,9 @@ class Echo(threading.Thread):
 
 
 class TheWire(unittest.TestCase):
-    def talk(self, wire, sizes):
+    def talk(self, port, sizes, address="127.0.0.1"):
         """Sends so many bytes at a time, waits for the answer to each; the seconds that it took."""
-        with socket.create_connection(("127.0.0.1", wire.port)) as connection:
+        with socket.create_connection((address, port)) as connection:
             start = time.monotonic()
             for size in sizes:
                 connection.sendall(b"x" * (size - 1) + b"\n")
@@ -115,11 +129,27 @@ class TheWire(unittest.TestCase):
     def test_bytes_each_way_and_turns(self):
         with Wire(self.echo.port, f"{self.folder.name}/wire") as wire:
             before = wire.counts.get()
-            self.talk(wire, [100, 200, 500_000])
+            self.talk(wire.port, [100, 200, 500_000])
             self.assertEqual(wire.since(before), {"up": 500_300, "down": 1_500_900, "turns": 3, "connections": 1})
+
+    def test_a_server_that_asks_the_client(self):
+        with Wire(None, f"{self.folder.name}/wire", to_client=self.echo.port) as wire:
+            before = wire.counts.get()
+            self.talk(wire.client_port, [100, 200])
+            self.assertEqual(wire.since(before), {"up": 900, "down": 300, "turns": 2, "connections": 1})
+
+    def test_both_ask_each_other_on_one_wire(self):
+        other = Echo()
+        self.addCleanup(other.socket.close)
+        with Wire(self.echo.port, f"{self.folder.name}/wire", to_client=other.port, address="127.0.0.2") as wire:
+            self.assertEqual(wire.port, self.echo.port)
+            before = wire.counts.get()
+            self.talk(wire.port, [100], "127.0.0.2")
+            self.talk(wire.client_port, [1000])
+            self.assertEqual(wire.since(before), {"up": 3100, "down": 1300, "turns": 2, "connections": 2})
 
     def test_latency_and_rate(self):
         with Wire(self.echo.port, f"{self.folder.name}/wire", rtt_ms=60) as wire:
-            self.assertGreaterEqual(self.talk(wire, [10] * 5), 5 * 0.06)
+            self.assertGreaterEqual(self.talk(wire.port, [10] * 5), 5 * 0.06)
         with Wire(self.echo.port, f"{self.folder.name}/wire", rate=1_000_000) as wire:
-            self.assertGreaterEqual(self.talk(wire, [100_000]), 0.3)
+            self.assertGreaterEqual(self.talk(wire.port, [100_000]), 0.3)

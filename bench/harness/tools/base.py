@@ -39,6 +39,8 @@ class Tool:
     default, trees, streams = True, True, False
     # Its place in the tables.
     order = 2
+    # Whether its commands are the server's, who asks the client's daemons for the files.
+    pulls = False
     # The statuses that are no failure.
     fine = (0,)
     # What a reader must know of its figures.
@@ -74,6 +76,10 @@ class Tool:
 
     def servers(self):
         """Processes that are measured apart from the client."""
+        return []
+
+    def clients(self):
+        """Processes that `start` started and that are the client's: daemons that a server asks for files."""
         return []
 
     def wire(self):

@@ -1,5 +1,6 @@
 """casync and desync: a store of compressed chunks, a file each, and an index a backup. Neither seals."""
 
+from ..machine import first_line
 from .base import Tool
 
 
@@ -25,8 +26,9 @@ class Desync(Tool):
 
     @classmethod
     def version(cls):
-        from ..machine import first_line
-        return first_line("go version -m $(command -v desync) | grep -m 1 '\tmod'") or "not told"
+        # It has no word for that; its maker wrote it into the program.
+        told = first_line("go version -m $(command -v desync) | awk '$1 == \"mod\" { print \"desync \" $3 }'")
+        return told or "not told"
 
     def init(self):
         return f"mkdir -p {self.repo}/store"

@@ -1,5 +1,6 @@
 """kopia: seals by itself; compresses when a policy says so, hence a second row."""
 
+from ..machine import first_line
 from .base import Tool, piped
 
 
@@ -7,6 +8,11 @@ class Kopia(Tool):
     name = program = "kopia"
     encrypts = True
     streams = True
+    note = "leaves out folders with a CACHEDIR.TAG"
+
+    @classmethod
+    def version(cls):
+        return first_line("kopia --version | sed 's/^/kopia /; s/ build:.*//'")
 
     def settings(self):
         return {"KOPIA_PASSWORD": "x", "KOPIA_CONFIG_PATH": f"{self.place.home}/kopia.config", "KOPIA_CHECK_FOR_UPDATES": "false",

@@ -14,7 +14,6 @@ tls_cert: {home}/tls.pem
 CLIENT = """\
 server_url: https://localhost:{port}
 verify_tls_cert: false
-root: {source}
 roots: [{source}]
 log: {home}/obnam.log
 """
@@ -24,7 +23,7 @@ class Obnam(Tool):
     name = program = "obnam"
     needs = ("obnam-server", "openssl")
     encrypts = True
-    note = "over TLS to a server of its own"
+    note = "over TLS to a server of its own on this machine; leaves out folders with a CACHEDIR.TAG"
     process = relay = None
 
     def start(self):
