@@ -92,6 +92,23 @@ class Unlucky(Good):
         raise OSError("it doesn't end either")
 
 
+class Pulling(Good):
+    name, pulls = "pulling", True
+
+    def start(self):
+        self.daemon = subprocess.Popen([sys.executable, "-c", "x = b'1' * 80_000_000\nwhile True: pass"])
+
+    def close(self):
+        self.daemon.kill()
+        self.daemon.wait()
+
+    def clients(self):
+        return [self.daemon.pid]
+
+    def backup(self, step):
+        return f"sleep 0.5 && {super().backup(step)}"
+
+
 class Agent(Good):
     name = "agent"
 
@@ -160,6 +177,12 @@ class TheRounds(unittest.TestCase):
     def test_nothing_of_a_tool_goes_on(self):
         self.run_(Agent, repeat=1)
         self.assertEqual([pid for pid in measure.below([os.getpid()]) - {os.getpid()} if measure.alive(pid)], [])
+
+    def test_of_a_tool_that_pulls_the_daemon_is_the_client(self):
+        step = self.run_(Pulling, repeat=1)["rounds"][0]["steps"]["no change"]
+        self.assertGreater(step["memory"], 80e6)
+        self.assertLess(step["server_memory"], 40e6)
+        self.assertGreater(step["cpu"], step["server_cpu"])
 
     def test_a_workload_that_fails_is_nobodys_failure(self):
         class Unlucky(Small):
