@@ -18,7 +18,7 @@ const TREE_CACHE_BYTES: usize = 4 << 20;
 /// A reader for the operations that only read.
 pub fn open_reader(repository: &Repository, cache: &Arc<Cache>) -> Result<Arc<Reader>> {
     let index = Arc::new(Index::open(repository, cache.clone())?);
-    Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES)))
+    Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES).with_copies()))
 }
 
 /// Which snapshots count. What is empty excludes none.

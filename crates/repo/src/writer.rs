@@ -91,6 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: u32) -> Packer {
+    let kept = cache.clone();
     let (repository, ledger, cache) = (ledger.repository.clone(), ledger.clone(), cache.clone());
     let sink = move |finished: Finished| {
         ledger.index.add_pack(&finished.entry);
@@ -100,7 +101,8 @@ fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: 
         }
         ledger.add(finished.entry)
     };
-    Packer::new(repository, kind, generation, Arc::new(sink))
+    let packer = Packer::new(repository, kind, generation, Arc::new(sink));
+    if kind == PackKind::Tree { packer.with_copies(kept) } else { packer }
 }
 
 /// What a session has written so far.

@@ -215,6 +215,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.location()
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.run(Op::List, prefix, || self.inner.list(prefix, each))
     }

@@ -10,6 +10,9 @@ macro_rules! forward {
             fn location(&self) -> String {
                 (**self).location()
             }
+            fn is_far(&self) -> bool {
+                (**self).is_far()
+            }
             fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
                 (**self).list(prefix, each)
             }

@@ -89,6 +89,11 @@ pub trait Store: Send + Sync {
     /// Where this is, for messages: a path or a URL without secrets.
     fn location(&self) -> String;
 
+    /// Whether every call takes its time, however small it is, so that what is read again and again is better kept on this side.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// All objects below the folder `prefix` (`"packs"`, or `""` for all), in no particular order.
     /// A folder that does not exist is empty; anything that keeps the listing from being complete is an error.
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()>;

@@ -24,6 +24,10 @@ impl<S: Store> Store for ReadOnlyStore<S> {
         self.inner.location()
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.inner.list(prefix, each)
     }

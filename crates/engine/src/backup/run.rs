@@ -122,10 +122,14 @@ fn attempt(
         monitor.counters().expected_bytes.store(sums.bytes, Ordering::Relaxed);
     }
     let session = WriteSession::begin(registration, index.clone(), cache.clone());
+    let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 24).with_copies();
+    if !parents.0.is_empty() {
+        reader.expect_copies();
+    }
     let run = Run {
         repository,
         session: Arc::new(session),
-        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 24)),
+        reader: Arc::new(reader),
         parents,
         monitor,
         time: options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos())),
@@ -417,7 +421,9 @@ impl Run<'_> {
         self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());
+        let index = self.session.index().clone();
         self.end_session()?.commit(snapshot.id)?;
+        cache.tidy(&index);
         if snapshot.partial.is_none() {
             losses::met(cache, &host, &paths, &losses);
         }

@@ -33,7 +33,7 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
     };
     let index = Arc::new(Index::open(repository, cache.clone())?);
     let context = Context {
-        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16)),
+        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16).with_copies()),
         data_ids: repository.data_ids()?.clone(),
         target,
         owners: Owners::new(options.numeric_ids),

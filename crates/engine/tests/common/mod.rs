@@ -43,7 +43,16 @@ pub fn quick_folder() -> tempfile::TempDir {
 
 pub fn bench_in(folder: tempfile::TempDir, options: CreateOptions) -> Bench {
     let memory = MemoryStore::new();
-    let store: Arc<dyn Store> = Arc::new(memory.clone());
+    bench_over(Arc::new(memory.clone()), memory, folder, options)
+}
+
+/// A repository in a store that lies over the memory.
+pub fn bench_over(
+    store: Arc<dyn Store>,
+    memory: MemoryStore,
+    folder: tempfile::TempDir,
+    options: CreateOptions,
+) -> Bench {
     let lock = NewLock::File(Secret::new([1; 32]));
     let (repository, _) = Repository::create(store, options, lock, "test", 0).unwrap();
     let cache = Arc::new(Cache::open(&repository, Some(&folder.path().join("cache")), folder.path()).unwrap());

@@ -301,6 +301,10 @@ impl Store for Through {
         self.repository.store().location()
     }
 
+    fn is_far(&self) -> bool {
+        self.repository.store().is_far()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> store::Result<()> {
         self.repository.store().list(prefix, each)
     }

@@ -6,14 +6,19 @@
 //!                          hooks/…      the sparse index
 //!                          pack-keys    keys of tree packs that this client wrote or opened, sealed
 //!                          last/<name>  this client's last snapshots, sealed
+//!                          trees/…      copies of tree packs of a storage far away, sealed as they are there
 //! ```
 //!
 //! What is secret is sealed under a key derived from the client's own secrets.
 
-use crate::{Error, Repository, Result};
+mod copies;
+
+pub(crate) use copies::Copies;
+
+use crate::{Error, Index, Repository, Result};
 use drumlin_format::PackId;
 use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -29,10 +34,15 @@ pub struct Cache {
     secret: Secret,
     suite: drumlin_seal::Suite,
     pack_keys: Mutex<Option<HashMap<PackId, Secret>>>,
+    /// `None` where nothing is kept, or where the storage is as near as a copy would be.
+    copies: Option<Copies>,
 }
 
 /// Something small that a client remembers, by name.
 pub type Remembered = Vec<u8>;
+
+/// What copies of tree packs may take: those of some tens of millions of entries.
+const COPIES_BYTES_MAX: u64 = 1 << 30;
 
 const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
 
@@ -43,7 +53,9 @@ impl Cache {
         let own = secrets.signing.as_ref().map_or(&secrets.index, |k| k.secret());
         let folder =
             folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join("last")).is_ok());
+        let copies = folder.as_ref().filter(|_| repository.store().is_far()).map(|f| Copies::new(f.join("trees")));
         Ok(Cache {
+            copies,
             folder,
             scratch: scratch.to_owned(),
             secret: derive(own, "local cache", &[]),
@@ -79,6 +91,19 @@ impl Cache {
                 fs::remove_file(&path).map_err(fail)?;
                 Ok(file)
             }
+        }
+    }
+
+    /// Copies of tree packs, if they are worth keeping.
+    pub(crate) fn copies(&self) -> Option<&Copies> {
+        self.copies.as_ref()
+    }
+
+    /// Throw away copies of packs that the index, which is up to date, no longer has, and what is beyond the room that copies may take.
+    pub fn tidy(&self, index: &Index) {
+        if let Some(copies) = &self.copies {
+            let packs: HashSet<PackId> = index.packs().iter().map(|pack| pack.id).collect();
+            copies.tidy(|pack| packs.contains(&pack), COPIES_BYTES_MAX);
         }
     }
 

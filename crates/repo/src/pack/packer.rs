@@ -5,7 +5,7 @@
 //! has it closed by a thread of its own: table, footer, name. A pack appears in the store complete or not at all.
 
 use super::{BlockBuilder, Coder, Coding, Encoder};
-use crate::{Error, Repository, Result, names, random_id, random_secret};
+use crate::{Cache, Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Block, Codec, Footer, PackKind, Slot, Table, size_class};
 use drumlin_format::parity::Head;
@@ -52,6 +52,8 @@ pub struct Packer {
     generation: u32,
     current: Mutex<Option<Arc<OpenPack>>>,
     sink: Sink,
+    /// Where copies of what is written are kept, if they are.
+    copies: Option<Arc<Cache>>,
     stored: AtomicU64,
     /// Packs that are being closed: their bytes have to reach the disk, which takes long and needs no processor.
     closing: Mutex<VecDeque<JoinHandle<Result<()>>>>,
@@ -97,7 +99,18 @@ impl Packer {
     /// A packer of packs of a generation that hands finished ones to `sink`.
     pub fn new(repository: Repository, kind: PackKind, generation: u32, sink: Sink) -> Self {
         let (current, stored, closing) = (Mutex::new(None), AtomicU64::new(0), Mutex::new(VecDeque::new()));
-        Packer { repository, kind, generation, current, sink, stored, closing }
+        Packer { repository, kind, generation, current, sink, copies: None, stored, closing }
+    }
+
+    /// The same, keeping copies of its packs in a cache.
+    pub(crate) fn with_copies(self, cache: Arc<Cache>) -> Self {
+        Packer { copies: Some(cache), ..self }
+    }
+
+    fn keep_copy(&self, pack: PackId, offset: u64, bytes: &[u8]) {
+        if let Some(copies) = self.copies.as_ref().and_then(|cache| cache.copies()) {
+            copies.keep(pack, offset, bytes);
+        }
     }
 
     /// Bytes that blocks took in packs so far.
@@ -131,6 +144,7 @@ impl Packer {
             let upload = stream.upload.as_mut().expect("a pack with tickets out is open");
             upload.write(&coder.coded)?;
             let stored = coder.coded.len() as u32;
+            self.keep_copy(pack.id, stream.table.blocks_end(), &coder.coded);
             stream.table.push(0, number, codec, stored, raw.len() as u32, chunks).map_err(refused)?;
             stream.full |= self.is_full(&stream.table);
             Ok(stored)
@@ -151,6 +165,9 @@ impl Packer {
                 let mut stream = lock(&pack.stream);
                 let new = stream.adopted.insert((slot.origin, block.number));
                 stream.full |= !new;
+                if new {
+                    self.keep_copy(pack.id, stream.table.blocks_end(), sealed);
+                }
                 if new { stream.adopt(slot, block, sealed, chunks).map(|()| true) } else { Ok(false) }
             };
             if let Ok(true) = adopted {
@@ -271,6 +288,7 @@ impl Packer {
             table: std::mem::take(&mut stream.table),
             number: stream.next_number,
             sink: self.sink.clone(),
+            copies: self.copies.clone(),
         };
         self.join(CLOSING_MAX - 1)?;
         let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
@@ -304,12 +322,13 @@ struct Closing {
     table: Table,
     number: u64,
     sink: Sink,
+    copies: Option<Arc<Cache>>,
 }
 
 impl Closing {
     /// Padding, table, parity, footer, name.
     fn run(self) -> Result<()> {
-        let Closing { repository, kind, pack, mut upload, mut table, number, sink } = self;
+        let Closing { repository, kind, pack, mut upload, mut table, number, sink, copies } = self;
         let table_len = table.sealed_len();
         let padding = padding(table.blocks_end(), table_len);
         let mut zeros = vec![0; padding as usize - TAG_BYTES];
@@ -319,6 +338,9 @@ impl Closing {
         let sealed = table.seal(&pack.header, table_len, repository.sealing_of(pack.header.generation)?);
         upload.write(&sealed)?;
         let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
+        if let Some(copies) = copies.as_ref().and_then(|cache| cache.copies()) {
+            copies.keep(pack.id, table_offset, &sealed);
+        }
         let Coded { mut upload, parity } = upload;
         // A pack beyond all bounds has none.
         let parity = parity.finish(&Head { header: pack.header_bytes, table_offset, table_len }).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::rescue::Lost;
 use super::{Healed, Lru};
+use crate::cache::Copies;
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
 use drumlin_format::generation::MetaKeys;
@@ -9,7 +10,7 @@ use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId, Signer};
 use drumlin_seal::{SealKey, Secret};
 use drumlin_store::Soon;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Reads chunks of a repository. Shared by threads.
@@ -27,6 +28,10 @@ pub struct Reader {
     healed: Mutex<Lru<PackId, Mutex<Option<Healed>>>>,
     /// Whether damage is healed by parity, or told.
     heals: bool,
+    /// Whether copies of tree packs are believed to be what the repository has.
+    copies: bool,
+    /// Packs of which there are copies, and that the repository has as well.
+    there: Mutex<HashSet<PackId>>,
     /// The same on packs as they are seen through their bands, if there are any.
     pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
@@ -36,6 +41,8 @@ const HEALED_MAX: usize = 4;
 /// Enough for the packs of one restore window; a key takes some hundred bytes.
 const KEYS_MAX: usize = 4096;
 const TABLES_BYTES: usize = 12 << 20;
+/// Packs that are asked for in advance: the last tree seldom lies in more.
+const COPIES_EXPECTED: usize = 64;
 
 impl Reader {
     /// A reader that keeps decoded blocks of up to `block_cache_bytes`.
@@ -50,6 +57,8 @@ impl Reader {
             lost: Mutex::new(Lost::default()),
             healed: Mutex::new(Lru::new(HEALED_MAX)),
             heals: true,
+            copies: false,
+            there: Mutex::default(),
             through: OnceLock::new(),
         }
     }
@@ -57,6 +66,41 @@ impl Reader {
     /// The same, but damage is told even where parity makes up for it.
     pub fn without_parity(self) -> Self {
         Reader { heals: false, ..self }
+    }
+
+    /// The same, but what this client has copies of it takes from there, once it has seen that the pack itself is there and as long as it should
+    /// be; and it keeps copies of what it reads. Not for those who want to know what is in the repository.
+    pub fn with_copies(self) -> Self {
+        Reader { copies: true, ..self }
+    }
+
+    /// A hint that the packs that were last used will be used again: a storage far away is asked now whether they are there.
+    pub fn expect_copies(&self) {
+        let Some(copies) = self.cache.copies().filter(|_| self.copies) else { return };
+        for (pack, _) in copies.all().into_iter().take(COPIES_EXPECTED) {
+            self.repository.store().expect(Soon::Length(&names::pack(PackKind::Tree, pack)));
+        }
+    }
+
+    /// The copies, if they may be used for this pack.
+    fn copies_of(&self, info: &PackInfo) -> Option<&Copies> {
+        self.cache.copies().filter(|_| self.copies && info.kind == PackKind::Tree)
+    }
+
+    /// Fill `buf` from the copy of a pack that is in the repository.
+    fn copied(&self, info: &PackInfo, offset: u64, buf: &mut [u8]) -> bool {
+        let Some(copies) = self.copies_of(info) else { return false };
+        if !copies.has(info.id, offset, buf.len()) {
+            return false;
+        }
+        if !lock(&self.there).contains(&info.id) {
+            if !matches!(self.repository.store().len(&names::pack(info.kind, info.id)), Ok(Some(len)) if len == info.len)
+            {
+                return false;
+            }
+            lock(&self.there).insert(info.id);
+        }
+        copies.read(info.id, offset, buf)
     }
 
     /// Whether damage is healed, rather than told.
@@ -118,6 +162,22 @@ impl Reader {
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
+        if let Some(copies) = self.copies_of(info) {
+            let mut sealed = vec![0; info.table_len as usize];
+            if self.copied(info, info.table_offset, &mut sealed) {
+                match open_table(&self.repository, info, sealed) {
+                    Ok(table) => return Ok(table),
+                    Err(_) => copies.forget(info.id),
+                }
+            }
+            // What is wrong with it, if anything is, is told below.
+            if let Ok(sealed) = sealed_table(&self.repository, info)
+                && let Ok(table) = open_table(&self.repository, info, sealed.clone())
+            {
+                copies.keep(info.id, info.table_offset, &sealed);
+                return Ok(table);
+            }
+        }
         if self.heals { read_table(&self.repository, info) } else { read_table_as_is(&self.repository, info) }
     }
 
@@ -153,10 +213,21 @@ impl Reader {
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
         scratch.clear();
         scratch.resize(block.stored_len as usize, 0);
+        let copies = self.copies_of(info);
+        if self.copied(info, block.offset, scratch) {
+            if self.decode(info, table, block, number, scratch, out).is_ok() {
+                return Ok(());
+            }
+            copies.inspect(|copies| copies.forget(info.id));
+        }
         let name = names::pack(info.kind, info.id);
         let read = self.repository.store().read_at(&name, block.offset, scratch).map_err(Error::from);
+        let copy = copies.filter(|_| read.is_ok()).map(|copies| (copies, scratch.clone()));
         let read = read.and_then(|()| self.decode(info, table, block, number, scratch, out));
-        let Err(why) = read else { return Ok(()) };
+        let Err(why) = read else {
+            copy.inspect(|(copies, sealed)| copies.keep(info.id, block.offset, sealed));
+            return Ok(());
+        };
         if !heals || !self.heal(info, &why, block.offset, scratch)? {
             return Err(why);
         }
@@ -344,7 +415,9 @@ impl Reader {
 
     /// The same of a block: see [`Reader::block`].
     pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
-        if let Some(block) = table.blocks.get(number as usize) {
+        if let Some(block) = table.blocks.get(number as usize)
+            && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, block.offset, block.stored_len as usize))
+        {
             let (name, len) = (names::pack(info.kind, info.id), block.stored_len as usize);
             self.repository.store().expect(Soon::Range { name: &name, offset: block.offset, len });
         }
@@ -415,9 +488,13 @@ pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Ta
 }
 
 fn read_table_as_is(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
+    open_table(repository, info, sealed_table(repository, info)?)
+}
+
+fn sealed_table(repository: &Repository, info: &PackInfo) -> Result<Vec<u8>> {
     let mut sealed = vec![0; info.table_len as usize];
     repository.store().read_at(&names::pack(info.kind, info.id), info.table_offset, &mut sealed)?;
-    open_table(repository, info, sealed)
+    Ok(sealed)
 }
 
 fn open_table(repository: &Repository, info: &PackInfo, sealed: Vec<u8>) -> Result<(Table, Signer)> {

@@ -230,6 +230,10 @@ impl Store for SftpStore {
         self.inner.location().to_owned()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         name::check_prefix("list", prefix, self.inner.location())?;
         match self.inner.ahead.listing(prefix) {

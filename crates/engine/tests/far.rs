@@ -1,0 +1,212 @@
+//! A storage that is far away is asked for each block of a tree but once: copies are kept, and trusted no further than their seals.
+
+mod common;
+
+use common::{Bench, bench_over, quick_folder, settle, small};
+use drumlin_engine::backup;
+use drumlin_engine::check::{self, check};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{self, Unused, prune};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
+use drumlin_testkit::compare;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Says of itself that it is far away.
+struct Far(MemoryStore);
+
+impl Store for Far {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+    fn is_far(&self) -> bool {
+        true
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.0.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.0.len(name)
+    }
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.0.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        self.0.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        self.0.upload(name, len_hint)
+    }
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+    fn delete(&self, name: &str) -> Result<()> {
+        self.0.delete(name)
+    }
+}
+
+struct Scene {
+    bench: Bench,
+    log: CallLog,
+    source: PathBuf,
+    last: Snapshot,
+}
+
+/// A folder backed up in several states, so that its tree lies in several packs.
+fn scene() -> Scene {
+    let memory = MemoryStore::new();
+    let store = RecordStore::new(Far(memory.clone()));
+    let log = store.log();
+    let bench = bench_over(Arc::new(store), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    for folder in 0..36 {
+        fs::create_dir_all(source.join(format!("{folder:02}"))).unwrap();
+        (0..60).for_each(|n| fs::write(source.join(format!("{folder:02}/{n}")), format!("{folder} {n}")).unwrap());
+    }
+    let mut last = None;
+    for state in 0..6 {
+        fs::write(source.join(format!("{:02}/new", state * 7)), format!("{state}")).unwrap();
+        settle();
+        last = bench.backup(&source).snapshot;
+    }
+    log.take();
+    Scene { bench, log, source, last: last.unwrap() }
+}
+
+/// Reads of tree packs, and questions for their lengths.
+fn asked(calls: &[Call]) -> (usize, usize) {
+    let reads = calls.iter().filter(|call| matches!(call, Call::ReadAt { name, .. } if name.starts_with("tree/")));
+    let lengths = calls.iter().filter(|call| matches!(call, Call::Len { name, .. } if name.starts_with("tree/")));
+    (reads.count(), lengths.count())
+}
+
+fn copies(bench: &Bench) -> Vec<PathBuf> {
+    let folder = bench.cache.folder().unwrap().join("trees");
+    fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn tree_packs(memory: &MemoryStore) -> Vec<String> {
+    let mut names = Vec::new();
+    memory.list("tree", &mut |listed| names.push(listed.name)).unwrap();
+    names
+}
+
+fn assert_restores(bench: &Bench, snapshot: &Snapshot, source: &Path) {
+    let target = bench.folder.path().join("target");
+    let _ = fs::remove_dir_all(&target);
+    let (_, monitor) = bench.restore(snapshot, source, &target);
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    let options = compare::Options { roots: false, ..compare::Options::default() };
+    assert_eq!(compare::trees(source, &target, &options).unwrap(), Vec::new());
+}
+
+#[test]
+fn what_was_written_here_is_never_read_again() {
+    let Scene { bench, log, source, last } = scene();
+    let packs = tree_packs(&bench.memory).len();
+    assert!(packs >= 6, "{packs}");
+    let again = bench.backup(&source);
+    assert_eq!((again.counts.new, again.counts.changed), (0, 0));
+    let (reads, lengths) = asked(&log.take());
+    assert!(reads == 0 && lengths <= packs, "{reads} reads of trees, {lengths} lengths");
+    assert_restores(&bench, &last, &source);
+    assert_eq!(asked(&log.take()).0, 0, "a restore takes the tree from here, too");
+}
+
+#[test]
+fn copies_that_are_lost_or_wrong_are_had_again() {
+    let Scene { bench, log, source, last } = scene();
+    for damage in ["lost", "bent", "cut"] {
+        for copy in copies(&bench) {
+            let mut bytes = fs::read(&copy).unwrap();
+            match damage {
+                "lost" => fs::remove_file(&copy).unwrap(),
+                "bent" => {
+                    // Heads of records and what is in them.
+                    bytes.iter_mut().step_by(97).for_each(|byte| *byte ^= 4);
+                    fs::write(&copy, bytes).unwrap();
+                }
+                _ => fs::write(&copy, &bytes[..bytes.len() * 2 / 3]).unwrap(),
+            }
+        }
+        // Another process: this one has the files open.
+        let cache =
+            drumlin_repo::Cache::open(&bench.repository, Some(&bench.folder.path().join("cache")), bench.folder.path());
+        let bench = Bench {
+            repository: bench.repository.clone(),
+            cache: Arc::new(cache.unwrap()),
+            folder: quick_folder(),
+            memory: bench.memory.clone(),
+        };
+        log.take();
+        let again = bench.backup(&source);
+        assert_eq!((again.counts.new, again.counts.changed), (0, 0), "{damage}");
+        assert!(asked(&log.take()).0 > 0, "{damage}");
+        // A wrong one takes others of its pack along, which are had in the next run.
+        bench.backup(&source);
+        log.take();
+        bench.backup(&source);
+        assert_eq!(asked(&log.take()).0, 0, "{damage}: it is here again");
+        assert_restores(&bench, &last, &source);
+    }
+}
+
+#[test]
+fn a_copy_of_what_the_repository_has_lost_is_not_built_upon() {
+    let Scene { bench, source, .. } = scene();
+    let lost = tree_packs(&bench.memory);
+    lost.iter().for_each(|name| bench.memory.delete(name).unwrap());
+    let monitor = Quiet::default();
+    let again = backup::backup(&bench.repository, &bench.cache, common::options(&[&source]), &monitor).unwrap();
+    assert!(monitor.problems().iter().any(|problem| problem.cause.contains("read anew")), "{:?}", monitor.problems());
+    // Neither the copies nor anything else of this client leads to what is gone.
+    assert_restores(&bench, &again.snapshot.unwrap(), &source);
+}
+
+#[test]
+fn a_check_looks_at_the_repository_and_not_at_copies() {
+    let Scene { bench, .. } = scene();
+    let look = || {
+        check(&bench.repository, &bench.cache, check::Options { read: None, workers: 1 }, &Quiet::default()).unwrap()
+    };
+    assert_eq!(look().findings, Vec::new());
+    let name = tree_packs(&bench.memory).remove(0);
+    let mut bytes = bench.memory.get(&name).unwrap();
+    // More than parity makes up for.
+    let len = bytes.len();
+    bytes[40..len - 60].fill(7);
+    bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+    assert!(!look().findings.is_empty());
+}
+
+#[test]
+fn copies_go_with_what_they_are_of() {
+    let Scene { bench, source, .. } = scene();
+    let (snapshots, _) = bench.repository.snapshots().unwrap();
+    let old: Vec<_> = snapshots[..snapshots.len() - 1].iter().map(|info| info.snapshot.id).collect();
+    bench.repository.forget(&old).unwrap();
+    let options = prune::Options {
+        host: "host".into(),
+        max_unused: Unused::Percent(0.0),
+        max_repack: None,
+        max_rekey: Unused::Percent(0.0),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(7 * 24 * 3600),
+        workers: 1,
+    };
+    prune(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
+    bench.backup(&source);
+    let there: Vec<String> = tree_packs(&bench.memory).iter().map(|name| name[name.len() - 32..].to_owned()).collect();
+    for copy in copies(&bench) {
+        let name = copy.file_name().unwrap().to_str().unwrap();
+        assert!(there.iter().any(|pack| pack == name), "{name} is of no pack");
+    }
+    assert!(!copies(&bench).is_empty());
+}
