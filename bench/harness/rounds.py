@@ -60,6 +60,8 @@ class Rounds:
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
             "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [],
         }
+        # Room for every step's state as it is, with hard links of all, and for a restore: making a larger file system takes longer than most tools.
+        self.needed = told["disk"] * (2 * len(steps) + 4) + told["entries"] * (len(steps) + 2) * 4096 + (8 << 30)
         with Ground(options.work, "source", int(told["disk"] * 1.3) + told["entries"] * 512 + (1 << 30), options.loop) as self.ground:
             measure.run(f"cp -a {tree} {self.ground.path}/tree")
             self.tree = self.ground.path / "tree"
@@ -111,7 +113,7 @@ class Rounds:
         begun = time.monotonic()
         if self.kept and self.result["rounds"]:
             self.ground.back(self.kept)
-        with Ground(self.options.work, "ground", int(room(self.options.work) * 0.9), self.options.loop) as ground:
+        with Ground(self.options.work, "ground", int(min(room(self.options.work) * 0.9, self.needed)), self.options.loop) as ground:
             tool = None
             try:
                 place = Place(ground.path / "place", self.prepared(), self.options.rtt_ms, self.options.rate)
