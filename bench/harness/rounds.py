@@ -220,7 +220,7 @@ class Rounds:
         wire = tool.wire()
         before = wire and wire.counts.get()
         helpers = [*self.workload.helpers(), *([wire.pid] if wire else [])]
-        ours, apart = (tool.servers(), tool.clients()) if tool.pulls else (tool.clients(), tool.servers())
+        ours, apart = (tool.servers(), tool.clients()) if part in tool.pulls else (tool.clients(), tool.servers())
         try:
             figures = measure.run(command, tool.environment(), tool.place.root, limit, apart, helpers, tool.fine, ours)
         except measure.Failed as failed:
@@ -229,11 +229,12 @@ class Rounds:
         except measure.Overdue as overdue:
             say(f"  {name}: killed after {overdue.limit:.0f} s")
             return {"status": "over ten times", "limit": overdue.limit, "best": best}
-        if tool.pulls:
+        if part in tool.pulls:
             for what in ("cpu", "memory"):
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
         self.best[part, name] = min(figures["wall"], best or figures["wall"])
-        return {"status": "ok", **figures, "wire": wire and wire.since(before)}
+        passed = wire and wire.since(before)
+        return {"status": "ok", **figures, "wire": passed if passed and any(passed.values()) else None}
 
     def checks(self, record):
         """Whether this round's restores are held against the source."""

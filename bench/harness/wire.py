@@ -1,8 +1,9 @@
 """A wire between a client and a server: a relay that counts bytes each way and turns, and makes the far side far.
 
-    python3 -m harness.wire FILE RTT_MS RATE LISTEN/TARGET/up|down...
+    python3 -m harness.wire FILE RTT_MS RATE LISTEN/TARGET/up|down[-reserved]...
 
-Each of the last is a route, of two addresses with their ports: `up` if it is the client who connects, `down` if the server does.
+Each of the last is a route, of two addresses with their ports: `up` if it is the client who connects, `down` if the server does;
+`reserved`: who is called trusts none but ports below 1024.
 
 Latency and rate are made here because not every kernel has netem. Each piece leaves half a round trip after it came, and no
 sooner than the rate (bytes a second each way, 0: no limit) lets it. A turn is a burst from the client after one from the
@@ -13,8 +14,10 @@ Tools that reach their server by a command instead of a port (ssh) get the relay
 """
 
 import asyncio
+import errno
 import mmap
 import os
+import random
 import signal
 import socket
 import struct
@@ -27,6 +30,7 @@ FIELDS = ("up", "down", "turns", "connections", "ready")
 LAYOUT = struct.Struct(f"<{len(FIELDS)}Q")
 PIECE_BYTES = 65536
 LOOPBACK = "127.0.0.1"
+RESERVED = range(512, 1024)
 HERE = Path(__file__).resolve().parent.parent
 
 
@@ -78,10 +82,24 @@ async def pass_on(reader, writer, delay, rate, seen):
         task.cancel()
 
 
-async def serve(reader, writer, target, forth, delay, rate, counts):
-    """One connection; `forth`: whether who connects is the client."""
+async def reach(target, reserved):
+    """A connection to an address, from a reserved port if it must be one."""
+    if not reserved:
+        return await asyncio.open_connection(*target)
+    for port in random.sample(RESERVED, len(RESERVED)):
+        try:
+            return await asyncio.open_connection(*target, local_addr=(LOOPBACK, port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                raise
+    raise OSError("no reserved port is free")
+
+
+async def serve(reader, writer, route, delay, rate, counts):
+    """One connection of a route."""
+    _, target, forth, reserved = route
     try:
-        there_reader, there_writer = await asyncio.open_connection(*target)
+        there_reader, there_writer = await reach(target, reserved)
     except OSError:
         writer.transport.abort()
         return
@@ -104,12 +122,13 @@ async def serve(reader, writer, target, forth, delay, rate, counts):
 
 
 async def relay(routes, delay, rate, counts):
-    """Serves addresses of this machine until it is ended. A route: where to listen, where to go, whether the client connects."""
+    """Serves addresses of this machine until it is ended. A route: where to listen, where to go, whether the client connects, and
+    whether from a reserved port."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
-    for listen, target, forth in routes:
-        def taken(reader, writer, target=target, forth=forth):
-            return serve(reader, writer, target, forth, delay, rate, counts)
-        await asyncio.start_server(taken, *listen, backlog=1024)
+    for route in routes:
+        def taken(reader, writer, route=route):
+            return serve(reader, writer, route, delay, rate, counts)
+        await asyncio.start_server(taken, *route[0], backlog=1024)
     counts.add(ready=1)
     await asyncio.get_running_loop().create_future()
 
@@ -135,16 +154,16 @@ def listens(port, patience=10.0):
 class Wire:
     """A relay before a port of the server's (a client finds it at `port`), one of the client's (`to_client`: the server finds it at
     `client_port`), or both, while it is entered. `address`: where it listens for the client; at another than 127.0.0.1 by the
-    server's own port number. `pid` is a helper's: not to be counted as the client's."""
+    server's own port number. `reserved`: the client answers ports below 1024 only. `pid` is a helper's: not to be counted as the client's."""
 
-    def __init__(self, port, file, rtt_ms=0.0, rate=0, to_client=None, address=LOOPBACK):
+    def __init__(self, port, file, rtt_ms=0.0, rate=0, to_client=None, address=LOOPBACK, reserved=False):
         self.file, self.rtt_ms, self.rate, self.address, self.routes = Path(file), rtt_ms, rate, address, []
         if port is not None:
             self.port = free_port() if address == LOOPBACK else port
             self.routes.append(f"{address}:{self.port}/{LOOPBACK}:{port}/up")
         if to_client is not None:
             self.client_port = free_port()
-            self.routes.append(f"{LOOPBACK}:{self.client_port}/{LOOPBACK}:{to_client}/down")
+            self.routes.append(f"{LOOPBACK}:{self.client_port}/{LOOPBACK}:{to_client}/down{'-reserved' * reserved}")
 
     def __enter__(self):
         self.counts = Counts(self.file, make=True)
@@ -171,7 +190,8 @@ class Wire:
 
 def main():
     file, rtt_ms, rate, *routes = sys.argv[1:]
-    routes = [(*(tuple(end.rsplit(":", 1)) for end in ends), way == "up") for *ends, way in (route.split("/") for route in routes)]
+    routes = [(*(tuple(end.rsplit(":", 1)) for end in ends), way == "up", way.endswith("reserved"))
+              for *ends, way in (route.split("/") for route in routes)]
     asyncio.run(relay(routes, float(rtt_ms) / 2000, float(rate), Counts(file)))
 
 

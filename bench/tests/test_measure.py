@@ -91,12 +91,14 @@ class Echo(threading.Thread):
         super().__init__(daemon=True)
         self.socket = socket.create_server(("127.0.0.1", free_port()))
         self.port = self.socket.getsockname()[1]
+        self.callers = []
         self.start()
 
     def run(self):
         while True:
             try:
-                connection, _ = self.socket.accept()
+                connection, (_, port) = self.socket.accept()
+                self.callers.append(port)
             except OSError:
                 return
             with connection:
@@ -147,6 +149,15 @@ class TheWire(unittest.TestCase):
             self.talk(wire.port, [100], "127.0.0.2")
             self.talk(wire.client_port, [1000])
             self.assertEqual(wire.since(before), {"up": 3100, "down": 1300, "turns": 2, "connections": 2})
+
+    @unittest.skipIf(os.geteuid(), "needs root: the ports below 1024")
+    def test_a_client_that_trusts_reserved_ports_only(self):
+        with Wire(None, f"{self.folder.name}/wire", to_client=self.echo.port, reserved=True) as wire:
+            for _ in range(3):
+                self.talk(wire.client_port, [100])
+            self.assertEqual(wire.counts.get()["connections"], 3)
+        self.assertTrue(all(512 <= port < 1024 for port in self.echo.callers), self.echo.callers)
+        self.assertEqual(len(self.echo.callers), 3)
 
     def test_latency_and_rate(self):
         with Wire(self.echo.port, f"{self.folder.name}/wire", rtt_ms=60) as wire:

@@ -93,7 +93,7 @@ class Unlucky(Good):
 
 
 class Pulling(Good):
-    name, pulls = "pulling", True
+    name, pulls = "pulling", ("steps",)
 
     def start(self):
         self.daemon = subprocess.Popen([sys.executable, "-c", "x = b'1' * 80_000_000\nwhile True: pass"])
@@ -179,10 +179,12 @@ class TheRounds(unittest.TestCase):
         self.assertEqual([pid for pid in measure.below([os.getpid()]) - {os.getpid()} if measure.alive(pid)], [])
 
     def test_of_a_tool_that_pulls_the_daemon_is_the_client(self):
-        step = self.run_(Pulling, repeat=1)["rounds"][0]["steps"]["no change"]
+        told = self.run_(Pulling, repeat=1)["rounds"][0]
+        step = told["steps"]["no change"]
         self.assertGreater(step["memory"], 80e6)
         self.assertLess(step["server_memory"], 40e6)
         self.assertGreater(step["cpu"], step["server_cpu"])
+        self.assertIsNone(told["restores"]["first"]["server_memory"])
 
     def test_a_workload_that_fails_is_nobodys_failure(self):
         class Unlucky(Small):
@@ -199,6 +201,9 @@ class TheProgram(unittest.TestCase):
         said = subprocess.run([sys.executable, "run", "--list"], cwd=HERE, capture_output=True, text=True, check=True).stdout
         for name in ("W1", "W5-slow", "W8-se", "drumlin", "tar", "kopia-zstd"):
             self.assertIn(f"\n  {name} ", said)
+
+    def test_the_setup_is_a_script(self):
+        subprocess.run(["bash", "-n", "setup"], cwd=HERE, check=True)
 
     def test_a_run_that_is_stopped_leaves_its_data_only(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -66,7 +66,8 @@ class BackupPc(Tool):
     name = "backuppc"
     program = str(PROGRAMS / "BackupPC_dump")
     needs = ("rsync",)
-    compresses = pulls = True
+    compresses = True
+    pulls = ("steps", "restores")
     note = "a first backup, then incremental ones; from an rsync daemon on this machine"
     server = daemon = relay = None
 

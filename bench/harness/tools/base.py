@@ -39,8 +39,8 @@ class Tool:
     default, trees, streams = True, True, False
     # Its place in the tables.
     order = 2
-    # Whether its commands are the server's, who asks the client's daemons for the files.
-    pulls = False
+    # The parts (steps, restores) of which its commands are the server's, who asks the client's daemons.
+    pulls = ()
     # The statuses that are no failure.
     fine = (0,)
     # What a reader must know of its figures.
