@@ -6,6 +6,7 @@ mod backup;
 mod bench;
 mod check;
 mod copy;
+mod documents;
 mod forget;
 mod golden;
 mod history;
