@@ -10,6 +10,9 @@ macro_rules! forward {
             fn location(&self) -> String {
                 (**self).location()
             }
+            fn creates_atomically(&self) -> Result<bool> {
+                (**self).creates_atomically()
+            }
             fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
                 (**self).list(prefix, each)
             }

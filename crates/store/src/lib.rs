@@ -89,6 +89,12 @@ pub trait Store: Send + Sync {
     /// Where this is, for messages: a path or a URL without secrets.
     fn location(&self) -> String;
 
+    /// Whether of several who put an object with [`Put::Create`] exactly one wins, and nothing is ever overwritten. Where it isn't so,
+    /// a creation fails if the object is seen to be there, and no more can be said.
+    fn creates_atomically(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     /// All objects below the folder `prefix` (`"packs"`, or `""` for all), in no particular order.
     /// A folder that does not exist is empty; anything that keeps the listing from being complete is an error.
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()>;
