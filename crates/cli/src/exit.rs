@@ -210,6 +210,10 @@ impl From<RepoError> for Failure {
 
 impl From<drumlin_store::Error> for Failure {
     fn from(error: drumlin_store::Error) -> Self {
+        if error.kind == Kind::Missing && error.action == drumlin_store::FIND_BUCKET {
+            return Failure::new(Exit::NoRepository, error.to_string())
+                .hint("make the bucket with the provider's own means first, or look at the address and at --endpoint");
+        }
         // The store as a whole is missing, rather than one object in it.
         if error.kind == Kind::Missing && error.name.is_empty() {
             return RepoError::NoRepository { location: error.location }.into();
@@ -220,6 +224,8 @@ impl From<drumlin_store::Error> for Failure {
                 "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \
                  goes wrong; --ssh-command ssh uses that instead",
             ),
+            // What S3 refuses for many reasons the message says, and what to do about it.
+            Kind::Refused if error.location.starts_with("s3:") => failure,
             // The message says what to do about a server's key.
             Kind::Refused if error.action == "connect to" => failure,
             Kind::Transient if error.action == "connect to" => {

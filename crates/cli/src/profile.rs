@@ -43,6 +43,12 @@ pub struct Profile {
     pub key_file: Option<String>,
     /// What logs in to another machine.
     pub ssh_command: Option<String>,
+    /// The S3 server.
+    pub endpoint: Option<String>,
+    /// It may be spoken to without TLS.
+    pub allow_http: bool,
+    /// The storage class of packs of file contents.
+    pub storage_class: Option<String>,
     /// KiB a second to another machine.
     pub limit_upload: Option<u32>,
     /// KiB a second from another machine.

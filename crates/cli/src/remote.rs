@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::profile::Profile;
 use crate::render::Out;
 use crate::{place, process, unlock};
+use drumlin_repo::names;
 use drumlin_store::Surroundings;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +16,20 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
     let (json, quiet, verbose) = (out.json(), out.quiet(), out.verbose());
     let of_profile = |limit: fn(&Profile) -> Option<u32>| profile.and_then(limit);
     let rate = |kib: Option<u32>| kib.map(|kib| u64::from(kib) * KIB);
+    let class = global.storage_class.clone().or_else(|| profile.and_then(|p| p.storage_class.clone()));
     Surroundings {
         user: process::user_name(),
         home: place::home(),
         agent: std::env::var_os("SSH_AUTH_SOCK").filter(|v| !v.is_empty()).map(PathBuf::from),
         ssh_config: None,
         ssh_command: global.ssh_command.clone().or_else(|| profile.and_then(|p| p.ssh_command.clone())),
+        endpoint: global.endpoint.clone().or_else(|| profile.and_then(|p| p.endpoint.clone())),
+        aws: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name.starts_with("AWS_"))
+            .collect(),
+        allow_http: global.allow_http || profile.is_some_and(|p| p.allow_http),
+        storage_classes: class.map(|class| (names::DATA.to_owned(), class)).into_iter().collect(),
         ask: unlock::can_ask().then(|| -> drumlin_store::Ask {
             Arc::new(|prompt: &str| String::from_utf8(unlock::ask(prompt).ok()?).ok())
         }),

@@ -21,7 +21,7 @@ impl Repository {
 
     /// Remove the snapshots of evicted sessions, which never count.
     pub fn clear_evicted(&self) -> Result<()> {
-        let decided: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
+        let decided: HashSet<SessionId> = self.decided_on()?.into_iter().collect();
         if decided.is_empty() || self.secrets().meta.is_none() {
             return Ok(());
         }

@@ -154,7 +154,10 @@ impl Repository {
     /// The config of the repository in a store: what can be told without a key.
     pub fn read_config(store: &dyn Store) -> Result<Config> {
         let bytes = match store.get(names::CONFIG) {
-            Err(e) if e.kind == Kind::Missing => return Err(Error::NoRepository { location: store.location() }),
+            // Where even what it should be in is missing, the store says so.
+            Err(e) if e.kind == Kind::Missing && !e.name.is_empty() => {
+                return Err(Error::NoRepository { location: store.location() });
+            }
             other => other?,
         };
         Config::decode(&bytes).map_err(Error::damaged(names::CONFIG))

@@ -1,6 +1,6 @@
 //! The snapshots of a repository: which there are, which count, and who signed them.
 
-use crate::collection::Desk;
+use crate::collection::{Desk, Flag};
 use crate::history::now;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names};
@@ -52,7 +52,7 @@ impl Repository {
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
         let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
-        let decisions: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
+        let decisions: HashSet<SessionId> = self.decided_on()?.into_iter().collect();
         let trusted = self.trusted_keys()?;
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
@@ -121,7 +121,7 @@ impl Repository {
         }
         // Asked after they were read: whoever is evicted by now never counts.
         let desk = Desk::new(self);
-        let decided: HashSet<SessionId> = self.ids(names::DECISIONS, SessionId::parse)?.into_iter().collect();
+        let decided: HashSet<SessionId> = self.decided_on()?.into_iter().collect();
         let mut evicted = HashSet::new();
         for session in snapshots.iter().map(|s| s.session).filter(|s| decided.contains(s)).collect::<HashSet<_>>() {
             if desk.is_evicted(session)? {
@@ -174,12 +174,25 @@ impl Repository {
 
     /// What was decided on a session, by somebody who may.
     fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<Verdict>> {
-        let name = names::decision(session);
-        let bytes = match self.store().get(&name) {
-            Err(e) if e.kind == Kind::Missing => return Ok(None),
-            other => other?,
+        // Where nobody can create a name alone there are flags in place of the one decision, and an eviction counts more than the
+        // writer's word, which may have come too late.
+        let flags = match self.store().creates_atomically()? {
+            true => vec![Flag::Decision(session)],
+            false => vec![Flag::Evicted(session), Flag::Commit(session)],
         };
-        self.decided(&name, session, &bytes, trusted).map(Some)
+        for flag in flags {
+            let name = flag.name();
+            match self.store().get(&name) {
+                Err(e) if e.kind == Kind::Missing => {}
+                other => return self.decided(&name, session, &other?, trusted).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sessions on which somebody has put a verdict, by whichever protocol.
+    pub(crate) fn decided_on(&self) -> Result<Vec<SessionId>> {
+        self.ids(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))
     }
 
     /// The verdict in a decision's bytes, by somebody who may.

@@ -105,14 +105,7 @@ impl Error {
 
     /// What the system said, in words.
     pub fn cause(&self) -> String {
-        // The number of a system's error says nothing to a reader of the words before it.
-        let mut cause = self.source.to_string();
-        if let Some(code) = self.source.raw_os_error()
-            && let Some(words) = cause.strip_suffix(&format!(" (os error {code})"))
-        {
-            cause.truncate(words.len());
-        }
-        cause
+        plain(&self.source)
     }
 
     /// [`Kind::Truncated`]: `wanted` is the end of the range that was asked for, `len` the object's real length.
@@ -120,6 +113,17 @@ impl Error {
         let cause = format!("it ends after {len} bytes, and {wanted} were expected");
         Self::because(Kind::Truncated, action, name, location, cause)
     }
+}
+
+/// An error of the system without its number, which says nothing to a reader of the words before it.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let mut words = error.to_string();
+    if let Some(code) = error.raw_os_error()
+        && let Some(before) = words.strip_suffix(&format!(" (os error {code})"))
+    {
+        words.truncate(before.len());
+    }
+    words
 }
 
 impl fmt::Display for Error {

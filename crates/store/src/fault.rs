@@ -219,6 +219,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.is_far()
     }
 
+    fn creates_atomically(&self) -> Result<bool> {
+        self.inner.creates_atomically()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.run(Op::List, prefix, || self.inner.list(prefix, each))
     }

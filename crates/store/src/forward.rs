@@ -13,6 +13,9 @@ macro_rules! forward {
             fn is_far(&self) -> bool {
                 (**self).is_far()
             }
+            fn creates_atomically(&self) -> Result<bool> {
+                (**self).creates_atomically()
+            }
             fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
                 (**self).list(prefix, each)
             }

@@ -2,21 +2,27 @@
 //!
 //! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `packs/1f/1f00…`.
 
+mod ahead;
+mod around;
 pub mod conformance;
 mod discard;
 mod error;
 mod fault;
 mod forward;
+mod limit;
 mod local;
 mod location;
+mod lock;
 mod memory;
 pub mod name;
 mod readonly;
 mod record;
 mod retry;
+mod s3;
 mod sftp;
 mod whose;
 
+pub use around::{Ask, Surroundings, Tell};
 pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
 pub use fault::{Fault, FaultStore, Faults, When};
@@ -26,7 +32,8 @@ pub use memory::MemoryStore;
 pub use readonly::ReadOnlyStore;
 pub use record::{Call, CallLog, Op, RecordStore};
 pub use retry::Retries;
-pub use sftp::{Address, Ask, SftpStore, Surroundings, Tell};
+pub use s3::{FIND_BUCKET, S3Address, S3Store};
+pub use sftp::{Address, SftpStore};
 
 /// An object's name and length as a listing gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +99,12 @@ pub trait Store: Send + Sync {
     /// Whether every call takes its time, however small it is, so that what is read again and again is better kept on this side.
     fn is_far(&self) -> bool {
         false
+    }
+
+    /// Whether of several who put an object with [`Put::Create`] exactly one wins, and nothing is ever overwritten. Where it isn't so,
+    /// a creation fails if the object is seen to be there, and no more can be said.
+    fn creates_atomically(&self) -> Result<bool> {
+        Ok(true)
     }
 
     /// All objects below the folder `prefix` (`"packs"`, or `""` for all), in no particular order.

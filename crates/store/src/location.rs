@@ -8,7 +8,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use crate::sftp::{Address, SftpStore, Surroundings};
+use crate::around::Surroundings;
+use crate::s3::{S3Address, S3Store};
+use crate::sftp::{Address, SftpStore};
 use crate::{LocalStore, Result, Store};
 
 /// Where a repository is.
@@ -19,6 +21,8 @@ pub enum Location {
     Local(PathBuf),
     /// A folder on another machine, by SFTP.
     Sftp(Address),
+    /// A bucket of an object storage, or a part of one.
+    S3(S3Address),
     /// What a program serves by SFTP on its standard input and output: a command for the shell.
     Program(String),
 }
@@ -65,10 +69,11 @@ pub enum LocationError {
 }
 
 /// Schemes that will come, or that users of other programs are used to.
-const NOT_YET: [&str; 10] = ["s3", "rest", "http", "https", "azure", "b2", "gs", "swift", "rclone", "webdav"];
+const NOT_YET: [&str; 9] = ["rest", "http", "https", "azure", "b2", "gs", "swift", "rclone", "webdav"];
 
 impl Location {
-    /// Read a location: a path, a URL `file:///path` or `sftp://user@host:port/path` (percent-encoded), or `stdio:PROGRAM`.
+    /// Read a location: a path, a URL `file:///path` or `sftp://user@host:port/path` (percent-encoded),
+    /// `s3://bucket/prefix`, or `stdio:PROGRAM`.
     ///
     /// What begins like a URL of another scheme is an error, never a folder of that name; `./` before it makes it one.
     pub fn parse(given: &str) -> std::result::Result<Self, LocationError> {
@@ -87,6 +92,7 @@ impl Location {
         let read = match lower.as_str() {
             "file" => Some(file_url(rest).map(Self::Local)),
             "sftp" => Some(Address::parse(rest).map(Self::Sftp)),
+            "s3" => Some(S3Address::parse(rest).map(Self::S3)),
             "ssh" => Some(Err("folders on other machines are reached by SFTP: write sftp://user@host/path")),
             "stdio" => Some(match rest.trim() {
                 "" => Err("the program is missing: stdio:PROGRAM ARGUMENTS"),
@@ -118,6 +124,7 @@ impl fmt::Display for Location {
         match self {
             Self::Local(path) => path.display().fmt(f),
             Self::Sftp(address) => address.fmt(f),
+            Self::S3(address) => address.fmt(f),
             Self::Program(command) => write!(f, "stdio:{command}"),
         }
     }
@@ -127,6 +134,7 @@ impl fmt::Display for Location {
 pub fn open(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>> {
     match location {
         Location::Local(path) => Ok(Box::new(LocalStore::open(path)?)),
+        Location::S3(address) => Ok(Box::new(S3Store::open(address, around)?)),
         remote => Ok(Box::new(SftpStore::open(remote, around)?)),
     }
 }
@@ -135,6 +143,7 @@ pub fn open(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>
 pub fn create(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>> {
     match location {
         Location::Local(path) => Ok(Box::new(LocalStore::create(path)?)),
+        Location::S3(address) => Ok(Box::new(S3Store::create(address, around)?)),
         remote => Ok(Box::new(SftpStore::create(remote, around)?)),
     }
 }
@@ -239,8 +248,9 @@ mod tests {
             ("sftp://u@h", "no folder"),
             ("ssh://u@h/x", "sftp://user@host/path"),
             ("stdio:", "program is missing"),
-            ("s3:bucket/x", "s3"),
-            ("S3://bucket", "s3"),
+            ("s3:bucket/x", "s3://bucket"),
+            ("S3://", "no bucket"),
+            ("azure://x/y", "azure"),
             ("rest:http://h/", "rest"),
             ("https://h/x", "https"),
             ("foo://bar", "'foo' is no known kind"),
@@ -265,6 +275,10 @@ mod tests {
         assert!(message.contains("https://me:***@host/x") && !message.contains("secret"), "{message}");
         let message = Location::parse("sftp://me:secret@host/x").unwrap_err().to_string();
         assert!(message.contains("sftp://me:***@host/x") && !message.contains("secret"), "{message}");
+        let message = Location::parse("s3://me:secret@bucket/x").unwrap_err().to_string();
+        assert!(message.contains("s3://me:***@bucket/x") && !message.contains("secret"), "{message}");
+        let message = Location::parse("s3:https://me:secret@host/bucket").unwrap_err().to_string();
+        assert!(message.contains("me:***@host/bucket") && !message.contains("secret"), "{message}");
         let message = Location::parse("foo://me:se@cret@host").unwrap_err().to_string();
         assert!(!message.contains("cret"), "{message}");
     }
@@ -274,6 +288,9 @@ mod tests {
         let location = Location::parse("sftp://u@h:2222/srv/repo").unwrap();
         assert!(matches!(&location, Location::Sftp(address) if address.port == Some(2222)));
         assert_eq!(location.to_string(), "sftp://u@h:2222/srv/repo");
+        let location = Location::parse("S3://bucket/prefix/").unwrap();
+        assert!(matches!(&location, Location::S3(address) if address.prefix == "prefix"));
+        assert_eq!(location.to_string(), "s3://bucket/prefix");
         let location = Location::parse("stdio:rclone serve sftp --stdio there:").unwrap();
         assert_eq!(location, Location::Program("rclone serve sftp --stdio there:".into()));
         assert_eq!(location.to_string(), "stdio:rclone serve sftp --stdio there:");

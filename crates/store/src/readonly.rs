@@ -28,6 +28,10 @@ impl<S: Store> Store for ReadOnlyStore<S> {
         self.inner.is_far()
     }
 
+    fn creates_atomically(&self) -> Result<bool> {
+        self.inner.creates_atomically()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.inner.list(prefix, each)
     }

@@ -188,6 +188,10 @@ impl<S: Store> Store for RecordStore<S> {
         self.inner.is_far()
     }
 
+    fn creates_atomically(&self) -> Result<bool> {
+        self.inner.creates_atomically()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         let mut objects = 0;
         let result = self.inner.list(prefix, &mut |listed| {

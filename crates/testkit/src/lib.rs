@@ -5,18 +5,22 @@
 //! that paths may be longer than `PATH_MAX`.
 
 mod at;
+mod bucket;
 pub mod compare;
 mod lease;
 mod loopfs;
 mod parity;
 mod relay;
 mod rng;
+pub mod s3;
 mod sshd;
 pub mod tree;
 
+pub use bucket::Bucket;
 pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use parity::{parity_of, wipe_parity};
 pub use relay::{Line, Relay};
 pub use rng::Rng;
+pub use s3::S3;
 pub use sshd::Sshd;

@@ -37,10 +37,11 @@ pub struct Cli {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The repository: a folder, sftp://USER@HOST/FOLDER, or stdio:PROGRAM
+    /// The repository: a folder, sftp://USER@HOST/FOLDER, s3://BUCKET/PREFIX, or stdio:PROGRAM
     ///
     /// A path, or file:///FOLDER; a folder on another machine, sftp://USER@HOST:PORT/FOLDER, or /~/FOLDER below the home
-    /// folder there; or a command for the shell that speaks SFTP on its standard input and output, such as
+    /// folder there; a bucket of an S3 server, s3://BUCKET/PREFIX, with --endpoint, or s3:https://HOST:PORT/BUCKET/PREFIX; or a
+    /// command for the shell that speaks SFTP on its standard input and output, such as
     /// 'stdio:rclone serve sftp --stdio REMOTE:FOLDER'.
     ///
     /// Without it, DRUMLIN_REPOSITORY names the repository, and without that it is the one in
@@ -86,6 +87,21 @@ pub struct Global {
     /// understand of ~/.ssh/config.
     #[arg(long, global = true, value_name = "COMMAND")]
     pub ssh_command: Option<String>,
+
+    /// The S3 server that an address s3://BUCKET/PREFIX is of [env: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL]
+    ///
+    /// A URL, such as https://s3.example.com. Without it the profile in ~/.aws/config is asked, and without that it is Amazon's. Credentials
+    /// come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from ~/.aws, or from the machine; the region from AWS_REGION or ~/.aws.
+    #[arg(long, global = true, value_name = "URL")]
+    pub endpoint: Option<String>,
+
+    /// Speak to an S3 server on another machine without TLS, if its URL says http://
+    #[arg(long, global = true)]
+    pub allow_http: bool,
+
+    /// Put packs of file contents into this storage class of S3, such as STANDARD_IA; everything else stays in the usual one
+    #[arg(long, global = true, value_name = "CLASS")]
+    pub storage_class: Option<String>,
 
     /// Send no more than N KiB a second to a repository on another machine
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

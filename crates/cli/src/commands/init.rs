@@ -84,7 +84,7 @@ fn cut_like(context: &Context, location: &str, args: &Init) -> Result<Repository
 /// A store that can't be made, in words for the one who wanted it.
 fn not_made(error: drumlin_store::Error) -> Failure {
     match error.kind {
-        Kind::Missing => {
+        Kind::Missing if error.action != drumlin_store::FIND_BUCKET => {
             let message = format!("cannot make a repository in {}: the folder above it does not exist", error.location);
             let usual = "make that folder first, or mount what should be there";
             Failure::failed(message).hint(tilde(&error.location).unwrap_or(usual))

@@ -4,6 +4,7 @@ mod home;
 
 mod backup;
 mod bench;
+mod bucket;
 mod check;
 mod copy;
 mod documents;

@@ -305,6 +305,10 @@ impl Store for Through {
         self.repository.store().is_far()
     }
 
+    fn creates_atomically(&self) -> store::Result<bool> {
+        self.repository.store().creates_atomically()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> store::Result<()> {
         self.repository.store().list(prefix, each)
     }

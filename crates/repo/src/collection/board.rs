@@ -1,5 +1,6 @@
 //! The few objects that the protocol is about, and what can be done with them.
 
+use crate::names;
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId};
@@ -17,6 +18,38 @@ pub enum Flag {
     Evicted(SessionId),
 }
 
+impl Flag {
+    /// The session that it is about.
+    pub fn session(self) -> SessionId {
+        match self {
+            Flag::Decision(id) | Flag::Commit(id) | Flag::Claim(id, _) | Flag::Evicted(id) => id,
+        }
+    }
+
+    /// The object that is this flag.
+    pub(crate) fn name(self) -> String {
+        let name = names::decision(self.session());
+        match self {
+            Flag::Decision(_) => name,
+            Flag::Commit(_) => name + ".commit",
+            Flag::Evicted(_) => name + ".evicted",
+            Flag::Claim(_, by) => format!("{name}.claim.{by}"),
+        }
+    }
+
+    /// The flag that an object is, by the last part of its name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let (id, rest) = name.split_at_checked(32)?;
+        let id = SessionId::parse(id)?;
+        match rest {
+            "" => Some(Flag::Decision(id)),
+            ".commit" => Some(Flag::Commit(id)),
+            ".evicted" => Some(Flag::Evicted(id)),
+            _ => Some(Flag::Claim(id, SessionId::parse(rest.strip_prefix(".claim.")?)?)),
+        }
+    }
+}
+
 /// The storage, as the protocol sees it. Every method is one step, and steps of several processes come in any order.
 ///
 /// What is put is durable when the method returns. A listing gives at least what was there when it began and was not
@@ -26,7 +59,7 @@ pub trait Board {
     type Error;
 
     /// Whether [`Board::create`] lets exactly one of several creators win.
-    fn creates_atomically(&self) -> bool;
+    fn creates_atomically(&self) -> Result<bool, Self::Error>;
 
     /// The plans that stand.
     fn plans(&self) -> Result<Vec<PlanId>, Self::Error>;

@@ -152,7 +152,7 @@ fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
 
 fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, B::Error> {
     use super::Flag::{Commit, Decision};
-    let flag = if board.creates_atomically() { Decision(collector) } else { Commit(collector) };
+    let flag = if board.creates_atomically()? { Decision(collector) } else { Commit(collector) };
     Ok(match board.verdict(flag)? {
         Some(Verdict::Collected { plan }) => Some(plan),
         _ => None,

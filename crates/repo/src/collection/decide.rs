@@ -22,7 +22,7 @@ pub enum Fate {
 
 /// Decide that a session's work counts. `false`: it was evicted, or it may have been.
 pub fn commit<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Result<bool, B::Error> {
-    if board.creates_atomically() {
+    if board.creates_atomically()? {
         let flag = Flag::Decision(session);
         // If it is there already it may be our own: the answer to an earlier try was lost.
         return Ok(board.create(flag, verdict)? || board.verdict(flag)?.as_ref() == Some(verdict));
@@ -36,12 +36,12 @@ pub fn commit<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Res
 /// means nothing: so in this order.
 pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     board.remove_session(session)?;
-    board.remove(if board.creates_atomically() { Flag::Decision(session) } else { Flag::Commit(session) })
+    board.remove(if board.creates_atomically()? { Flag::Decision(session) } else { Flag::Commit(session) })
 }
 
 /// Get `session` out of the way of the collector `by`.
 pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
-    if board.creates_atomically() { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
+    if board.creates_atomically()? { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
 }
 
 fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {

@@ -63,12 +63,12 @@ impl<'a> Desk<'a> {
 
     fn seal(&self, flag: Flag, verdict: &Verdict) -> Result<Vec<u8>> {
         let with = self.repository.sealing()?;
-        Ok(decision::seal(session(flag), verdict, self.repository.config().suite, with))
+        Ok(decision::seal(flag.session(), verdict, self.repository.config().suite, with))
     }
 
     /// Of the sessions that wrote these index objects, those that were evicted.
     pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
-        let decided = self.list(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))?;
+        let decided = self.repository.decided_on()?;
         let mut evicted = Vec::new();
         for session in decided {
             if objects.iter().any(|object| object.is_of(&session)) && self.is_evicted(session)? {
@@ -84,7 +84,7 @@ impl<'a> Desk<'a> {
     pub fn is_unfinished(&self, object: IndexId) -> Result<bool> {
         for session in self.list(names::SESSIONS, SessionId::parse)? {
             if object.is_of(&session) {
-                return Ok(self.get(&names::decision(session))?.is_none());
+                return Ok(!self.repository.decided_on()?.contains(&session));
             }
         }
         Ok(false)
@@ -102,44 +102,16 @@ impl<'a> Desk<'a> {
 
     /// Whether a session was evicted, for good.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
-        let flag = if self.creates_atomically() { Flag::Decision(session) } else { Flag::Evicted(session) };
+        let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Evicted(session) };
         Ok(matches!(self.verdict(flag)?, Some(Verdict::Evicted { .. })))
-    }
-}
-
-fn session(flag: Flag) -> SessionId {
-    match flag {
-        Flag::Decision(id) | Flag::Commit(id) | Flag::Claim(id, _) | Flag::Evicted(id) => id,
-    }
-}
-
-fn name(flag: Flag) -> String {
-    let name = names::decision(session(flag));
-    match flag {
-        Flag::Decision(_) => name,
-        Flag::Commit(_) => name + ".commit",
-        Flag::Evicted(_) => name + ".evicted",
-        Flag::Claim(_, by) => format!("{name}.claim.{by}"),
-    }
-}
-
-fn flag(name: &str) -> Option<Flag> {
-    let (id, rest) = name.split_at_checked(32)?;
-    let id = SessionId::parse(id)?;
-    match rest {
-        "" => Some(Flag::Decision(id)),
-        ".commit" => Some(Flag::Commit(id)),
-        ".evicted" => Some(Flag::Evicted(id)),
-        _ => Some(Flag::Claim(id, SessionId::parse(rest.strip_prefix(".claim.")?)?)),
     }
 }
 
 impl Board for Desk<'_> {
     type Error = Error;
 
-    /// Every store that there is does.
-    fn creates_atomically(&self) -> bool {
-        true
+    fn creates_atomically(&self) -> Result<bool> {
+        Ok(self.repository.store().creates_atomically()?)
     }
 
     fn plans(&self) -> Result<Vec<PlanId>> {
@@ -194,28 +166,28 @@ impl Board for Desk<'_> {
     }
 
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>> {
-        self.list(names::DECISIONS, |name| flag(name).filter(|flag| self::session(*flag) == session))
+        self.list(names::DECISIONS, |name| Flag::parse(name).filter(|flag| flag.session() == session))
     }
 
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>> {
-        let name = name(flag);
+        let name = flag.name();
         let Some(bytes) = self.get(&name)? else { return Ok(None) };
-        self.repository.decided(&name, session(flag), &bytes, self.trusted()?).map(Some)
+        self.repository.decided(&name, flag.session(), &bytes, self.trusted()?).map(Some)
     }
 
     fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool> {
-        match self.repository.store().put(&name(flag), &self.seal(flag, verdict)?, Put::Create) {
+        match self.repository.store().put(&flag.name(), &self.seal(flag, verdict)?, Put::Create) {
             Err(e) if e.kind == Kind::Exists => Ok(false),
             other => Ok(other.map(|()| true)?),
         }
     }
 
     fn replace(&self, flag: Flag, verdict: &Verdict) -> Result<()> {
-        Ok(self.repository.store().put(&name(flag), &self.seal(flag, verdict)?, Put::Replace)?)
+        Ok(self.repository.store().put(&flag.name(), &self.seal(flag, verdict)?, Put::Replace)?)
     }
 
     fn remove(&self, flag: Flag) -> Result<()> {
-        Ok(self.repository.store().delete(&name(flag))?)
+        Ok(self.repository.store().delete(&flag.name())?)
     }
 
     fn remove_indexes(&self, ids: &[IndexId]) -> Result<()> {

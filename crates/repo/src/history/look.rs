@@ -103,7 +103,7 @@ impl Repository {
         let new_indexes: Vec<Id> = indexes.not_in(&seen.indexes).copied().collect();
         if !new_snapshots.is_empty() || !new_indexes.is_empty() {
             let open: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
-            let decided = self.ids(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))?.into_iter().collect();
+            let decided = self.decided_on()?.into_iter().collect();
             view.lasting_indexes = lasting_indexes(new_indexes, &open, &decided);
             view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
         }

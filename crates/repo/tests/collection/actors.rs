@@ -50,8 +50,8 @@ pub struct Play<'s, 'a> {
 impl Board for Play<'_, '_> {
     type Error = Pause;
 
-    fn creates_atomically(&self) -> bool {
-        self.script.atomic
+    fn creates_atomically(&self) -> Result<bool, Self::Error> {
+        Ok(self.script.atomic)
     }
     fn plans(&self) -> Result<Vec<PlanId>, Pause> {
         let plans = answer!(self.script, Step::Plans, Plans)?;

@@ -16,11 +16,18 @@ pub struct May {
     pub remove: bool,
     /// Write an object where nobody sees it before it is whole.
     pub hide: bool,
+    /// Create an object that nobody else creates at the same moment, and be sure of that.
+    pub create_alone: bool,
+}
+
+impl May {
+    /// All that a store should be able to do.
+    pub const ALL: May = May { remove: true, hide: true, create_alone: true };
 }
 
 /// Run the whole suite. `make` gives a new, empty store at each call.
 pub fn check(make: impl Fn() -> Box<dyn Store>) {
-    check_as(May { remove: true, hide: true }, make);
+    check_as(May::ALL, make);
 }
 
 /// Run the parts of the suite that an account may pass. What it may not do has to be refused.

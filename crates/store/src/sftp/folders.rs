@@ -9,10 +9,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::peer::{Flight, Peer, Trouble, lock};
+use super::peer::{Flight, Peer, Trouble};
 use super::wire::{Reply, Request, open, status};
 use super::{Inner, split};
 use crate::Result;
+use crate::lock::lock;
 
 /// Folders that are kept open.
 const OPEN_MAX: usize = 16;

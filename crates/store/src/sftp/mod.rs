@@ -23,11 +23,8 @@
 //! first. An upload goes on where its bytes were last known to be safe: [`upload`].
 
 mod address;
-mod ahead;
-mod around;
 mod clear;
 mod folders;
-mod limit;
 mod list;
 mod objects;
 mod peer;
@@ -41,14 +38,14 @@ mod upload;
 mod wire;
 
 pub use address::Address;
-pub use around::{Ask, Surroundings, Tell};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::ahead::{self, Ahead, Asked};
+use crate::around::Surroundings;
 use crate::name::{self, TMP};
 use crate::{Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
-use ahead::Ahead;
 use folders::Folders;
 use peer::{Peer, Trouble};
 use pool::{Pool, Way};
@@ -88,8 +85,8 @@ impl SftpStore {
         let (way, base) = match location {
             Location::Sftp(address) => (way(address, around, &shown)?, address.path.clone()),
             Location::Program(command) => (Way::Program { command: command.clone(), several: false }, b".".to_vec()),
-            Location::Local(_) => {
-                let cause = "this folder is on this machine";
+            Location::Local(_) | Location::S3(_) => {
+                let cause = "this is no place that SFTP leads to";
                 return Err(Error::because(Kind::Refused, "open", "", &shown, cause));
             }
         };
@@ -294,6 +291,28 @@ impl Store for SftpStore {
 
     fn clear_unfinished(&self) -> Result<Cleared> {
         self.inner.clear()
+    }
+}
+
+impl Asked for Inner {
+    fn ahead(&self) -> &Ahead {
+        &self.ahead
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        Inner::get(self, name)
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        Inner::len(self, name)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        Inner::list(self, folder, each)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        Inner::read_at(self, name, offset, buf)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use tokio::sync::mpsc;
 
 use super::wire::{PIECE_BYTES, Packet, Reply, Request, Sort, limits, malformed, status};
+use crate::lock::lock;
 
 /// What a WRITE carries if the server doesn't say what it takes.
 const SMALL_PIECE_BYTES: usize = 32 << 10;
@@ -192,11 +193,6 @@ struct Waiting {
     to: Sender<Answer>,
     tag: usize,
     weight: usize,
-}
-
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept under these locks is whole after each single change.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Peer {

@@ -7,10 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::limit::Limits;
-use super::peer::{Gone, Peer, Trouble, lock};
+use super::peer::{Gone, Peer, Trouble};
 use super::{program, ssh};
-use crate::sftp::Surroundings;
+use crate::around::{Surroundings, Tell};
+use crate::limit::Limits;
+use crate::lock::lock;
 use crate::{Error, Kind, Result, Retries};
 
 /// Connections at once.
@@ -39,7 +40,7 @@ pub(super) struct Pool {
     location: String,
     limits: Limits,
     retries: Retries,
-    tell: Option<super::Tell>,
+    tell: Option<Tell>,
     /// A path that nobody has.
     none: Vec<u8>,
     connections: Mutex<Connections>,
@@ -57,7 +58,7 @@ struct Connections {
 
 impl Pool {
     pub(super) fn new(way: Way, location: String, none: Vec<u8>, around: &Surroundings) -> Arc<Self> {
-        let limit = super::limit::Limit::new;
+        let limit = crate::limit::Limit::new;
         Arc::new(Pool {
             way,
             location,

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::limit::Limits;
-use super::peer::{Line, Outgoing, Peer, lock};
+use super::peer::{Line, Outgoing, Peer};
 use super::wire::{Frames, INIT};
+use crate::limit::Limits;
+use crate::lock::lock;
 
 /// So much of what the program complained of is told.
 const COMPLAINT_BYTES: usize = 1 << 10;

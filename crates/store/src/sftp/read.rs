@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::Inner;
-use super::peer::{Answer, Gone, Peer, Trouble, lock};
+use super::peer::{Answer, Gone, Peer, Trouble};
 use super::wire::{Attrs, Reply, Request, Sort, open, status};
+use crate::lock::lock;
 use crate::{Error, Kind, Result};
 
 /// Handles that are kept open.

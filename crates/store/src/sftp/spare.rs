@@ -7,8 +7,9 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::Inner;
 use super::objects::{BORN, NEW};
-use super::peer::{Answer, Peer, lock};
+use super::peer::{Answer, Peer};
 use super::wire::Request;
+use crate::lock::lock;
 
 #[derive(Default)]
 pub(super) struct Spare {

@@ -10,8 +10,6 @@ use drumlin_testkit::{LoopFs, Sshd};
 
 use crate::place::Place;
 
-const ALL: May = May { remove: true, hide: true };
-
 fn conforms(account: &str, base: &str, may: May) {
     let Some(place) = Place::new() else { return };
     let count = Cell::new(0);
@@ -23,22 +21,22 @@ fn conforms(account: &str, base: &str, may: May) {
 
 #[test]
 fn plain_conforms() {
-    conforms("plain", "/~/", ALL);
+    conforms("plain", "/~/", May::ALL);
 }
 
 #[test]
 fn a_chroot_conforms() {
-    conforms("jail", "/data/", ALL);
+    conforms("jail", "/data/", May::ALL);
 }
 
 #[test]
 fn an_account_that_may_rename_and_not_remove_conforms() {
-    conforms("publish", "/~/", May { remove: false, hide: true });
+    conforms("publish", "/~/", May { remove: false, ..May::ALL });
 }
 
 #[test]
 fn an_account_that_may_only_add_conforms() {
-    conforms("append", "/~/", May { remove: false, hide: false });
+    conforms("append", "/~/", May { remove: false, hide: false, ..May::ALL });
 }
 
 fn modes(folder: &Path) -> Vec<(String, u32)> {

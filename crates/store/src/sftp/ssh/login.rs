@@ -18,7 +18,8 @@ use super::server::{Client, Ended};
 use super::wait::{Wait, within};
 use super::{Failure, Inner};
 use crate::Kind;
-use crate::sftp::peer::{Line, lock};
+use crate::lock::lock;
+use crate::sftp::peer::Line;
 
 /// A passphrase or a password may be mistyped so often.
 const ATTEMPTS: usize = 3;

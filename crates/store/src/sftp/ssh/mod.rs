@@ -23,10 +23,11 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::limit::Limits;
+use super::Address;
 use super::peer::{Line, Outgoing, Peer};
 use super::wire::{Frames, INIT};
-use super::{Address, Surroundings};
+use crate::around::{Ask, Surroundings, Tell};
+use crate::limit::Limits;
 use crate::{Error, Kind};
 use login::Proof;
 use route::Hop;
@@ -65,8 +66,8 @@ pub(in crate::sftp) struct Login {
 struct Inner {
     /// Hosts on the way, and the server last.
     hops: Vec<Hop>,
-    ask: Option<super::Ask>,
-    tell: Option<super::Tell>,
+    ask: Option<Ask>,
+    tell: Option<Tell>,
     /// What each hop has accepted, so that nobody is asked twice.
     proofs: Mutex<Vec<Option<Proof>>>,
 }
@@ -204,7 +205,7 @@ async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
 async fn send(
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
     writing: &russh::ChannelWriteHalf<russh::client::Msg>,
-    upload: &super::limit::Limit,
+    upload: &crate::limit::Limit,
 ) -> Result<(), russh::Error> {
     let mut next = outgoing.recv().await;
     while let Some(Outgoing { mut head, mut body }) = next.take() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::config::{Host, Query, Strict};
 use super::{Failure, known};
 use crate::Kind;
-use crate::sftp::{Address, Surroundings};
+use crate::around::Surroundings;
+use crate::sftp::Address;
 
 /// Hosts on the way, the server included.
 const HOPS_MAX: usize = 8;

@@ -14,8 +14,8 @@ use super::stream::Heard;
 use super::wait::{Wait, within};
 use super::{Failure, Inner};
 use crate::Kind;
-use crate::sftp::Tell;
-use crate::sftp::peer::lock;
+use crate::around::Tell;
+use crate::lock::lock;
 
 /// What a server may send before it hears from us: what was asked for, and no more comes anyway.
 const WINDOW_BYTES: u32 = 64 << 20;

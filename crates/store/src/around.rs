@@ -1,5 +1,6 @@
 //! What a store may know of whoever uses it. Nothing here is looked for in the environment: it is handed over.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,14 @@ pub struct Surroundings {
     pub ssh_config: Option<PathBuf>,
     /// A command that logs in and speaks SFTP, in place of our own way to log in: `ssh`, with options of the user's.
     pub ssh_command: Option<String>,
+    /// The server of S3 repositories whose address names none: a URL.
+    pub endpoint: Option<String>,
+    /// The variables of the environment whose names begin with `AWS_`, by which all programs for S3 are told of credentials and regions.
+    pub aws: HashMap<String, String>,
+    /// A server may be spoken to without TLS even if it is another machine.
+    pub allow_http: bool,
+    /// Folders of a repository whose objects are put into a storage class of S3, and the class.
+    pub storage_classes: Vec<(String, String)>,
     /// Asks for passphrases and passwords.
     pub ask: Option<Ask>,
     /// Tells of a line that broke and is being mended.

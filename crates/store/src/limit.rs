@@ -3,26 +3,31 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::peer::lock;
+use crate::lock::lock;
 
 /// So much may go at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
 
 /// A limit of one direction.
 #[derive(Clone, Default)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     /// Bytes a second, and when the line is free again.
     free: Option<Arc<(u64, Mutex<Instant>)>>,
 }
 
 impl Limit {
     /// `None` is no limit.
-    pub(super) fn new(bytes_a_second: Option<u64>) -> Self {
+    pub(crate) fn new(bytes_a_second: Option<u64>) -> Self {
         Limit { free: bytes_a_second.map(|rate| Arc::new((rate.max(1), Mutex::new(Instant::now())))) }
     }
 
+    /// There is one.
+    pub(crate) fn is_any(&self) -> bool {
+        self.free.is_some()
+    }
+
     /// How long to wait before, or after, these bytes go.
-    pub(super) fn delay(&self, bytes: usize) -> Duration {
+    pub(crate) fn delay(&self, bytes: usize) -> Duration {
         let Some(free) = &self.free else { return Duration::ZERO };
         let (rate, free) = &**free;
         let now = Instant::now();
@@ -35,7 +40,7 @@ impl Limit {
 
 /// Both directions.
 #[derive(Clone, Default)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     pub upload: Limit,
     pub download: Limit,
 }

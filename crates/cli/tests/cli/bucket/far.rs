@@ -1,0 +1,62 @@
+//! A bucket that is far away, over lines that break.
+
+use super::Cloud;
+use crate::home::same;
+use drumlin_testkit::{Line, Relay, Rng};
+use std::time::{Duration, Instant};
+
+/// Blocking round trips of a backup that finds nothing changed.
+const ROUND_TRIPS_MAX: u64 = 20;
+
+#[test]
+fn a_backup_of_nothing_new_takes_few_round_trips() {
+    let mut cloud = Cloud::new();
+    for n in 0..3000 {
+        cloud.home.write(&format!("src/{}/file-{n}", n % 50), n.to_string());
+    }
+    cloud.run(&["init"]).ok();
+    for _ in 0..2 {
+        cloud.run(&["backup", "src"]).ok();
+    }
+    // Long enough for what the machines themselves take not to count.
+    let round_trip = Duration::from_millis(200);
+    let relay = Relay::to(cloud.server.port(), Line { round_trip, rate: 0 });
+    cloud.through(relay.port());
+    cloud.server.asked();
+    let start = Instant::now();
+    cloud.run(&["backup", "src"]).ok();
+    let waited = start.elapsed().as_secs_f64() / round_trip.as_secs_f64();
+    let asked = cloud.server.asked();
+    let (up, down) = relay.bytes();
+    eprintln!("{waited:.1} round trips of time, {} requests, {up} bytes up, {down} down: {asked:?}", asked.len());
+    assert!(waited <= (ROUND_TRIPS_MAX + 4) as f64, "{waited}: {asked:?}");
+    assert!(asked.len() <= 40, "{}: {asked:?}", asked.len());
+    assert!(up < 60_000 && down < 400_000, "{up} {down}");
+}
+
+#[test]
+fn a_line_that_breaks_again_and_again_is_no_matter() {
+    let mut cloud = Cloud::new();
+    let relay = Relay::to(cloud.server.port(), Line::default());
+    cloud.through(relay.port());
+    let mut rng = Rng::new(7);
+    cloud.run(&["init"]).ok();
+    for seed in 0..4 {
+        for n in 0..40 {
+            cloud.home.write(&format!("src/{n}"), rng.bytes(300_000));
+        }
+        cloud.home.write("src/large", rng.bytes(25 << 20));
+        let passed = relay.bytes().0 + relay.bytes().1;
+        let mut cuts: Vec<u64> = (0..3).map(|_| passed + 2000 + rng.below(20_000) as u64).collect();
+        cuts.extend((0..4).map(|_| passed + rng.below(38 << 20) as u64));
+        relay.cut_at(cuts);
+        cloud.run(&["backup", "src"]).expect(0);
+        relay.cut_at(Vec::new());
+        assert!(seed > 0 || relay.connections() > 8, "nothing was cut");
+    }
+    cloud.run(&["check", "--read-data"]).ok();
+    let passed = relay.bytes().0 + relay.bytes().1;
+    relay.cut_at((1..4).map(|n| passed + n * (9 << 20)).collect());
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).expect(0);
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+}

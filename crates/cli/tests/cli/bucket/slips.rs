@@ -1,0 +1,101 @@
+//! What goes wrong, told with what to do about it and the right status.
+
+use super::Cloud;
+use crate::home::{Ran, same};
+use drumlin_testkit::Rng;
+use drumlin_testkit::s3::{BUCKET, Habits, Instead, KEYS};
+use std::collections::HashSet;
+
+/// An address, an access key, the status, and what is said.
+type Case<'a> = (&'a str, (&'a str, &'a str), i32, &'a [&'a str]);
+
+#[test]
+fn places_and_credentials_that_are_wrong() {
+    let cloud = Cloud::new();
+    cloud.run(&["init"]).ok();
+    let endpoint = cloud.server.endpoint();
+    let repo = |bucket: &str, prefix: &str| format!("s3:{endpoint}/{bucket}/{prefix}");
+    let cases: [Case<'_>; 8] = [
+        (&repo(BUCKET, "none"), KEYS, 10, &["there is no repository", "drumlin init"]),
+        (&repo("other", "repo"), KEYS, 10, &["there is no bucket 'other'", "hint: make the bucket"]),
+        (&repo(BUCKET, "repo"), (KEYS.0, "geheim"), 1, &["enter both again"]),
+        (&repo(BUCKET, "repo"), ("AKnone", "geheim"), 1, &["doesn't know the access key"]),
+        (&repo(BUCKET, "repo"), ("", ""), 1, &["there are no credentials", "AWS_ACCESS_KEY_ID"]),
+        ("s3:http://127.0.0.1:1/test/repo", KEYS, 1, &["can't be reached", "check the address"]),
+        ("s3:http://192.0.2.1/test/repo", KEYS, 1, &["--allow-http"]),
+        ("s3://id:geheim@test/repo", KEYS, 2, &["credentials have no place in an address", "id:***@test"]),
+    ];
+    for (repo, keys, code, parts) in cases {
+        let mut command = cloud.home.command(&["-r", repo, "-k", "k", "snapshots"]);
+        command.env("AWS_ACCESS_KEY_ID", keys.0).env("AWS_SECRET_ACCESS_KEY", keys.1);
+        let ran = Ran::from(command.output().unwrap()).expect(code);
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{repo}: {part}: {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("geheim") && !ran.stderr.contains(KEYS.1), "{}", ran.stderr);
+    }
+    // A repository that can't be made leaves no key behind.
+    std::fs::remove_file(cloud.home.path("k")).unwrap();
+    let mut command = cloud.home.command(&["-r", &repo("other", "x"), "-k", "k", "init"]);
+    command.env("AWS_ACCESS_KEY_ID", KEYS.0).env("AWS_SECRET_ACCESS_KEY", KEYS.1);
+    let ran = Ran::from(command.output().unwrap()).expect(10);
+    assert!(ran.stderr.contains("there is no bucket 'other'"), "{}", ran.stderr);
+    assert!(!cloud.home.path("k").exists());
+}
+
+#[test]
+fn a_quota_a_clock_and_a_server_that_has_enough() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    cloud.run(&["init"]).ok();
+    cloud.run(&["backup", "src"]).ok();
+    cloud.home.write("noise", Rng::new(1).bytes(40 << 20));
+    cloud.server.habits(|habits: &mut Habits| habits.quota = Some(20 << 20));
+    let ran = cloud.run(&["backup", "noise"]).expect(1);
+    for part in ["takes no more", "QuotaExceeded", "make room"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    cloud.server.habits(|habits: &mut Habits| habits.quota = None);
+    assert_eq!(cloud.run(&["--json", "snapshots"]).ok().objects().len(), 1);
+    cloud.server.habits(|habits: &mut Habits| habits.clock_ahead = 26 * 3600);
+    let ran = cloud.run(&["backup", "noise"]).expect(0);
+    assert!(ran.stderr.contains("26 hours behind") && ran.stderr.contains("set the clock"), "{}", ran.stderr);
+    cloud.server.habits(|habits: &mut Habits| habits.clock_ahead = 0);
+    cloud.server.instead("PutObject", 2, 3, Instead::Refuse(503, "SlowDown"));
+    cloud.home.write("src/new", "new");
+    cloud.run(&["backup", "src"]).expect(0);
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+    cloud.run(&["check", "--read-data"]).ok();
+}
+
+/// The rights that the guide gives to a machine that is backed up: it adds, and can't take away.
+#[test]
+fn a_machine_that_may_only_add() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    cloud.run(&["init"]).ok();
+    cloud.server.habits(|habits: &mut Habits| {
+        habits.forbidden = HashSet::from(["DeleteObject", "ListBucketMultipartUploads", "AbortMultipartUpload"]);
+        habits.demands_conditions = true;
+    });
+    cloud.home.write("src/large", Rng::new(4).bytes(12 << 20));
+    for n in 0..3 {
+        cloud.home.write("src/n", n.to_string());
+        let ran = cloud.run(&["backup", "src"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+    let ran = cloud.run(&["forget", "--keep-last", "1"]).expect(1);
+    assert!(ran.stderr.contains("don't allow DeleteObject"), "{}", ran.stderr);
+    // Its owner clears up, with the rights for that.
+    cloud.server.habits(|habits: &mut Habits| {
+        habits.forbidden.clear();
+        habits.demands_conditions = false;
+    });
+    cloud.run(&["forget", "--keep-last", "1"]).ok();
+    cloud.run(&["prune", "--max-unused", "0%"]).ok();
+    cloud.run(&["check", "--read-data"]).ok();
+    assert_eq!(cloud.objects("sessions"), Vec::<String>::new());
+}

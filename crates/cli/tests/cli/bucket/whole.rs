@@ -1,0 +1,123 @@
+//! All that is done with a repository, done with one in a bucket.
+
+use super::{Cloud, careless};
+use crate::home::{Home, Ran, same};
+use drumlin_testkit::s3::{BUCKET, Habits, KEYS};
+use drumlin_testkit::{Bucket, Rng};
+use std::path::Path;
+
+/// From the beginning to the end; `say` is what the first command has to tell.
+fn everything(home: &Home, run: &dyn Fn(&[&str]) -> Ran, say: &str) {
+    home.sources();
+    home.write("src/large", Rng::new(1).bytes(80 << 20));
+    let ran = run(&["init"]).expect(0);
+    assert!(ran.stderr.contains(say) && ran.stderr.is_empty() == say.is_empty(), "{}", ran.stderr);
+    std::fs::rename(home.path("k"), home.path("its key")).unwrap();
+    let ran = run(&["init"]).expect(1);
+    assert!(ran.stderr.contains("objects in it already"), "{}", ran.stderr);
+    std::fs::rename(home.path("its key"), home.path("k")).unwrap();
+    run(&["backup", "src"]).ok();
+    home.write("src/new", "new");
+    run(&["backup", "src"]).ok();
+    let summary = run(&["--json", "backup", "src"]).ok().the("summary");
+    assert_eq!((&summary["entries_new"], &summary["data_added"]), (&0.into(), &0.into()), "{summary}");
+    run(&["check", "--read-data"]).ok();
+    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    home.run(&["-r", "beside", "-k", "k2", "init"]).ok();
+    run(&["copy", "--to", "beside", "--to-key-file", "k2", "latest"]).ok();
+    home.run(&["-r", "beside", "-k", "k2", "check", "--read-data"]).ok();
+    std::fs::remove_file(home.path("src/large")).unwrap();
+    run(&["backup", "src"]).ok();
+    run(&["forget", "--keep-last", "1"]).ok();
+    run(&["prune", "--max-unused", "0%"]).ok();
+    run(&["check", "--read-data"]).ok();
+    run(&["--no-cache", "backup", "src"]).ok();
+    run(&["key", "list"]).ok();
+    run(&["stats"]).ok();
+}
+
+fn holds(folder: &Path, secret: &[u8]) -> bool {
+    std::fs::read_dir(folder).unwrap().flatten().any(|entry| match entry.file_type().unwrap().is_dir() {
+        true => holds(&entry.path(), secret),
+        false => std::fs::read(entry.path()).is_ok_and(|bytes| bytes.windows(secret.len()).any(|at| at == secret)),
+    })
+}
+
+#[test]
+fn everything_in_a_bucket() {
+    let cloud = Cloud::new();
+    everything(&cloud.home, &|args| cloud.run(args), "");
+    for folder in ["sessions", "decisions", "plans"] {
+        assert_eq!(cloud.objects(folder), Vec::<String>::new(), "{folder}");
+    }
+    assert_eq!(cloud.objects("tmp"), ["repo/tmp/once"]);
+    assert_eq!(cloud.server.unfinished(), 0);
+    for folder in ["home", "data", "config", "cache", "state"] {
+        let path = cloud.home.path(folder);
+        assert!(!path.exists() || !holds(&path, KEYS.1.as_bytes()), "the secret is in {folder}");
+    }
+}
+
+#[test]
+fn everything_where_conditions_are_ignored() {
+    let cloud = Cloud::with(careless());
+    everything(&cloud.home, &|args| cloud.run(args), "ignores If-None-Match");
+    for folder in ["sessions", "decisions", "plans"] {
+        assert_eq!(cloud.objects(folder), Vec::<String>::new(), "{folder}");
+    }
+}
+
+#[test]
+fn everything_on_real_servers() {
+    for bucket in Bucket::all() {
+        let home = Home::new();
+        let repo = format!("s3:{}/{}/some/folder", bucket.endpoint(), bucket.bucket());
+        let run = |args: &[&str]| {
+            let mut command = home.command(&[&["-r", &repo, "-k", "k"], args].concat());
+            command.envs(bucket.variables()).output().unwrap().into()
+        };
+        everything(&home, &run, if bucket.creates_alone() { "" } else { "ignores If-None-Match" });
+    }
+}
+
+/// Profiles, the environment, and the files of ~/.aws.
+#[test]
+fn where_the_server_is_told() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    let endpoint = cloud.server.endpoint();
+    let repo = format!("s3://{BUCKET}/repo");
+    let keys = format!("[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n", KEYS.0, KEYS.1);
+    cloud.home.write("home/.aws/credentials", keys);
+    cloud.home.write("home/.aws/config", format!("[default]\nendpoint_url = {endpoint}\n"));
+    cloud.home.run(&["-r", &repo, "-k", "k", "init"]).ok();
+    cloud.home.write("home/.aws/config", "");
+    let from_environment = |name: &str| {
+        let mut command = cloud.home.command(&["-r", &repo, "-k", "k", "snapshots"]);
+        Ran::from(command.env(name, &endpoint).output().unwrap()).ok();
+    };
+    from_environment("AWS_ENDPOINT_URL");
+    from_environment("AWS_ENDPOINT_URL_S3");
+    let profile = format!(
+        "[profile.b]\nrepository = \"{repo}\"\nkey-file = \"{}\"\nendpoint = \"{endpoint}\"\nstorage-class = \"COLD\"\nsources = [\"{}\"]\n",
+        cloud.home.text("k"),
+        cloud.home.text("src")
+    );
+    cloud.home.write("config/drumlin/profiles.toml", profile);
+    cloud.home.run(&["--profile", "b", "backup"]).ok();
+    // Contents are in their class, all else is not, and can be looked at while they are away.
+    let packs = cloud.objects("data");
+    assert!(!packs.is_empty() && packs.iter().all(|key| cloud.server.class(key).unwrap() == "COLD"));
+    let others = cloud.server.keys().into_iter().filter(|key| !packs.contains(key));
+    assert!(others.into_iter().all(|key| cloud.server.class(&key).unwrap() == "STANDARD"));
+    cloud.server.habits(|habits: &mut Habits| habits.frozen = Some("COLD".into()));
+    cloud.run(&["check"]).ok();
+    cloud.run(&["ls", "latest"]).ok();
+    cloud.run(&["backup", "src"]).ok();
+    let ran = cloud.run(&["restore", "latest", "-t", "out"]);
+    assert!(ran.stderr.contains("cold storage") && ran.code != Some(0), "{}", ran.stderr);
+    cloud.server.habits(|habits: &mut Habits| habits.frozen = None);
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "back"]).ok();
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("back")));
+}

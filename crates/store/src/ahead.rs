@@ -1,0 +1,166 @@
+//! What was asked for in advance, in threads of its own, because somebody said that he will ask for it: objects, lengths,
+//! listings and, where the storage has no better way, ranges. Each is given out once. What this store writes or removes since is
+//! not in it, so it is forgotten then.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::lock::lock;
+use crate::name::is_below;
+use crate::{Listed, Result};
+
+/// More than so many objects, lengths and listings are not asked for at once.
+const AHEAD_MAX: usize = 8;
+/// Nor more ranges than so many,
+const RANGES_MAX: usize = 16;
+/// nor ranges of more than so many bytes in all.
+const RANGE_BYTES_MAX: usize = 16 << 20;
+/// A range that nobody has fetched for so long is given up.
+const RANGE_FOR: Duration = Duration::from_secs(60);
+
+/// A store that can be asked from a thread, and has room for what was asked for in advance.
+pub(crate) trait Asked: Send + Sync + 'static {
+    /// Where that is kept.
+    fn ahead(&self) -> &Ahead;
+    /// See [`crate::Store::get`].
+    fn get(&self, name: &str) -> Result<Vec<u8>>;
+    /// See [`crate::Store::len`].
+    fn len(&self, name: &str) -> Result<Option<u64>>;
+    /// See [`crate::Store::list`].
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Listed)) -> Result<()>;
+    /// See [`crate::Store::read_at`].
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+}
+
+#[derive(Default)]
+pub(crate) struct Ahead {
+    under_way: Mutex<Vec<UnderWay>>,
+}
+
+struct UnderWay {
+    name: String,
+    what: What,
+}
+
+enum What {
+    Object(JoinHandle<Option<Vec<u8>>>),
+    Listing(JoinHandle<Option<Vec<Listed>>>),
+    Length(JoinHandle<Option<Option<u64>>>),
+    Range { offset: u64, len: usize, since: Instant, read: JoinHandle<Option<Vec<u8>>> },
+}
+
+impl What {
+    fn range_bytes(&self) -> Option<usize> {
+        if let What::Range { len, .. } = self { Some(*len) } else { None }
+    }
+}
+
+/// What goes wrong in such a thread is told to the one who asks later: he asks anew.
+fn start<T: Send + 'static>(ask: impl FnOnce() -> Option<T> + Send + 'static) -> Option<JoinHandle<Option<T>>> {
+    thread::Builder::new().name("store-ahead".into()).spawn(ask).ok()
+}
+
+/// Ask for an object.
+pub(crate) fn object<S: Asked>(store: &Arc<S>, name: &str) {
+    begin(store, name, |store, name| start(move || store.get(&name).ok()).map(What::Object));
+}
+
+/// Ask for an object's length.
+pub(crate) fn length<S: Asked>(store: &Arc<S>, name: &str) {
+    begin(store, name, |store, name| start(move || store.len(&name).ok()).map(What::Length));
+}
+
+/// Ask for a folder's listing.
+pub(crate) fn listing<S: Asked>(store: &Arc<S>, folder: &str) {
+    begin(store, folder, |store, folder| {
+        let list = move || {
+            let mut listed = Vec::new();
+            store.list(&folder, &mut |object| listed.push(object)).ok().map(|()| listed)
+        };
+        start(list).map(What::Listing)
+    });
+}
+
+/// Ask for a range, if there is room for it.
+pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usize) {
+    let mut under_way = lock(&store.ahead().under_way);
+    let is_stale = |of: &UnderWay| matches!(of.what, What::Range { since, .. } if since.elapsed() > RANGE_FOR);
+    under_way.retain(|of| !is_stale(of));
+    let is_it = |of: &UnderWay| of.name == name && of.what.is_range(offset, len);
+    let ranges = under_way.iter().filter_map(|of| of.what.range_bytes());
+    let (many, bytes) = ranges.fold((0, 0), |(many, bytes), more| (many + 1, bytes + more));
+    if many >= RANGES_MAX || bytes + len > RANGE_BYTES_MAX || under_way.iter().any(is_it) {
+        return;
+    }
+    let (asked, of) = (store.clone(), name.to_owned());
+    let read = move || {
+        let mut bytes = vec![0; len];
+        asked.read_at(&of, offset, &mut bytes).ok().map(|()| bytes)
+    };
+    if let Some(read) = start(read) {
+        under_way
+            .push(UnderWay { name: name.to_owned(), what: What::Range { offset, len, since: Instant::now(), read } });
+    }
+}
+
+fn begin<S: Asked>(store: &Arc<S>, name: &str, start: impl FnOnce(Arc<S>, String) -> Option<What>) {
+    let mut under_way = lock(&store.ahead().under_way);
+    under_way.retain(|of| of.name != name || of.what.range_bytes().is_some());
+    if under_way.iter().filter(|of| of.what.range_bytes().is_none()).count() < AHEAD_MAX
+        && let Some(what) = start(store.clone(), name.to_owned())
+    {
+        under_way.push(UnderWay { name: name.to_owned(), what });
+    }
+}
+
+impl What {
+    fn is_range(&self, from: u64, bytes: usize) -> bool {
+        matches!(self, What::Range { offset, len, .. } if (*offset, *len) == (from, bytes))
+    }
+}
+
+impl Ahead {
+    fn take(&self, name: &str, is_it: impl Fn(&What) -> bool) -> Option<What> {
+        let mut under_way = lock(&self.under_way);
+        let place = under_way.iter().position(|of| of.name == name && is_it(&of.what))?;
+        Some(under_way.swap_remove(place).what)
+    }
+
+    /// The object, if it was asked for and is there.
+    pub(crate) fn object(&self, name: &str) -> Option<Vec<u8>> {
+        match self.take(name, |what| matches!(what, What::Object(_)))? {
+            What::Object(thread) => thread.join().ok()?,
+            _ => None,
+        }
+    }
+
+    /// The length, if it was asked for; `None` within if there is no such object.
+    pub(crate) fn length(&self, name: &str) -> Option<Option<u64>> {
+        match self.take(name, |what| matches!(what, What::Length(_)))? {
+            What::Length(thread) => thread.join().ok()?,
+            _ => None,
+        }
+    }
+
+    /// The listing, if it was asked for.
+    pub(crate) fn listing(&self, folder: &str) -> Option<Vec<Listed>> {
+        match self.take(folder, |what| matches!(what, What::Listing(_)))? {
+            What::Listing(thread) => thread.join().ok()?,
+            _ => None,
+        }
+    }
+
+    /// The range, if it was asked for and is there.
+    pub(crate) fn range(&self, name: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
+        match self.take(name, |what| what.is_range(offset, len))? {
+            What::Range { read, .. } => read.join().ok()?,
+            _ => None,
+        }
+    }
+
+    /// An object is about to be written or removed.
+    pub(crate) fn forget(&self, name: &str) {
+        lock(&self.under_way).retain(|of| of.name != name && !is_below(name, &of.name));
+    }
+}

@@ -1,0 +1,209 @@
+//! A store in a bucket: Amazon S3, and whatever else speaks its protocol.
+//!
+//! ```text
+//! s3://bucket/prefix                       Amazon's, or the server that --endpoint or AWS_ENDPOINT_URL names
+//! s3:https://host:port/bucket/prefix       that server
+//! ```
+//!
+//! An object's key is the prefix, a slash, and its name. Below `tmp/` lies one object: [`once`].
+//!
+//! # What a crash leaves
+//!
+//! A put is there whole and durable when the server has answered, or not at all. A large object goes up in parts that nobody sees before they
+//! are put together; what a killed writer leaves of those takes room, and is removed by others after a week: [`clear`].
+//!
+//! # When the line breaks, or the server has enough
+//!
+//! Every request is tried again until [`crate::Retries`] gives up. What may have been done already is looked at: [`objects`]. Of an
+//! upload only the parts that were under way are sent again: [`upload`].
+//!
+//! # Creating what must be new
+//!
+//! `If-None-Match: *` lets one of several creators win, where the server honours it. Some take it and overwrite all the same, so each is
+//! put to the test before it is trusted: [`once`].
+
+mod address;
+mod clear;
+mod client;
+mod credentials;
+mod http;
+mod list;
+mod objects;
+mod once;
+mod said;
+mod settings;
+mod sign;
+mod time;
+mod upload;
+mod xml;
+
+pub use address::S3Address;
+
+use std::sync::Arc;
+
+use crate::ahead::{self, Ahead, Asked};
+use crate::around::Surroundings;
+use crate::name;
+use crate::{Cleared, Error, Kind, Listed, Put, Result, Soon, Store, Upload};
+use client::Client;
+use credentials::{Chain, Profile, User};
+use once::Once;
+use settings::Settings;
+
+/// What is being done when there turns out to be no such bucket: [`Error::action`] of that.
+pub const FIND_BUCKET: &str = "find the bucket of";
+
+/// A part of a bucket, or the whole.
+pub struct S3Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    ahead: Ahead,
+    once: Once,
+}
+
+impl S3Store {
+    /// Take an empty part of a bucket for a new repository. [`Kind::Exists`] if there is anything in it; [`Kind::Missing`] if there is no such
+    /// bucket.
+    pub fn create(address: &S3Address, around: &Surroundings) -> Result<Self> {
+        let store = Self::open(address, around)?;
+        store.inner.is_empty()?;
+        if !store.inner.tested()? {
+            store.inner.client.tell(
+                "this server doesn't let one alone create an object of a name (it ignores If-None-Match): decisions are made in a way that \
+                 needs no such thing, and that relies on listings that show at once what was written",
+            );
+        }
+        Ok(store)
+    }
+
+    /// Whatever is there. Asks the server for nothing: whether there is such a bucket is found when something is asked for.
+    pub fn open(address: &S3Address, around: &Surroundings) -> Result<Self> {
+        let location = address.to_string();
+        let refused = |why: String| Error::because(Kind::Refused, "open", "", &location, why);
+        let user = User::new(around.aws.clone(), around.home.clone());
+        let profile = Profile::read(&user).map_err(refused)?;
+        let settings = Settings::new(address, around, &user, &profile).map_err(refused)?;
+        let keys = Chain::new(user, profile, settings.is_amazon());
+        let client = Client::new(settings, keys, location, around);
+        Ok(S3Store { inner: Arc::new(Inner { client, ahead: Ahead::default(), once: Once::default() }) })
+    }
+}
+
+impl Inner {
+    fn location(&self) -> &str {
+        self.client.location()
+    }
+
+    fn because(&self, kind: Kind, action: &'static str, name: &str, cause: &str) -> Error {
+        Error::because(kind, action, name, self.location(), cause)
+    }
+
+    fn taken(&self, name: &str) -> Error {
+        self.because(Kind::Exists, "write", name, "there is an object of that name already")
+    }
+}
+
+impl Asked for Inner {
+    fn ahead(&self) -> &Ahead {
+        &self.ahead
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        Inner::get(self, name)
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        Inner::len(self, name)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        Inner::list(self, folder, each)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        Inner::read_at(self, name, offset, buf)
+    }
+}
+
+impl Store for S3Store {
+    fn location(&self) -> String {
+        self.inner.location().to_owned()
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+
+    fn creates_atomically(&self) -> Result<bool> {
+        self.inner.looked()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        name::check_prefix("list", prefix, self.inner.location())?;
+        match self.inner.ahead.listing(prefix) {
+            Some(listed) => listed.into_iter().for_each(each),
+            None => self.inner.list(prefix, each)?,
+        }
+        Ok(())
+    }
+
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        name::check("find", name, self.inner.location())?;
+        self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        name::check("read", name, self.inner.location())?;
+        self.inner.ahead.object(name).map_or_else(|| self.inner.get(name), Ok)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        name::check("read", name, self.inner.location())?;
+        match self.inner.ahead.range(name, offset, buf.len()) {
+            Some(bytes) => buf.copy_from_slice(&bytes),
+            None => self.inner.read_at(name, offset, buf)?,
+        }
+        Ok(())
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        match soon {
+            Soon::Range { name, offset, len } if name::is_name(name) => ahead::range(&self.inner, name, offset, len),
+            Soon::Object(name) if name::is_name(name) => ahead::object(&self.inner, name),
+            Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
+            Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),
+            Soon::Put => once::test_soon(&self.inner),
+            _ => {}
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        name::check("write", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        self.inner.put(name, bytes, how)
+    }
+
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        name::check("write", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        Ok(Box::new(upload::S3Upload::begin(self.inner.clone(), name, len_hint)))
+    }
+
+    fn sync(&self) -> Result<()> {
+        // Whatever was answered is durable.
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        name::check("delete", name, self.inner.location())?;
+        self.inner.ahead.forget(name);
+        self.inner.delete(name)
+    }
+
+    fn clear_unfinished(&self) -> Result<Cleared> {
+        self.inner.clear()
+    }
+}

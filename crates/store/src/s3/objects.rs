@@ -1,0 +1,132 @@
+//! Single objects: read, written whole, removed.
+//!
+//! A put that is answered by 412 may have met itself: an earlier attempt was carried out and its answer was lost. Then what is there is
+//! compared with what was to be written; our objects differ from each other by their random parts.
+
+use super::Inner;
+use super::client::Ask;
+use super::http::Response;
+use crate::{Error, Kind, Put, Result};
+
+impl Inner {
+    /// The length of an object, or `None` if there is none.
+    pub(super) fn len(&self, name: &str) -> Result<Option<u64>> {
+        let ask = Ask::new("HeadObject", "HEAD", name);
+        match self.client.call("find", &ask, &mut 0)? {
+            Ok(response) => match response.header("content-length").and_then(|len| len.parse().ok()) {
+                Some(len) => Ok(Some(len)),
+                None => Err(self.because(Kind::Io, "find", name, "the server doesn't say how long it is")),
+            },
+            Err(said) if said.is_missing() => Ok(None),
+            // An answer to a HEAD can't say why.
+            Err(said) if said.code.is_empty() => self.len_by_range(name),
+            Err(said) => Err(self.client.refused("find", &ask, &said)),
+        }
+    }
+
+    fn len_by_range(&self, name: &str) -> Result<Option<u64>> {
+        let ask = Ask { headers: &[("range", "bytes=0-0")], most: 1, ..Ask::new("GetObject", "GET", name) };
+        match self.client.call("find", &ask, &mut 0)? {
+            Ok(response) => match total(&response) {
+                Some(len) => Ok(Some(len)),
+                None => Err(self.because(Kind::Io, "find", name, "the server doesn't say how long it is")),
+            },
+            Err(said) if said.is_missing() => Ok(None),
+            Err(said) if said.status == 416 => Ok(Some(0)),
+            Err(said) => Err(self.client.refused("find", &ask, &said)),
+        }
+    }
+
+    /// The whole object.
+    pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
+        let ask = Ask { most: usize::MAX, ..Ask::new("GetObject", "GET", name) };
+        Ok(self.client.done("read", &ask)?.body)
+    }
+
+    /// Fill `buf` from `offset`.
+    pub(super) fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let wanted = offset.saturating_add(buf.len() as u64);
+        let ends = |len: u64| Error::truncated("read", name, self.location(), wanted, len);
+        if buf.is_empty() || offset == u64::MAX {
+            return match self.len(name)? {
+                Some(len) if len < wanted || offset == u64::MAX => Err(ends(len)),
+                Some(_) => Ok(()),
+                None => Err(self.because(Kind::Missing, "read", name, "there is no such object")),
+            };
+        }
+        let range = format!("bytes={offset}-{}", wanted - 1);
+        let headers = [("range", range.as_str())];
+        // A server that knows no ranges gives all, of which no more is taken than is needed.
+        let most = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let ask = Ask { headers: &headers, most, ..Ask::new("GetObject", "GET", name) };
+        match self.client.call("read", &ask, &mut 0)? {
+            Ok(response) if response.status == 206 => {
+                if response.body.len() == buf.len() {
+                    buf.copy_from_slice(&response.body);
+                    return Ok(());
+                }
+                match total(&response) {
+                    Some(len) if len < wanted => Err(ends(len)),
+                    _ => Err(self.because(Kind::Io, "read", name, "the server gave another range than was asked for")),
+                }
+            }
+            Ok(response) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(response.body.len());
+                match response.body.get(from..from + buf.len()).filter(|_| from as u64 == offset) {
+                    Some(bytes) => {
+                        buf.copy_from_slice(bytes);
+                        Ok(())
+                    }
+                    None => Err(ends(response.body.len() as u64)),
+                }
+            }
+            Err(said) if said.status == 416 => match self.len(name)? {
+                Some(len) => Err(ends(len)),
+                None => Err(self.because(Kind::Missing, "read", name, "there is no such object")),
+            },
+            Err(said) => Err(self.client.refused("read", &ask, &said)),
+        }
+    }
+
+    /// Write an object whole.
+    pub(super) fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        let is_new = how == Put::Create;
+        let is_atomic = is_new && self.tested()?;
+        if is_new && !is_atomic && self.len(name)?.is_some() {
+            return Err(self.taken(name));
+        }
+        let class = self.client.settings().class(name).map(|class| ("x-amz-storage-class", class));
+        let headers: Vec<_> = is_atomic.then_some(("if-none-match", "*")).into_iter().chain(class).collect();
+        let ask = Ask { headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", name) };
+        let mut tries = 0;
+        match self.client.call("write", &ask, &mut tries)? {
+            Ok(_) => Ok(()),
+            Err(said) if said.is_taken() && tries > 1 && self.is_ours(name, bytes)? => Ok(()),
+            Err(said) if said.is_taken() => Err(self.taken(name)),
+            Err(said) => Err(self.client.refused("write", &ask, &said)),
+        }
+    }
+
+    fn is_ours(&self, name: &str, bytes: &[u8]) -> Result<bool> {
+        match self.get(name) {
+            Ok(there) => Ok(there == bytes),
+            // Gone again.
+            Err(error) if error.kind == Kind::Missing => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remove an object, or see that there is none.
+    pub(super) fn delete(&self, name: &str) -> Result<()> {
+        let ask = Ask::new("DeleteObject", "DELETE", name);
+        match self.client.call("delete", &ask, &mut 0)? {
+            Err(said) if !said.is_missing() => Err(self.client.refused("delete", &ask, &said)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The length of the whole object, of which an answer gives a range.
+fn total(response: &Response) -> Option<u64> {
+    response.header("content-range")?.rsplit_once('/')?.1.trim().parse().ok()
+}

@@ -1,0 +1,219 @@
+//! What a server says instead of doing it, and what that means: for whoever called, and for the user.
+
+use super::http::Response;
+use super::xml;
+use crate::Kind;
+
+/// An answer that is no success.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub status: u16,
+    /// S3's word for it; empty if there is none, as in every answer to a HEAD.
+    pub code: String,
+    /// The server's explanation.
+    words: String,
+    /// Where the bucket is, if that was the trouble.
+    pub region: Option<String>,
+    /// The server's clock.
+    pub date: Option<String>,
+    /// How long to wait, in seconds.
+    pub retry_after: Option<u64>,
+}
+
+/// Longer explanations are cut.
+const WORDS_MAX: usize = 300;
+
+impl Said {
+    pub(super) fn read(response: &Response) -> Self {
+        let text = String::from_utf8_lossy(&response.body);
+        let error = xml::element(&text, "Error").unwrap_or_default();
+        let field = |name: &str| xml::text(error, name).map(|words| clean(&words)).unwrap_or_default();
+        let header = |name: &str| response.header(name).map(str::to_owned);
+        Said {
+            status: response.status,
+            code: field("Code"),
+            words: field("Message"),
+            region: header("x-amz-bucket-region").or_else(|| Some(field("Region"))).filter(|region| !region.is_empty()),
+            date: header("date"),
+            retry_after: header("retry-after").and_then(|seconds| seconds.parse().ok()),
+        }
+    }
+
+    /// No XML of S3's in it, where there should be.
+    fn is_foreign(&self, is_head: bool) -> bool {
+        self.code.is_empty() && !is_head
+    }
+
+    /// There is no such object.
+    pub(super) fn is_missing(&self) -> bool {
+        self.status == 404 && !matches!(self.code.as_str(), "NoSuchBucket" | "NoSuchUpload")
+    }
+
+    /// The name is taken: If-None-Match was honoured.
+    pub(super) fn is_taken(&self) -> bool {
+        self.status == 412
+    }
+
+    /// It doesn't know If-None-Match, and says so.
+    pub(super) fn is_unknown_condition(&self) -> bool {
+        self.status == 501 || matches!(self.code.as_str(), "NotImplemented" | "NotSupported")
+    }
+
+    /// The keys have come to their end.
+    pub(super) fn is_expired(&self) -> bool {
+        matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken")
+    }
+
+    pub(super) fn is_skewed(&self) -> bool {
+        self.code == "RequestTimeTooSkewed"
+    }
+
+    /// Whether it may pass.
+    pub(super) fn passes(&self) -> bool {
+        let by_code = matches!(
+            self.code.as_str(),
+            "SlowDown"
+                | "Throttling"
+                | "RequestTimeout"
+                | "RequestTimeoutException"
+                | "InternalError"
+                | "ServiceUnavailable"
+                | "OperationAborted"
+                | "ConditionalRequestConflict"
+                | "BadDigest"
+                | "XAmzContentSHA256Mismatch"
+                | "IncompleteBody"
+        );
+        by_code || (matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504) && !self.is_full())
+    }
+
+    fn is_full(&self) -> bool {
+        let words = self.words.to_ascii_lowercase();
+        let by_words = ["quota", "no space", "disk full", "storage full", "insufficient storage"]
+            .iter()
+            .any(|w| words.contains(w));
+        self.status == 507 || self.code.contains("Quota") || self.code.contains("StorageFull") || by_words
+    }
+
+    /// What can be done about it, and the words for it. `action` is the one of S3 that was asked for, `keys` where the keys come from,
+    /// `bucket` and `endpoint` where.
+    pub(super) fn judge(&self, action: &str, keys: &str, bucket: &str, endpoint: &str) -> (Kind, String) {
+        let told = match (self.words.is_empty(), self.code.is_empty()) {
+            (false, false) => format!(" ({}: {})", self.code, self.words),
+            (true, false) => format!(" ({})", self.code),
+            (false, true) => format!(" ({})", self.words),
+            (true, true) => format!(" (status {})", self.status),
+        };
+        if self.is_full() {
+            return (Kind::Full, format!("the storage takes no more{told}"));
+        }
+        let is_head = action == "HeadObject";
+        let refused = |words: String| (Kind::Refused, words);
+        match self.code.as_str() {
+            "NoSuchBucket" => (Kind::Missing, format!("there is no bucket '{bucket}' at {endpoint}")),
+            "InvalidBucketName" => refused(format!("the server takes '{bucket}' for no name of a bucket{told}")),
+            "InvalidAccessKeyId" => refused(format!(
+                "{endpoint} doesn't know the access key of {keys}: look whether it is the one for this server"
+            )),
+            "SignatureDoesNotMatch" => refused(format!(
+                "the secret key of {keys} isn't the one that belongs to its access key{told}: enter both again"
+            )),
+            "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => refused(format!(
+                "the session that the credentials of {keys} are of has ended: log in again, or get new ones"
+            )),
+            "InvalidToken" => refused(format!("the session token of {keys} is none of this server's{told}")),
+            "RequestTimeTooSkewed" => {
+                refused("this machine's clock is wrong, and the server's can't be followed: set the clock".to_owned())
+            }
+            "RequestExpired" => {
+                refused("the server's clock and this machine's are too far apart: set the clock".to_owned())
+            }
+            "InvalidObjectState" => {
+                refused(format!("it is in cold storage, and has to be brought back before it can be read{told}"))
+            }
+            "AccountProblem" | "AllAccessDisabled" | "NotSignedUp" => {
+                refused(format!("the provider has closed the account{told}: ask it why"))
+            }
+            "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => refused(
+                format!("the bucket is in another region{told}: set AWS_REGION to it, or --endpoint to its server"),
+            ),
+            "MethodNotAllowed" if self.status == 405 => {
+                refused(format!("the server doesn't allow {action} there, because of a lock perhaps{told}"))
+            }
+            _ if self.passes() => (Kind::Transient, format!("the server can't do it now{told}")),
+            _ if self.status == 403 || self.status == 401 => match self.is_foreign(is_head) {
+                false => refused(format!("the credentials of {keys} don't allow {action} on it{told}")),
+                true => refused(format!("{endpoint} refuses it, and doesn't say why as S3 would{told}")),
+            },
+            _ if self.is_missing() && !self.is_foreign(is_head) => {
+                (Kind::Missing, "there is no such object".to_owned())
+            }
+            _ if self.is_foreign(is_head) => {
+                (Kind::Io, format!("what answers at {endpoint} is no S3 server, or its address lacks something{told}"))
+            }
+            _ => (Kind::Io, format!("the server doesn't do {action}{told}")),
+        }
+    }
+}
+
+/// On one line, without control characters, not too long.
+fn clean(words: &str) -> String {
+    let words: String = words.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect();
+    words.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(status: u16, code: &str, message: &str) -> Said {
+        let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>");
+        Said::read(&Response::made(status, &[], body.as_bytes()))
+    }
+
+    #[test]
+    fn each_has_a_kind_and_says_what_to_do() {
+        for (status, code, message, kind, part) in [
+            (404, "NoSuchBucket", "x", Kind::Missing, "no bucket 'buc' at http://h"),
+            (404, "NoSuchKey", "x", Kind::Missing, "no such object"),
+            (403, "InvalidAccessKeyId", "x", Kind::Refused, "doesn't know the access key of the environment"),
+            (403, "SignatureDoesNotMatch", "x", Kind::Refused, "enter both again"),
+            (400, "ExpiredToken", "x", Kind::Refused, "log in again"),
+            (403, "RequestTimeTooSkewed", "x", Kind::Refused, "set the clock"),
+            (403, "AccessDenied", "x", Kind::Refused, "don't allow PutObject"),
+            (403, "QuotaExceeded", "x", Kind::Full, "takes no more (QuotaExceeded"),
+            (403, "AccessDenied", "Bucket size quota is reached.", Kind::Full, "quota is reached)"),
+            (507, "XMinioStorageFull", "x", Kind::Full, "takes no more"),
+            (503, "SlowDown", "Reduce your request rate.", Kind::Transient, "(SlowDown: Reduce your request rate)"),
+            (500, "InternalError", "x", Kind::Transient, "can't do it now"),
+            (409, "ConditionalRequestConflict", "x", Kind::Transient, "can't do it now"),
+            (400, "BadDigest", "x", Kind::Transient, "can't do it now"),
+            (403, "InvalidObjectState", "x", Kind::Refused, "cold storage"),
+            (301, "PermanentRedirect", "x", Kind::Refused, "AWS_REGION"),
+            (400, "InvalidArgument", "x", Kind::Io, "doesn't do PutObject"),
+        ] {
+            let (found, words) = said(status, code, message).judge("PutObject", "the environment", "buc", "http://h");
+            assert_eq!(found, kind, "{code}: {words}");
+            assert!(words.contains(part), "{code}: {words}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_s3_is_told_so() {
+        for (status, kind) in [(404, Kind::Io), (403, Kind::Refused), (405, Kind::Io), (502, Kind::Transient)] {
+            let said = Said::read(&Response::made(status, &[], b"<html><body>nginx</body></html>"));
+            let (found, words) = said.judge("GetObject", "x", "b", "http://h");
+            assert_eq!(found, kind, "{words}");
+        }
+        // A HEAD has no body to say anything in.
+        let said = Said::read(&Response::made(404, &[], b""));
+        assert_eq!(said.judge("HeadObject", "x", "b", "http://h").0, Kind::Missing);
+    }
+
+    #[test]
+    fn words_from_afar_stay_on_one_line() {
+        let long = format!("a\nb\u{1b}[31m{}", "x".repeat(1000));
+        let (_, words) = said(400, "Odd", &long).judge("GetObject", "x", "b", "http://h");
+        assert!(!words.chars().any(char::is_control) && words.len() < 400, "{words}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Which server, which bucket, which region: what the address, the command line, the environment and the profile say, in this order.
+
+use std::path::PathBuf;
+
+use super::address::S3Address;
+use super::credentials::{Profile, User};
+use super::http::Endpoint;
+use super::sign::encode;
+use crate::around::Surroundings;
+
+/// Where the bucket is, and under which names its objects are asked for.
+pub(super) struct Settings {
+    /// The server that was named; Amazon's if none was.
+    server: Option<Endpoint>,
+    /// What requests are signed for, to begin with.
+    pub region: String,
+    pub bucket: String,
+    /// What each key begins with: empty, or ends with a slash.
+    pub base: String,
+    /// Certificates to trust in, in place of the system's.
+    pub bundle: Option<PathBuf>,
+    /// Folders whose objects are put into a storage class.
+    pub classes: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// What is wrong, in words.
+    pub(super) fn new(
+        address: &S3Address,
+        around: &Surroundings,
+        user: &User,
+        profile: &Profile,
+    ) -> Result<Self, String> {
+        let named = address
+            .endpoint
+            .as_deref()
+            .or(around.endpoint.as_deref())
+            .or_else(|| user.get("AWS_ENDPOINT_URL_S3"))
+            .or_else(|| user.get("AWS_ENDPOINT_URL"))
+            .or_else(|| profile.get("endpoint_url"));
+        let server = named.map(Endpoint::parse).transpose()?;
+        if let Some(server) = &server
+            && !server.tls
+            && !server.is_loopback()
+            && !around.allow_http
+        {
+            return Err(format!(
+                "{server} would be spoken to in the clear, and whoever listens would see names, lengths and the session's token: use \
+                 https://, or say --allow-http"
+            ));
+        }
+        let region = user
+            .get("AWS_REGION")
+            .or_else(|| user.get("AWS_DEFAULT_REGION"))
+            .or_else(|| profile.get("region"))
+            .unwrap_or("us-east-1")
+            .to_owned();
+        if !region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') || region.is_empty() {
+            return Err("the region that AWS_REGION or the profile names is none".to_owned());
+        }
+        Ok(Settings {
+            server,
+            region,
+            bucket: address.bucket.clone(),
+            base: if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) },
+            bundle: user.get("AWS_CA_BUNDLE").map(PathBuf::from),
+            classes: around.storage_classes.clone(),
+        })
+    }
+
+    /// Amazon's own service.
+    pub(super) fn is_amazon(&self) -> bool {
+        self.server.as_ref().is_none_or(|server| server.host.ends_with(".amazonaws.com"))
+    }
+
+    /// The bucket is a part of the host's name, as Amazon wants it. A dot in it would not fit the server's certificate.
+    fn is_in_host(&self) -> bool {
+        self.server.is_none() && !self.bucket.contains('.')
+    }
+
+    /// The server for a region.
+    pub(super) fn endpoint(&self, region: &str) -> Endpoint {
+        if let Some(server) = &self.server {
+            return server.clone();
+        }
+        let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+        let bucket = if self.is_in_host() { format!("{}.", self.bucket) } else { String::new() };
+        Endpoint { tls: true, host: format!("{bucket}s3.{region}.{domain}"), port: 443, path: String::new() }
+    }
+
+    /// The encoded path of an object, or of the bucket.
+    pub(super) fn path(&self, endpoint: &Endpoint, name: Option<&str>) -> String {
+        let bucket = if self.is_in_host() { String::new() } else { format!("/{}", self.bucket) };
+        match name {
+            Some(name) => format!("{}{bucket}/{}", endpoint.path, encode(&self.key(name), true)),
+            None if bucket.is_empty() => "/".to_owned(),
+            None => format!("{}{bucket}", endpoint.path),
+        }
+    }
+
+    /// An object's key in the bucket.
+    pub(super) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.base)
+    }
+
+    /// The storage class for an object, if it is not the usual one.
+    pub(super) fn class(&self, name: &str) -> Option<&str> {
+        let of = self.classes.iter().find(|(folder, _)| crate::name::is_below(name, folder));
+        of.map(|(_, class)| class.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(address: &str, endpoint: Option<&str>, variables: &[(&str, &str)]) -> Result<Settings, String> {
+        let address = S3Address::parse(address.strip_prefix("s3:").unwrap()).unwrap();
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let user = User::new(variables, None);
+        let around = Surroundings { endpoint: endpoint.map(str::to_owned), ..Surroundings::default() };
+        Settings::new(&address, &around, &user, &Profile::read(&user)?)
+    }
+
+    fn url(settings: &Settings, name: Option<&str>) -> String {
+        let endpoint = settings.endpoint(&settings.region);
+        let path = settings.path(&endpoint, name);
+        format!("{}{path}", endpoint.to_string().strip_suffix(&endpoint.path).unwrap())
+    }
+
+    #[test]
+    fn who_is_asked_for_what() {
+        let amazon = settings("s3://bucket/a b", None, &[("AWS_REGION", "eu-west-1")]).unwrap();
+        assert_eq!(url(&amazon, Some("config")), "https://bucket.s3.eu-west-1.amazonaws.com/a%20b/config");
+        assert_eq!(url(&amazon, None), "https://bucket.s3.eu-west-1.amazonaws.com/");
+        let dotted = settings("s3://my.bucket", None, &[("AWS_DEFAULT_REGION", "cn-north-1")]).unwrap();
+        assert_eq!(url(&dotted, Some("config")), "https://s3.cn-north-1.amazonaws.com.cn/my.bucket/config");
+        assert!(amazon.is_amazon() && dotted.is_amazon());
+        let all = [("AWS_ENDPOINT_URL", "https://c"), ("AWS_ENDPOINT_URL_S3", "https://b/x/")];
+        let own = settings("s3://bucket/p", None, &all).unwrap();
+        assert_eq!(url(&own, Some("a/b")), "https://b/x/bucket/p/a/b");
+        assert_eq!(url(&own, None), "https://b/x/bucket");
+        assert!(!own.is_amazon());
+        let said = settings("s3://bucket/p", Some("https://a"), &all).unwrap();
+        assert_eq!(url(&said, None), "https://a/bucket");
+        let within = settings("s3:http://localhost:90/bucket", Some("https://a"), &all).unwrap();
+        assert_eq!(url(&within, None), "http://localhost:90/bucket");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (endpoint, region, part) in [
+            ("http://10.0.0.1", "x", "--allow-http"),
+            ("ftp://h", "x", "neither"),
+            ("https://h", "x/../y", "AWS_REGION"),
+        ] {
+            let why = settings("s3://bucket", Some(endpoint), &[("AWS_REGION", region)]).err().unwrap();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}

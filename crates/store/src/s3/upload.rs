@@ -1,0 +1,234 @@
+//! Uploads: what is small in one request, what is large in parts, several at once, none of which anybody sees before they are put together.
+//!
+//! A part stays in memory until the server has it; a broken connection costs that part's time. [`PARTS_AT_ONCE`] are on their way while
+//! the next one is filled, and waiting for room there is what holds a fast producer back.
+//!
+//! That the name is free is seen by the request that makes the object, where the server honours `If-None-Match` there, too; some honour it
+//! for single requests and not for this one, so it is asked for before as well.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use super::Inner;
+use super::client::Ask;
+use super::xml;
+use crate::lock::lock;
+use crate::{Error, Kind, Put, Result, Upload};
+
+/// The least that a part may have, but for the last one.
+const PART_BYTES_MIN: usize = 5 << 20;
+/// The most that one is made to have: it is held in memory.
+const PART_BYTES_MAX: usize = 64 << 20;
+/// No more parts than this, of 10,000 that S3 allows, for an object of the expected length.
+const PARTS_WANTED_MAX: u64 = 5_000;
+/// Parts on their way, besides the one that is being filled.
+const PARTS_AT_ONCE: usize = 2;
+
+/// What the threads that send parts have in common.
+struct Parts {
+    store: Arc<Inner>,
+    name: String,
+    /// The upload's id, once there is one.
+    id: Mutex<Option<String>>,
+}
+
+pub(super) struct S3Upload {
+    parts: Arc<Parts>,
+    part_bytes: usize,
+    filling: Vec<u8>,
+    under_way: VecDeque<JoinHandle<Result<String>>>,
+    /// The entity tags of those that have arrived, in order.
+    arrived: Vec<String>,
+    /// Bytes handed to threads so far.
+    sent: u64,
+    /// A part was lost for good: whoever goes on is told the same again.
+    failed: Option<(Kind, String)>,
+    finished: bool,
+}
+
+impl S3Upload {
+    pub(super) fn begin(store: Arc<Inner>, name: &str, len_hint: u64) -> Self {
+        let wanted = usize::try_from(len_hint / PARTS_WANTED_MAX).unwrap_or(usize::MAX);
+        S3Upload {
+            parts: Arc::new(Parts { store, name: name.to_owned(), id: Mutex::default() }),
+            part_bytes: wanted.clamp(PART_BYTES_MIN, PART_BYTES_MAX),
+            filling: Vec::new(),
+            under_way: VecDeque::new(),
+            arrived: Vec::new(),
+            sent: 0,
+            failed: None,
+            finished: false,
+        }
+    }
+
+    /// Send what is filled as the next part, once there is room for it.
+    fn send(&mut self) -> Result<()> {
+        while self.under_way.len() >= PARTS_AT_ONCE {
+            self.wait()?;
+        }
+        let number = self.arrived.len() + self.under_way.len() + 1;
+        let bytes = std::mem::take(&mut self.filling);
+        self.sent += bytes.len() as u64;
+        let parts = self.parts.clone();
+        let sending = thread::Builder::new().name("s3-part".into()).spawn(move || parts.send(number, &bytes));
+        match sending {
+            Ok(thread) => {
+                self.under_way.push_back(thread);
+                Ok(())
+            }
+            Err(error) => Err(self.fail(Error::new("write", &self.parts.name, self.parts.store.location(), error))),
+        }
+    }
+
+    /// Wait for the oldest part.
+    fn wait(&mut self) -> Result<()> {
+        let Some(oldest) = self.under_way.pop_front() else { return Ok(()) };
+        match oldest.join() {
+            Ok(Ok(tag)) => {
+                self.arrived.push(tag);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(self.fail(error)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failed = Some((error.kind, error.cause()));
+        error
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some((kind, cause)) => Err(self.parts.store.because(*kind, "write", &self.parts.name, cause)),
+        }
+    }
+
+    /// Put the parts together.
+    fn complete(&mut self) -> Result<()> {
+        let (store, name) = (self.parts.store.clone(), self.parts.name.clone());
+        let is_atomic = store.tested()?;
+        if store.len(&name)?.is_some() {
+            return Err(store.taken(&name));
+        }
+        let id = self.parts.id()?;
+        let mut body = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+        for (number, tag) in (1..).zip(&self.arrived) {
+            let tag = xml::escape(tag);
+            body.push_str(&format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"));
+        }
+        body.push_str("</CompleteMultipartUpload>");
+        let query = [("uploadId", id.as_str())];
+        let condition = [("if-none-match", "*")];
+        let mut ask = Ask {
+            query: &query,
+            headers: if is_atomic { &condition } else { &[] },
+            body: body.as_bytes(),
+            ..Ask::new(super::client::COMPLETE, "POST", &name)
+        };
+        let mut tries = 0;
+        let mut answered = store.client.call("write", &ask, &mut tries)?;
+        if is_atomic && matches!(&answered, Err(said) if said.is_unknown_condition()) {
+            ask.headers = &[];
+            answered = store.client.call("write", &ask, &mut tries)?;
+        }
+        match answered {
+            Ok(_) => {}
+            // An earlier attempt has done it, and its answer was lost. Nobody else has an object of this name in the making.
+            Err(said)
+                if tries > 1 && (said.is_taken() || said.status == 404) && store.len(&name)? == Some(self.sent) => {}
+            Err(said) if said.is_taken() => return Err(store.taken(&name)),
+            Err(said) if said.code == "NoSuchUpload" => return Err(self.parts.removed()),
+            Err(said) => return Err(store.client.refused("write", &ask, &said)),
+        }
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Parts {
+    /// Send a part; its entity tag.
+    fn send(&self, number: usize, bytes: &[u8]) -> Result<String> {
+        let id = self.id()?;
+        let number = number.to_string();
+        let query = [("partNumber", number.as_str()), ("uploadId", id.as_str())];
+        let ask = Ask { query: &query, body: bytes, ..Ask::new("PutObject", "PUT", &self.name) };
+        match self.store.client.call("write", &ask, &mut 0)? {
+            Ok(response) => match response.header("etag") {
+                Some(tag) => Ok(tag.to_owned()),
+                None => {
+                    Err(self.store.because(Kind::Io, "write", &self.name, "the server gives no tag for a part of it"))
+                }
+            },
+            Err(said) if said.code == "NoSuchUpload" => Err(self.removed()),
+            Err(said) => Err(self.store.client.refused("write", &ask, &said)),
+        }
+    }
+
+    /// Whoever comes first begins the upload; the others wait for that.
+    fn id(&self) -> Result<String> {
+        let mut id = lock(&self.id);
+        if let Some(id) = &*id {
+            return Ok(id.clone());
+        }
+        let class = self.store.client.settings().class(&self.name).map(|class| ("x-amz-storage-class", class));
+        let headers: Vec<_> = class.into_iter().collect();
+        let ask = Ask { query: &[("uploads", "")], headers: &headers, ..Ask::new("PutObject", "POST", &self.name) };
+        let response = self.store.client.done("write", &ask)?;
+        let text = String::from_utf8_lossy(&response.body);
+        match xml::text(&text, "UploadId").filter(|id| !id.is_empty()) {
+            Some(new) => Ok(id.insert(new).clone()),
+            None => Err(self.store.because(Kind::Io, "write", &self.name, "the server begins no upload in parts")),
+        }
+    }
+
+    fn removed(&self) -> Error {
+        let cause =
+            "its parts have been removed from the server while it was being written, by a rule of the bucket perhaps";
+        self.store.because(Kind::Io, "write", &self.name, cause)
+    }
+}
+
+impl Upload for S3Upload {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        while !bytes.is_empty() {
+            if self.filling.len() == self.part_bytes {
+                self.send()?;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.part_bytes - self.filling.len()));
+            self.filling.extend_from_slice(now);
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.check()?;
+        if self.under_way.is_empty() && self.arrived.is_empty() {
+            self.finished = true;
+            return self.parts.store.put(&self.parts.name, &self.filling, Put::Create);
+        }
+        self.send()?;
+        while !self.under_way.is_empty() {
+            self.wait()?;
+        }
+        self.complete()
+    }
+}
+
+impl Drop for S3Upload {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        for sending in self.under_way.drain(..) {
+            let _ = sending.join();
+        }
+        if let Some(id) = &*lock(&self.parts.id) {
+            self.parts.store.abort_if_possible(&self.parts.name, id);
+        }
+    }
+}

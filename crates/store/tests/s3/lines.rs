@@ -1,0 +1,194 @@
+//! Lines that break, answers that get lost, servers that have enough.
+
+use std::time::{Duration, Instant};
+
+use drumlin_store::{Kind, Put, Retries, Soon, Store, Surroundings};
+use drumlin_testkit::s3::{Instead, KEYS, S3};
+use drumlin_testkit::{Line, Relay, Rng};
+
+use crate::place::User;
+
+const MIB: usize = 1 << 20;
+
+/// Each request, with each way in which its answer may fail to come, tried again without harm.
+#[test]
+fn whatever_fails_in_passing_is_done_all_the_same() {
+    let server = S3::start();
+    let store = User::at(&server).create("p");
+    let large = Rng::new(1).bytes(17 * MIB);
+    let failures = [
+        Instead::Vanish,
+        Instead::Ignore,
+        Instead::Half,
+        Instead::Refuse(503, "SlowDown"),
+        Instead::Refuse(500, "InternalError"),
+        Instead::Refuse(400, "RequestTimeout"),
+        Instead::Refuse(409, "ConditionalRequestConflict"),
+    ];
+    let actions = [
+        "PutObject",
+        "GetObject",
+        "HeadObject",
+        "DeleteObject",
+        "ListBucket",
+        "CreateMultipartUpload",
+        "UploadPart",
+        "CompleteMultipartUpload",
+    ];
+    for (round, failure) in failures.into_iter().enumerate() {
+        for action in actions {
+            server.instead(action, 0, 2, failure);
+        }
+        let name = |of: &str| format!("{of}/{round}");
+        store.put(&name("small"), b"small", Put::Create).unwrap_or_else(|e| panic!("{failure:?}: {e}"));
+        let mut upload = store.upload(&name("large"), 0).unwrap();
+        upload.write(&large).unwrap();
+        upload.finish().unwrap_or_else(|e| panic!("{failure:?}: {e}"));
+        assert_eq!(store.get(&name("small")).unwrap(), b"small");
+        assert!(store.get(&name("large")).unwrap() == large);
+        assert_eq!(store.len(&name("large")).unwrap(), Some(large.len() as u64));
+        let mut found = Vec::new();
+        store.list("large", &mut |listed| found.push(listed)).unwrap();
+        assert_eq!(found.len(), round + 1);
+        store.delete(&name("small")).unwrap();
+        assert_eq!(store.len(&name("small")).unwrap(), None);
+    }
+    assert!(server.keys().iter().all(|key| !key.contains("small")));
+}
+
+/// An answer that got lost is no reason to take one's own object for somebody else's; somebody else's is one still.
+#[test]
+fn who_was_first_is_told_rightly_when_answers_get_lost() {
+    let server = S3::start();
+    let store = User::at(&server).create("p");
+    server.instead("PutObject", 0, 1, Instead::Vanish);
+    store.put("mine", b"mine", Put::Create).unwrap();
+    server.set("p/theirs", b"theirs");
+    server.instead("PutObject", 0, 1, Instead::Vanish);
+    assert_eq!(store.put("theirs", b"mine", Put::Create).unwrap_err().kind, Kind::Exists);
+    assert_eq!(server.object("p/theirs").unwrap(), b"theirs");
+    for _ in 0..2 {
+        // The second one is somebody else's by then: it has another random name in truth.
+        let mut upload = store.upload("pack", 0).unwrap();
+        upload.write(&vec![7; 11 * MIB]).unwrap();
+        server.instead("CompleteMultipartUpload", 0, 1, Instead::Vanish);
+        match server.object("p/pack") {
+            None => upload.finish().unwrap(),
+            Some(_) => assert_eq!(upload.finish().unwrap_err().kind, Kind::Exists),
+        }
+    }
+    assert_eq!(server.unfinished(), 0);
+}
+
+#[test]
+fn patience_has_an_end_and_says_so() {
+    let server = S3::start();
+    let mut user = User::at(&server);
+    user.around.retries.give_up = Duration::from_millis(200);
+    let store = user.create("p");
+    server.instead("GetObject", 0, u32::MAX, Instead::Refuse(503, "SlowDown"));
+    let error = store.get("a").unwrap_err();
+    assert_eq!(error.kind, Kind::Transient);
+    for part in ["cannot read 'a' in s3://test/p", "SlowDown", "tried again for"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let told = user.told();
+    assert!(told.iter().any(|words| words.contains("SlowDown") && words.contains("trying again")), "{told:?}");
+    // An address where nobody is, is told at once.
+    drop(store);
+    let patient = Surroundings { retries: Retries::default(), ..User::of("http://127.0.0.1:1", &[]).around };
+    let nobody = User { around: Surroundings { aws: user.around.aws.clone(), ..patient }, told: user.told.clone() };
+    let start = Instant::now();
+    let error = nobody.open("p").get("config").unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert_eq!((error.kind, error.action), (Kind::Transient, "connect to"), "{error}");
+    assert!(error.to_string().contains("http://127.0.0.1:1 can't be reached"), "{error}");
+}
+
+/// The very first answer may be the one that gets lost.
+#[test]
+fn a_line_that_breaks_at_the_first_word() {
+    for failure in [Instead::Ignore, Instead::Half, Instead::Refuse(503, "SlowDown")] {
+        let server = S3::start();
+        server.set("p/a", b"1");
+        server.instead("GetObject", 0, 3, failure);
+        assert_eq!(User::at(&server).open("p").get("a").unwrap_or_else(|e| panic!("{failure:?}: {e}")), b"1");
+    }
+}
+
+fn far(server: &S3, line: Line) -> (Relay, User) {
+    let relay = Relay::to(server.port(), line);
+    let endpoint = format!("http://127.0.0.1:{}", relay.port());
+    let user = User::of(&endpoint, &[("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1)]);
+    (relay, user)
+}
+
+#[test]
+fn a_pack_survives_a_line_that_breaks() {
+    let server = S3::start();
+    let (relay, user) = far(&server, Line::default());
+    let store = user.create("p");
+    let content = Rng::new(2).bytes(64 * MIB);
+    let passed = relay.bytes().0 + relay.bytes().1;
+    let cuts: Vec<u64> = (1..8).map(|n| passed + n * 9_500_000 + 12_345).collect();
+    relay.cut_at(cuts);
+    let before = relay.connections();
+    let mut upload = store.upload("pack", content.len() as u64).unwrap();
+    for piece in content.chunks(300_000) {
+        upload.write(piece).unwrap();
+    }
+    upload.finish().unwrap();
+    assert!(relay.connections() > before + 5, "nothing was cut");
+    assert!(server.object("p/pack").unwrap() == content);
+    // Parts that had arrived were not sent again.
+    let sent = relay.bytes().0;
+    assert!(sent < (64 + 7 * 10 + 10) * MIB as u64, "{sent}");
+    assert!(store.get("pack").unwrap() == content);
+}
+
+#[test]
+fn limits_of_speed_are_kept() {
+    let server = S3::start();
+    let mut user = User::at(&server);
+    (user.around.upload_limit, user.around.download_limit) = (Some(MIB as u64), Some(2 * MIB as u64));
+    let store = user.create("p");
+    let content = Rng::new(3).bytes(2 * MIB);
+    let start = Instant::now();
+    store.put("a", &content, Put::Create).unwrap();
+    let up = start.elapsed();
+    let start = Instant::now();
+    assert!(store.get("a").unwrap() == content);
+    let down = start.elapsed();
+    assert!(up > Duration::from_millis(1800), "{up:?}");
+    assert!(down > Duration::from_millis(800), "{down:?}");
+}
+
+/// Parts go side by side, and what is asked for soon is asked for at once: a long line costs few of its round trips.
+#[test]
+fn a_long_line_is_filled() {
+    let server = S3::start();
+    let round_trip = Duration::from_millis(300);
+    let (relay, user) = far(&server, Line::default());
+    let store = user.create("p");
+    for n in 0..8 {
+        store.put(&format!("n/{n}"), &vec![n; 100_000], Put::Create).unwrap();
+    }
+    relay.set(Line { round_trip, rate: 0 });
+    let start = Instant::now();
+    for n in 0..8 {
+        store.expect(Soon::Range { name: &format!("n/{n}"), offset: 5, len: 50_000 });
+    }
+    for n in 0..8 {
+        let mut bytes = vec![0; 50_000];
+        store.read_at(&format!("n/{n}"), 5, &mut bytes).unwrap();
+        assert_eq!(bytes, vec![n; 50_000]);
+    }
+    // One round trip for a connection, one for the range; eight of each, one after the other, would be sixteen.
+    assert!(start.elapsed() < round_trip * 8, "{:?}", start.elapsed());
+    // Twelve parts, two at a time, what begins and what ends them.
+    let start = Instant::now();
+    let mut upload = store.upload("pack", 0).unwrap();
+    upload.write(&vec![1; 60 * MIB]).unwrap();
+    upload.finish().unwrap();
+    assert!(start.elapsed() < round_trip * 14, "{:?}", start.elapsed());
+}

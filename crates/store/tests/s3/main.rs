@@ -1,0 +1,8 @@
+//! Stores in buckets: of a server in this process that misbehaves when it is told to, and of real ones.
+
+mod conforms;
+mod lines;
+mod once;
+mod place;
+mod slips;
+mod tls;

@@ -1,0 +1,206 @@
+//! What goes wrong for good, told with what to do about it.
+
+use std::collections::HashSet;
+
+use drumlin_store::{FIND_BUCKET, Kind, Put, Store, Surroundings};
+use drumlin_testkit::s3::{Habits, Instead, KEYS, S3};
+
+use crate::place::User;
+
+const MIB: usize = 1 << 20;
+
+/// An error of this kind with these words, and with no secret in it.
+fn says<T>(result: Result<T, drumlin_store::Error>, kind: Kind, parts: &[&str]) {
+    let Err(error) = result else { panic!("it succeeded, where {parts:?} was to be said") };
+    assert_eq!(error.kind, kind, "{error}");
+    for part in parts {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    let all = format!("{error} {error:?}");
+    assert!(!all.contains(KEYS.1) && !all.contains("geheim"), "{all}");
+}
+
+#[test]
+fn credentials_that_are_wrong() {
+    let server = S3::start();
+    let get = |variables: &[(&str, &str)]| User::of(&server.endpoint(), variables).open("p").get("a");
+    says(
+        get(&[("AWS_ACCESS_KEY_ID", "AKnone"), ("AWS_SECRET_ACCESS_KEY", "geheim")]),
+        Kind::Refused,
+        &["doesn't know the access key of the environment"],
+    );
+    says(
+        get(&[("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", "geheim")]),
+        Kind::Refused,
+        &["enter both again"],
+    );
+    says(get(&[("AWS_ACCESS_KEY_ID", KEYS.0)]), Kind::Refused, &["AWS_SECRET_ACCESS_KEY isn't"]);
+    says(get(&[]), Kind::Refused, &["there are no credentials", "~/.aws/credentials"]);
+    server.habits(|habits| habits.token = Some("new".into()));
+    let old = [("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1), ("AWS_SESSION_TOKEN", "geheim")];
+    says(get(&old), Kind::Refused, &["session", "has ended", "log in again"]);
+    let around = User::of(&server.endpoint(), &old).around;
+    assert!(!format!("{around:?}").contains("geheim"));
+}
+
+/// A session that ends in the midst of a run, and a program that gives a new one.
+#[test]
+fn a_session_that_is_renewed() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".aws")).unwrap();
+    let token = home.path().join("token");
+    let config = format!(
+        "[default]\ncredential_process = echo '{{\"AccessKeyId\":\"{}\",\"SecretAccessKey\":\"{}\",\"SessionToken\":\"'$(cat {})'\"}}'\n",
+        KEYS.0,
+        KEYS.1,
+        token.display()
+    );
+    std::fs::write(home.path().join(".aws/config"), config).unwrap();
+    let server = S3::with(Habits { token: Some("one".into()), ..Habits::default() });
+    std::fs::write(&token, "one").unwrap();
+    let user = User::of(&server.endpoint(), &[]);
+    let user = User { around: Surroundings { home: Some(home.path().into()), ..user.around }, told: user.told };
+    let store = user.create("p");
+    server.habits(|habits| habits.token = Some("two".into()));
+    says(store.put("a", b"1", Put::Create), Kind::Refused, &["has ended"]);
+    std::fs::write(&token, "two").unwrap();
+    store.put("a", b"1", Put::Create).unwrap();
+}
+
+#[test]
+fn places_that_are_wrong() {
+    let server = S3::start();
+    let user = User::at(&server);
+    let missing = user.create_in("other", "p").err().unwrap();
+    assert_eq!(missing.action, FIND_BUCKET);
+    says(Err::<(), _>(missing), Kind::Missing, &["there is no bucket 'other' at http://127.0.0.1"]);
+    server.set("p/holiday.jpg", b"not ours");
+    says(user.create_in("test", "p"), Kind::Exists, &["'p/holiday.jpg'", "a prefix of its own"]);
+    server.set("q/", b"");
+    server.set("qq/x", b"");
+    user.create("q");
+    server.habits(|habits| habits.forbidden = HashSet::from(["ListBucket", "PutObject"]));
+    says(user.create_in("test", "r"), Kind::Refused, &["don't allow ListBucket"]);
+    says(user.open("r").put("a", b"1", Put::Replace), Kind::Refused, &["cannot write 'a'", "don't allow PutObject"]);
+    // What is no S3 at all.
+    for action in ["ListBucket", "GetObject"] {
+        server.instead(action, 0, 1, Instead::Refuse(404, ""));
+    }
+    server.habits(|habits| habits.forbidden.clear());
+    says(user.create_in("test", "r"), Kind::Io, &["no S3 server"]);
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_made_up_for_and_told() {
+    for ahead in [-7 * 3600, 30 * 60] {
+        let server = S3::with(Habits { clock_ahead: ahead, ..Habits::default() });
+        let user = User::at(&server);
+        let store = user.create("p");
+        store.put("a", b"1", Put::Create).unwrap();
+        assert_eq!(store.get("a").unwrap(), b"1");
+        let told = user.told();
+        let far = if ahead < 0 { "7 hours ahead of" } else { "minutes behind" };
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(far) && told[0].contains("set the clock"), "{told:?}");
+    }
+    // One that goes on refusing is believed.
+    let server = S3::start();
+    server.instead("ListBucket", 0, 9, Instead::Refuse(403, "RequestTimeTooSkewed"));
+    says(User::at(&server).create_in("test", "p"), Kind::Refused, &["set the clock"]);
+}
+
+#[test]
+fn the_bucket_tells_its_region() {
+    let server = S3::with(Habits { region: Some("eu-central-9".into()), ..Habits::default() });
+    let user = User::at(&server);
+    let store = user.create("p");
+    server.asked();
+    store.put("a", b"1", Put::Create).unwrap();
+    assert_eq!(server.asked().len(), 1, "it is remembered");
+}
+
+#[test]
+fn a_quota_that_is_used_up() {
+    let server = S3::with(Habits { quota: Some(12 * MIB as u64), ..Habits::default() });
+    let store = User::at(&server).create("p");
+    store.put("kept", &vec![1; 5 * MIB], Put::Create).unwrap();
+    says(store.put("more", &vec![1; 8 * MIB], Put::Create), Kind::Full, &["takes no more", "QuotaExceeded"]);
+    let mut upload = store.upload("large", 0).unwrap();
+    let written = (0..40).try_for_each(|_| upload.write(&vec![2; MIB]));
+    let ended = match written {
+        Ok(()) => upload.finish(),
+        failed => {
+            // Whoever goes on is told the same again.
+            says(upload.write(b"1"), Kind::Full, &["QuotaExceeded"]);
+            says(upload.finish(), Kind::Full, &["QuotaExceeded"]);
+            failed
+        }
+    };
+    says(ended, Kind::Full, &["cannot write 'large'", "QuotaExceeded"]);
+    assert_eq!((server.unfinished(), store.len("large").unwrap()), (0, None), "nothing of it stays");
+    assert_eq!(store.get("kept").unwrap().len(), 5 * MIB);
+}
+
+#[test]
+fn uploads_that_nobody_finishes() {
+    let server = S3::start();
+    let user = User::at(&server);
+    let store = user.create("p");
+    let mut upload = store.upload("old", 0).unwrap();
+    upload.write(&vec![1; 11 * MIB]).unwrap();
+    std::mem::forget(upload);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while server.unfinished() == 0 && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    server.age(6 * 86_400);
+    assert_eq!(store.clear_unfinished().unwrap().files, 0);
+    server.age(2 * 86_400);
+    let mut living = store.upload("new", 0).unwrap();
+    living.write(&vec![2; 11 * MIB]).unwrap();
+    assert_eq!(user.open("p").clear_unfinished().unwrap().files, 1);
+    living.finish().unwrap();
+    assert_eq!(server.unfinished(), 0);
+    // Somebody's rule takes away what is being written.
+    let mut upload = store.upload("slow", 0).unwrap();
+    upload.write(&vec![1; 11 * MIB]).unwrap();
+    while server.unfinished() == 0 && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    server.age(8 * 86_400);
+    assert_eq!(user.open("p").clear_unfinished().unwrap().files, 1);
+    says(upload.write(&vec![1; 22 * MIB]).and_then(|()| upload.finish()), Kind::Io, &["removed from the server"]);
+    assert_eq!(store.len("slow").unwrap(), None);
+}
+
+#[test]
+fn classes_and_cold_storage() {
+    let server = S3::start();
+    let mut user = User::at(&server);
+    user.around.storage_classes = vec![("data".into(), "DEEP_ARCHIVE".into())];
+    let store = user.create("p");
+    for name in ["data/small", "tree/small"] {
+        let mut upload = store.upload(name, 0).unwrap();
+        upload.write(b"1").unwrap();
+        upload.finish().unwrap();
+    }
+    let mut upload = store.upload("data/large", 0).unwrap();
+    upload.write(&vec![1; 11 * MIB]).unwrap();
+    upload.finish().unwrap();
+    store.put("index/x", b"1", Put::Create).unwrap();
+    let class = |name: &str| server.class(&format!("p/{name}")).unwrap();
+    assert_eq!((class("data/small"), class("data/large")), ("DEEP_ARCHIVE".into(), "DEEP_ARCHIVE".into()));
+    assert_eq!((class("tree/small"), class("index/x")), ("STANDARD".into(), "STANDARD".into()));
+    server.habits(|habits| habits.frozen = Some("DEEP_ARCHIVE".into()));
+    says(store.read_at("data/large", 5, &mut [0; 9]), Kind::Refused, &["cold storage", "brought back"]);
+    assert_eq!(store.get("tree/small").unwrap(), b"1");
+}
+
+#[test]
+fn what_is_spoken_in_the_clear() {
+    let mut user = User::of("http://192.0.2.1", &[("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "geheim")]);
+    says(user.create_in("test", "p"), Kind::Refused, &["in the clear", "--allow-http"]);
+    user.around.allow_http = true;
+    // Now it would be tried; nobody answers at an address that is reserved for documents.
+    assert!(drumlin_store::S3Store::open(&crate::place::address("test", "p"), &user.around).is_ok());
+}

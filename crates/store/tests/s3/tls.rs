@@ -1,0 +1,63 @@
+//! Over TLS: whom it trusts, and that connections are kept.
+
+use drumlin_store::{Kind, Put, Store};
+use drumlin_testkit::s3::{KEYS, S3};
+use drumlin_testkit::{Line, Relay, Rng};
+
+use crate::place::User;
+
+fn user(endpoint: &str, bundle: &str) -> User {
+    User::of(endpoint, &[("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1), ("AWS_CA_BUNDLE", bundle)])
+}
+
+#[test]
+fn a_server_that_is_trusted() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("ca.pem");
+    std::fs::write(&bundle, S3::authority()).unwrap();
+    let server = S3::over_tls();
+    let relay = Relay::to(server.port(), Line::default());
+    let user = user(&format!("https://localhost:{}", relay.port()), bundle.to_str().unwrap());
+    let store = user.create("p");
+    let content = Rng::new(1).bytes(12 << 20);
+    for n in 0..20 {
+        store.put(&format!("small/{n}"), b"1", Put::Create).unwrap();
+    }
+    assert!(relay.connections() <= 3, "{} connections for what one could do", relay.connections());
+    let mut upload = store.upload("large", 0).unwrap();
+    upload.write(&content).unwrap();
+    upload.finish().unwrap();
+    assert!(store.get("large").unwrap() == content);
+    let mut range = vec![0; 1 << 20];
+    store.read_at("large", 777, &mut range).unwrap();
+    assert!(range == content[777..777 + (1 << 20)]);
+    // What is closed while nobody uses it is made anew, and nobody notices.
+    relay.cut();
+    store.put("again", b"1", Put::Create).unwrap();
+    relay.cut_at(vec![relay.bytes().0 + relay.bytes().1 + (6 << 20)]);
+    assert!(store.get("large").unwrap() == content);
+    assert!(user.told().is_empty());
+}
+
+#[test]
+fn servers_that_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("ca.pem");
+    std::fs::write(&bundle, S3::authority()).unwrap();
+    let server = S3::over_tls();
+    let none = dir.path().join("none.pem");
+    let odd = dir.path().join("odd.pem");
+    std::fs::write(&odd, "nothing").unwrap();
+    let by_number = format!("https://127.0.0.1:{}", server.port());
+    let (bundle, none, odd) = (bundle.to_str().unwrap(), none.to_str().unwrap(), odd.to_str().unwrap());
+    for (endpoint, bundle, kind, part) in [
+        (&server.endpoint(), "", Kind::Io, "AWS_CA_BUNDLE"),
+        (&by_number, bundle, Kind::Io, "certificate"),
+        (&server.endpoint(), none, Kind::Io, "none.pem"),
+        (&server.endpoint(), odd, Kind::Io, "odd.pem"),
+    ] {
+        let error = user(endpoint, bundle).open("p").get("a").unwrap_err();
+        assert_eq!(error.kind, kind, "{endpoint} {bundle}: {error}");
+        assert!(error.to_string().contains(part), "{endpoint} {bundle}: {error}");
+    }
+}

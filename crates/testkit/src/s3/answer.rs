@@ -1,0 +1,259 @@
+//! What the server does.
+
+use super::http::{Request, Response, decode};
+use super::state::{State, Upload};
+use super::{BUCKET, Instead, KEYS, now, sign};
+
+/// Keys in a page of a listing.
+const PAGE: usize = 1000;
+/// How far a request's time may be from the server's, in seconds.
+const SKEW_MAX: i64 = 900;
+
+fn plain(status: u16) -> Response {
+    Response { status, headers: Vec::new(), body: Vec::new() }
+}
+
+fn error(status: u16, code: &str) -> Response {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>the test says {code}</Message></Error>"
+    );
+    Response { status, headers: vec![("content-type", "application/xml".into())], body: body.into_bytes() }
+}
+
+fn xml(body: String) -> Response {
+    Response { status: 200, headers: vec![("content-type", "application/xml".into())], body: body.into_bytes() }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The right that a request needs, or what stands for it.
+fn action(request: &Request, key: &str) -> &'static str {
+    let has = |name: &str| request.query.contains_key(name);
+    match (request.method.as_str(), key.is_empty()) {
+        ("GET", true) if has("uploads") => "ListBucketMultipartUploads",
+        ("GET", true) => "ListBucket",
+        ("GET", false) => "GetObject",
+        ("HEAD", false) => "HeadObject",
+        ("PUT", false) if has("partNumber") => "UploadPart",
+        ("PUT", false) => "PutObject",
+        ("POST", false) if has("uploads") => "CreateMultipartUpload",
+        ("POST", false) if has("uploadId") => "CompleteMultipartUpload",
+        ("POST", false) if has("restore") => "RestoreObject",
+        ("DELETE", false) if has("uploadId") => "AbortMultipartUpload",
+        ("DELETE", false) => "DeleteObject",
+        _ => "?",
+    }
+}
+
+/// The answer, and whether it is to come through.
+pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<Instead>) {
+    let path = request.path.trim_start_matches('/');
+    let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+    let key = decode(key);
+    let action = action(request, &key);
+    state.asked.push((action, key.clone()));
+    let instead = state.otherwise(action);
+    let clock = now() + state.habits.clock_ahead;
+    let mut response = match instead {
+        Some(Instead::Refuse(status, code)) => error(status, code),
+        Some(Instead::Ignore) => plain(500),
+        _ => match refused(state, request, bucket, action, clock) {
+            Some(response) => response,
+            None => act(state, request, action, &key, clock),
+        },
+    };
+    response.headers.push(("date", sign::http_date(clock)));
+    if let Some(region) = &state.habits.region {
+        response.headers.push(("x-amz-bucket-region", region.clone()));
+    }
+    (response, instead)
+}
+
+fn refused(state: &State, request: &Request, bucket: &str, action: &str, clock: i64) -> Option<Response> {
+    let header = |name: &str| request.headers.get(name).map_or("", String::as_str);
+    let Some(claimed) = sign::claimed(request) else { return Some(error(403, "AccessDenied")) };
+    if claimed.key != KEYS.0 {
+        return Some(error(403, "InvalidAccessKeyId"));
+    }
+    if state.habits.region.as_ref().is_some_and(|region| region != claimed.region) {
+        return Some(error(400, "AuthorizationHeaderMalformed"));
+    }
+    let stamp = header("x-amz-date");
+    let in_time = sign::stamp(clock - SKEW_MAX).as_str() <= stamp && stamp <= sign::stamp(clock + SKEW_MAX).as_str();
+    if !in_time || !stamp.starts_with(claimed.date) {
+        return Some(error(403, "RequestTimeTooSkewed"));
+    }
+    if !sign::is_right(request, &claimed, KEYS.1) {
+        return Some(error(403, "SignatureDoesNotMatch"));
+    }
+    if state.habits.token.as_ref().is_some_and(|token| token != header("x-amz-security-token")) {
+        return Some(error(400, "ExpiredToken"));
+    }
+    if sign::sha256(&request.body) != header("x-amz-content-sha256") {
+        return Some(error(400, "XAmzContentSHA256Mismatch"));
+    }
+    if state.habits.forbidden.contains(action) {
+        return Some(error(403, "AccessDenied"));
+    }
+    (bucket != BUCKET).then(|| error(404, "NoSuchBucket"))
+}
+
+/// `If-None-Match: *`, as far as it is heeded here.
+fn condition(state: &State, request: &Request, key: &str) -> Option<Response> {
+    if !request.headers.contains_key("if-none-match") {
+        return state.habits.demands_conditions.then(|| error(403, "AccessDenied"));
+    }
+    if state.habits.refuses_conditions {
+        return Some(error(501, "NotImplemented"));
+    }
+    let taken = !state.habits.ignores_conditions && state.objects.contains_key(key);
+    taken.then(|| error(412, "PreconditionFailed"))
+}
+
+fn is_full(state: &State, more: usize) -> bool {
+    state.habits.quota.is_some_and(|quota| state.bytes() + more as u64 > quota)
+}
+
+fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64) -> Response {
+    let of_query = |name: &str| request.query.get(name).map_or("", String::as_str);
+    let class = request.headers.get("x-amz-storage-class").map_or("STANDARD", String::as_str);
+    match action {
+        "ListBucket" => list(state, request),
+        "ListBucketMultipartUploads" => uploads(state, of_query("prefix")),
+        "GetObject" | "HeadObject" => read(state, request, key),
+        "PutObject" => {
+            if let Some(response) = condition(state, request, key) {
+                return response;
+            }
+            if is_full(state, request.body.len()) {
+                return error(403, "QuotaExceeded");
+            }
+            let tag = state.set(key, request.body.clone(), class);
+            Response { status: 200, headers: vec![("etag", tag)], body: Vec::new() }
+        }
+        "DeleteObject" => {
+            state.objects.remove(key);
+            plain(204)
+        }
+        "CreateMultipartUpload" => {
+            let id = format!("upload/{}&", state.number());
+            let upload =
+                Upload { key: key.to_owned(), class: class.to_owned(), since: clock, parts: Default::default() };
+            state.uploads.insert(id.clone(), upload);
+            xml(format!(
+                "<InitiateMultipartUploadResult><UploadId>{}</UploadId></InitiateMultipartUploadResult>",
+                escape(&id)
+            ))
+        }
+        "UploadPart" => {
+            if is_full(state, request.body.len()) {
+                return error(403, "QuotaExceeded");
+            }
+            let part = state.made(request.body.clone(), class);
+            let tag = part.tag.clone();
+            let number = of_query("partNumber").parse().unwrap_or(0);
+            match state.uploads.get_mut(of_query("uploadId")).filter(|upload| upload.key == key) {
+                Some(upload) => {
+                    upload.parts.insert(number, part);
+                    Response { status: 200, headers: vec![("etag", tag)], body: Vec::new() }
+                }
+                None => error(404, "NoSuchUpload"),
+            }
+        }
+        "AbortMultipartUpload" => match state.uploads.remove(of_query("uploadId")) {
+            Some(_) => plain(204),
+            None => error(404, "NoSuchUpload"),
+        },
+        "CompleteMultipartUpload" => complete(state, request, key),
+        _ => error(405, "MethodNotAllowed"),
+    }
+}
+
+fn complete(state: &mut State, request: &Request, key: &str) -> Response {
+    let id = request.query.get("uploadId").map_or("", String::as_str);
+    let Some(upload) = state.uploads.get(id).filter(|upload| upload.key == key) else {
+        return error(404, "NoSuchUpload");
+    };
+    if let Some(response) = condition(state, request, key) {
+        return response;
+    }
+    let text = String::from_utf8_lossy(&request.body).replace("&quot;", "\"");
+    let mut bytes = Vec::new();
+    let named = text.matches("<Part>").count();
+    for (place, (number, part)) in upload.parts.iter().enumerate() {
+        let said = format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", part.tag);
+        if !text.contains(&said) {
+            return error(400, "InvalidPart");
+        }
+        if place + 1 < named && part.bytes.len() < 5 << 20 {
+            return error(400, "EntityTooSmall");
+        }
+        bytes.extend_from_slice(&part.bytes);
+    }
+    if named != upload.parts.len() {
+        return error(400, "InvalidPart");
+    }
+    let class = upload.class.clone();
+    state.uploads.remove(id);
+    state.set(key, bytes, &class);
+    xml("\n  <CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>".to_owned())
+}
+
+fn read(state: &State, request: &Request, key: &str) -> Response {
+    let Some(object) = state.objects.get(key) else {
+        return if request.method == "HEAD" { plain(404) } else { error(404, "NoSuchKey") };
+    };
+    let len = object.bytes.len();
+    let mut headers = vec![("etag", object.tag.clone()), ("x-amz-storage-class", object.class.clone())];
+    if request.method == "HEAD" {
+        headers.push(("content-length", len.to_string()));
+        return Response { status: 200, headers, body: Vec::new() };
+    }
+    if state.habits.frozen.as_ref() == Some(&object.class) {
+        return error(403, "InvalidObjectState");
+    }
+    let range = request.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    match range {
+        None => Response { status: 200, headers, body: object.bytes.to_vec() },
+        Some((from, to)) => {
+            let (from, to): (usize, usize) = (from.parse().unwrap_or(usize::MAX), to.parse().unwrap_or(usize::MAX));
+            if from >= len {
+                return error(416, "InvalidRange");
+            }
+            let to = to.min(len - 1);
+            headers.push(("content-range", format!("bytes {from}-{to}/{len}")));
+            Response { status: 206, headers, body: object.bytes[from..=to].to_vec() }
+        }
+    }
+}
+
+fn list(state: &State, request: &Request) -> Response {
+    let of_query = |name: &str| request.query.get(name).map_or("", String::as_str);
+    let prefix = of_query("prefix");
+    let after = of_query("continuation-token");
+    let page = state.habits.page.unwrap_or(PAGE);
+    let mut keys = state.objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > after);
+    let entries: Vec<_> = keys.by_ref().take(page).collect();
+    let is_more = keys.next().is_some();
+    let mut body = format!("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"x\"><IsTruncated>{is_more}</IsTruncated>");
+    if let (true, Some((last, _))) = (is_more, entries.last()) {
+        body.push_str(&format!("<NextContinuationToken>{}</NextContinuationToken>", escape(last)));
+    }
+    for (key, object) in entries {
+        body.push_str(&format!("<Contents><Key>{}</Key><Size>{}</Size></Contents>", escape(key), object.bytes.len()));
+    }
+    xml(body + "</ListBucketResult>")
+}
+
+fn uploads(state: &State, prefix: &str) -> Response {
+    let mut body = String::from("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>");
+    for (id, upload) in state.uploads.iter().filter(|(_, upload)| upload.key.starts_with(prefix)) {
+        let (key, id, since) = (escape(&upload.key), escape(id), sign::iso(upload.since));
+        body.push_str(&format!(
+            "<Upload><Key>{key}</Key><UploadId>{id}</UploadId><Initiated>{since}</Initiated></Upload>"
+        ));
+    }
+    xml(body + "</ListMultipartUploadsResult>")
+}
