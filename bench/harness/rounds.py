@@ -63,7 +63,8 @@ class Rounds:
         # Room for every step's state as it is, with hard links of all, and for a restore: making a larger file system takes longer than most tools.
         self.needed = told["disk"] * (2 * len(steps) + 4) + told["entries"] * (len(steps) + 2) * 4096 + (8 << 30)
         with Ground(options.work, "source", int(told["disk"] * 1.3) + told["entries"] * 512 + (1 << 30), options.loop) as self.ground:
-            measure.run(f"cp -a {tree} {self.ground.path}/tree")
+            # Written out: otherwise the first tool shares the disk with it.
+            measure.run(f"cp -a {tree} {self.ground.path}/tree && sync")
             self.tree = self.ground.path / "tree"
             self.begun = int(time.time())
             changes = workload.stream or any(step.change for step in workload.steps())
