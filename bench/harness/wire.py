@@ -82,24 +82,23 @@ async def pass_on(reader, writer, delay, rate, seen):
         task.cancel()
 
 
-async def reach(target, reserved):
+async def reach(host, port, reserved):
     """A connection to an address, from a reserved port if it must be one."""
     if not reserved:
-        return await asyncio.open_connection(*target)
-    for port in random.sample(RESERVED, len(RESERVED)):
+        return await asyncio.open_connection(host, port)
+    for own in random.sample(RESERVED, len(RESERVED)):
         try:
-            return await asyncio.open_connection(*target, local_addr=(LOOPBACK, port))
+            return await asyncio.open_connection(host, port, local_addr=(LOOPBACK, own))
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
                 raise
     raise OSError("no reserved port is free")
 
 
-async def serve(reader, writer, route, delay, rate, counts):
-    """One connection of a route."""
-    _, target, forth, reserved = route
+async def serve(reader, writer, target, forth, delay, rate, counts):
+    """One connection; `forth`: whether who connects is the client."""
     try:
-        there_reader, there_writer = await reach(target, reserved)
+        there_reader, there_writer = await reach(*target)
     except OSError:
         writer.transport.abort()
         return
@@ -122,13 +121,13 @@ async def serve(reader, writer, route, delay, rate, counts):
 
 
 async def relay(routes, delay, rate, counts):
-    """Serves addresses of this machine until it is ended. A route: where to listen, where to go, whether the client connects, and
-    whether from a reserved port."""
+    """Serves addresses of this machine until it is ended. A route: where to listen, where to go and whether from a reserved port,
+    whether the client connects."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
-    for route in routes:
-        def taken(reader, writer, route=route):
-            return serve(reader, writer, route, delay, rate, counts)
-        await asyncio.start_server(taken, *route[0], backlog=1024)
+    for listen, target, forth in routes:
+        def taken(reader, writer, target=target, forth=forth):
+            return serve(reader, writer, target, forth, delay, rate, counts)
+        await asyncio.start_server(taken, *listen, backlog=1024)
     counts.add(ready=1)
     await asyncio.get_running_loop().create_future()
 
@@ -190,8 +189,8 @@ class Wire:
 
 def main():
     file, rtt_ms, rate, *routes = sys.argv[1:]
-    routes = [(*(tuple(end.rsplit(":", 1)) for end in ends), way == "up", way.endswith("reserved"))
-              for *ends, way in (route.split("/") for route in routes)]
+    routes = [(listen.rsplit(":", 1), (*target.rsplit(":", 1), way.endswith("reserved")), way.startswith("up"))
+              for listen, target, way in (route.split("/") for route in routes)]
     asyncio.run(relay(routes, float(rtt_ms) / 2000, float(rate), Counts(file)))
 
 
