@@ -110,7 +110,8 @@ class Far:
             if program := shutil.which(name):
                 (self.bin / name).write_text(WRAPPER.format(program=program, ssh=self.ssh))
                 (self.bin / name).chmod(0o755)
-        done = subprocess.run([self.bin / "ssh", HOST, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        done = subprocess.run([self.bin / "ssh", HOST, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS)
         if done.returncode:
             raise OSError(f"no login at this machine's own sshd: {done.stderr.strip()}\n{self.said()}")
 

@@ -55,7 +55,8 @@ class Rounds:
         self.result = {
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
             "repeat": options.repeat, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
-            "date": today(), "machine": machine(), "load": load(), "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
+            "date": today(), "machine": machine(), "load": load(),
+            "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
             "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [],

@@ -36,7 +36,8 @@ class Far(unittest.TestCase):
 
     def round(self, row):
         with redirect_stderr(io.StringIO()):
-            options = Options(self.folder.name, repeat=1, loop=False, settle=0.1, check="all", count_syncs=False, ceiling=120.0, rtt_ms=RTT_MS, far=True)
+            options = Options(self.folder.name, repeat=1, loop=False, settle=0.1, check="all", count_syncs=False, ceiling=120.0,
+                              rtt_ms=RTT_MS, far=True)
             result = Rounds(Changing(), [row], options).run()
         self.assertEqual(result["wire"], {"far": True, "rtt_ms": RTT_MS, "rate": 0})
         self.assertEqual([pid for pid in measure.below([os.getpid()]) - {os.getpid()} if measure.alive(pid)], [])

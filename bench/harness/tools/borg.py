@@ -25,8 +25,8 @@ class Borg(Tool):
         return lacking or ([] if said.startswith(("borg 1.", "borg2 1.")) else [cls.program])
 
     def settings(self):
-        return {"BORG_PASSPHRASE": "x", "BORG_REPO": self.there(self.address), "BORG_REMOTE_PATH": self.program, "BORG_BASE_DIR": f"{self.place.home}/borg",
-                "BORG_RELOCATED_REPO_ACCESS_IS_OK": "yes"}
+        return {"BORG_PASSPHRASE": "x", "BORG_REPO": self.there(self.address), "BORG_REMOTE_PATH": self.program,
+                "BORG_BASE_DIR": f"{self.place.home}/borg", "BORG_RELOCATED_REPO_ACCESS_IS_OK": "yes"}
 
     def init(self):
         return self.make

@@ -38,8 +38,8 @@ class Restic(Tool):
 
 class Rustic(Restic):
     name = program = "rustic"
-    note = ("streams with --force: without it a second stream is taken to be unchanged, and not read; over a line, each command leaves an ssh "
-            "behind, whose memory counts until the tool's last command")
+    note = ("streams with --force: without it a second stream is taken to be unchanged, and not read; over a line, each command leaves "
+            "an ssh behind, whose memory counts until the tool's last command")
 
     @classmethod
     def version(cls):
