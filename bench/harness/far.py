@@ -85,6 +85,8 @@ class Far:
         return self
 
     def start(self):
+        if len(str(self.far).split()) > 1:
+            raise OSError(f"{self.far}: settings of ssh take no name with spaces in it: choose another --work")
         home = self.far / "home"
         home.mkdir(parents=True)
         self.ssh.mkdir(mode=0o700)
@@ -92,7 +94,7 @@ class Far:
         for key in (self.far / "host_key", self.ssh / "key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key.name, "-f", key], check=True, capture_output=True)
         port = free_port()
-        variables = " ".join(f"{name}={value}" for name, value in (("HOME", home), ("PATH", os.environ["PATH"]), ("LC_ALL", "C.UTF-8")))
+        variables = " ".join(f'"{name}={value}"' for name, value in (("HOME", home), ("PATH", os.environ["PATH"]), ("LC_ALL", "C.UTF-8")))
         (self.far / "sshd_config").write_text(SERVER.format(port=port, far=self.far, ssh=self.ssh, variables=variables))
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
