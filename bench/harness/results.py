@@ -1,7 +1,9 @@
 """Results as data: what a run measured, in a file of its own, and nothing but such files makes the report.
 
     schema, workload, title, scale, seed, repeat, cache (hot or cold), six, stream, date, machine, ground
-    load       processes that waited for a core when it began; wire: rtt_ms, rate (bytes a second) between client and server
+    load       processes that waited for a core when it began
+    wire       between client and server: rtt_ms, rate (bytes a second, 0: no limit; one for both ways, or to the server and from it),
+               far (whether all repositories were on a server, or only those of tools that have one of their own)
     data       entries, files, bytes, and where they come from
     steps      the steps' names, in order; restores: those that are restored
     tools      by name: version, compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
@@ -9,7 +11,8 @@
                step's name
                  status   ok | failed | over ten times | wrong | not run
                  wall, cpu (seconds), memory, server_cpu, server_memory (bytes; None without a server)
-                 repository, local: bytes, disk, files, entries (of a backup); wire: up, down (bytes), turns
+                 repository, local: bytes, disk, files, entries (of a backup); wire: up, down (bytes), turns,
+                 connections
                  output (the last lines of one that failed), limit (seconds, of one that was killed), check (of a restore)
 
 A file is written anew after each round, whole or not at all: a run that is stopped leaves what it has measured.
@@ -19,14 +22,35 @@ import json
 import os
 from pathlib import Path
 
+from .wire import both_ways
+
 SCHEMA = 1
 FOLDER = Path(__file__).resolve().parent.parent / "results"
 
 
+def line(result):
+    """What lies between client and server, to be compared and put in order: far, rtt_ms, rate to the server, rate from it."""
+    wire = result["wire"]
+    return (wire.get("far", False), wire["rtt_ms"], *both_ways(wire["rate"]))
+
+
+def speed(rate):
+    """A rate in words."""
+    return "no limit" if not rate else f"{rate / 1e6:g} MB/s" if rate >= 1e6 else f"{rate / 1e3:g} KB/s"
+
+
+def line_name(result):
+    """The same as a part of a file's name: empty where there is nothing between client and server."""
+    far, rtt_ms, up, down = line(result)
+    rates = [speed(up)] if up == down else [f"{speed(up)}-up", f"{speed(down)}-down"]
+    parts = ["far"] * far + [f"{rtt_ms:g}ms"] * bool(rtt_ms) + rates * bool(up or down)
+    return "".join("-" + part.replace(" ", "").replace("/", "") for part in parts)
+
+
 def file_name(result):
-    """Workload, scale, cache, date: two runs of a day with the same are told apart by the time."""
+    """Workload, scale, cache, line, date: two runs of a day with the same are told apart by the time."""
     date = result["date"].replace(":", "").replace("-", "")
-    return f"{result['workload']}-{result['scale']:g}-{result['cache']}-{date}.json"
+    return f"{result['workload']}-{result['scale']:g}-{result['cache']}{line_name(result)}-{date}.json"
 
 
 def write(result, folder=FOLDER):
@@ -49,11 +73,11 @@ def read(path):
 
 
 def newest(folder=FOLDER):
-    """The results in a folder, the newest of each workload, scale and kind of cache, in that order."""
+    """The results in a folder, the newest of each workload, scale, kind of cache and line, in that order."""
     found = {}
     for path in sorted(Path(folder).glob("*.json")):
         result = read(path)
-        key = (result["workload"], result["scale"], result["cache"])
+        key = (result["workload"], result["scale"], result["cache"], line(result))
         if key not in found or found[key]["date"] < result["date"]:
             found[key] = result
     return [found[key] for key in sorted(found)]

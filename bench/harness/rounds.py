@@ -55,7 +55,8 @@ class Rounds:
         self.result = {
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
             "repeat": options.repeat, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
-            "date": today(), "machine": machine(), "load": load(), "wire": {"rtt_ms": options.rtt_ms, "rate": options.rate},
+            "date": today(), "machine": machine(), "load": load(),
+            "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
             "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [],
@@ -82,7 +83,7 @@ class Rounds:
     def describe(self, row):
         told = {"version": row.version(), "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
         if self.options.count_syncs and row.trees:
-            key = f"{row.name}: {told['version']}, {shutil.which(row.program)}"
+            key = f"{row.name}: {told['version']}, {shutil.which(row.program)}{', far' * (self.options.far and row.far)}"
             told["syncs"] = syncs.remembered(self.options.work / "syncs.json", key, lambda: self.syncs(row))
         return told
 
@@ -91,17 +92,17 @@ class Rounds:
         root = self.options.work / "syncs"
         shutil.rmtree(root, ignore_errors=True)
         syncs.small_tree(root / "source")
-        place = Place(root / "place", root / "source")
+        place = Place(root / "place", root / "source", far=self.options.far)
         place.make()
         tool = row(place)
         try:
-            tool.start()
+            tool.begin()
             return syncs.count(tool)
         except FAILURES:
             return None
         finally:
             with suppress(*FAILURES):
-                tool.close()
+                tool.end()
             self.sweep()
             shutil.rmtree(root, ignore_errors=True)
 
@@ -117,10 +118,10 @@ class Rounds:
         with Ground(self.options.work, "ground", int(min(room(self.options.work) * 0.9, self.needed)), self.options.loop) as ground:
             tool = None
             try:
-                place = Place(ground.path / "place", self.prepared(), self.options.rtt_ms, self.options.rate)
+                place = Place(ground.path / "place", self.prepared(), self.options.rtt_ms, self.options.rate, self.options.far)
                 place.make()
                 tool = row(place)
-                tool.start()
+                tool.begin()
                 self.steps(tool, record)
                 self.restores(tool, record)
             except FAILURES as error:
@@ -131,7 +132,7 @@ class Rounds:
             finally:
                 try:
                     if tool:
-                        tool.close()
+                        tool.end()
                 except FAILURES as error:
                     say(f"  it can't be closed: {said(error)}")
                 self.workload.finish()

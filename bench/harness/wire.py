@@ -1,14 +1,15 @@
 """A wire between a client and a server: a relay that counts bytes each way and turns, and makes the far side far.
 
-    python3 -m harness.wire FILE RTT_MS RATE LISTEN/TARGET/up|down[-reserved]...
+    python3 -m harness.wire FILE RTT_MS RATE[,RATE_DOWN] LISTEN/TARGET/up|down[-reserved]...
 
 Each of the last is a route, of two addresses with their ports: `up` if it is the client who connects, `down` if the server does;
 `reserved`: who is called trusts none but ports below 1024.
 
 Latency and rate are made here because not every kernel has netem. Each piece leaves half a round trip after it came, and no
-sooner than the rate (bytes a second each way, 0: no limit) lets it. A turn is a burst from the client after one from the
-server, on one connection: what waits for an answer before it goes on. Counts lie in FILE, mapped, so that they can be read
-at any moment. It is a process of its own: the harness's looks at memory would slow it down.
+sooner than the rate (bytes a second, 0: no limit) lets it. A way's rate is that of all connections together, who take turns
+piece by piece: who opens many gets no more of the line. A turn is a burst from the client after one from the server, on one
+connection: what waits for an answer before it goes on. Counts lie in FILE, mapped, so that they can be read at any moment. It is
+a process of its own: the harness's looks at memory would slow it down.
 
 Tools that reach their server by a command instead of a port (ssh) get the relay by that server's port.
 """
@@ -28,7 +29,11 @@ from pathlib import Path
 
 FIELDS = ("up", "down", "turns", "connections", "ready")
 LAYOUT = struct.Struct(f"<{len(FIELDS)}Q")
-PIECE_BYTES = 65536
+# What is passed on at once: so much, or what the rate lets through in so many seconds, but not less than a packet.
+PIECE_BYTES, PIECE_SECONDS, PACKET_BYTES = 65536, 0.01, 1500
+# Seconds of traffic that wait in the line itself; what more comes is left with its sender, and so many seconds of it in the
+# system's buffers before the relay, as a modem would hold it.
+AHEAD_SECONDS, HELD_SECONDS, HELD_BYTES = 0.03, 0.5, 1 << 16
 LOOPBACK = "127.0.0.1"
 RESERVED = range(512, 1024)
 HERE = Path(__file__).resolve().parent.parent
@@ -51,30 +56,60 @@ class Counts:
         self.map[:] = LAYOUT.pack(*(now[key] + more.get(key, 0) for key in FIELDS))
 
 
-async def pass_on(reader, writer, delay, rate, seen):
-    """One way of one connection."""
+def both_ways(rate):
+    """The rates to the server and from it, of one for both or of a pair."""
+    return tuple(rate) if isinstance(rate, (tuple, list)) else (rate, rate)
+
+
+class Link:
+    """One way of the line, for all connections."""
+
+    def __init__(self, delay, rate):
+        self.delay, self.rate, self.free, self.turn = delay, rate, 0.0, asyncio.Lock()
+        self.piece = int(min(PIECE_BYTES, max(PACKET_BYTES, rate * PIECE_SECONDS))) if rate else PIECE_BYTES
+
+    async def due(self, size):
+        """Takes the line for so many bytes, when it is their turn; when they are at its other end."""
+        loop = asyncio.get_running_loop()
+        if not self.rate:
+            return loop.time() + self.delay
+        async with self.turn:
+            await asyncio.sleep(max(0.0, self.free - AHEAD_SECONDS - loop.time()))
+            self.free = max(self.free, loop.time()) + size / self.rate
+            return self.free + self.delay
+
+    def narrow(self, sock):
+        """Keeps a socket from taking in far more than the line lets through."""
+        if self.rate:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(max(HELD_BYTES, self.rate * HELD_SECONDS)))
+
+
+async def pass_on(reader, writer, link, seen):
+    """One way of one connection. What was sent before the connection broke still arrives."""
     loop, queue = asyncio.get_running_loop(), asyncio.Queue(256)
 
     async def send():
-        free = 0.0  # when the link is free again
         while True:
-            came, piece = await queue.get()
-            leaves = came
-            if rate and piece:
-                leaves = free = max(free, came) + len(piece) / rate
-            await asyncio.sleep(max(0.0, leaves + delay - loop.time()))
+            due, piece = await queue.get()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if piece is None:
+                writer.transport.abort()
+                return
             if not piece:
                 writer.write_eof()
                 return
             writer.write(piece)
             await writer.drain()
 
-    task = asyncio.create_task(send())
+    task, end = asyncio.create_task(send()), b""
     try:
-        while piece := await reader.read(PIECE_BYTES):
-            seen(len(piece))
-            await queue.put((loop.time(), piece))
-        await queue.put((loop.time(), b""))
+        try:
+            while piece := await reader.read(link.piece):
+                seen(len(piece))
+                await queue.put((await link.due(len(piece)), piece))
+        except OSError:
+            end = None
+        await queue.put((loop.time() + link.delay, end))
         await task
     except OSError:
         writer.transport.abort()
@@ -95,13 +130,15 @@ async def reach(host, port, reserved):
     raise OSError("no reserved port is free")
 
 
-async def serve(reader, writer, target, forth, delay, rate, counts):
+async def serve(reader, writer, target, forth, links, counts):
     """One connection; `forth`: whether who connects is the client."""
     try:
         there_reader, there_writer = await reach(*target)
     except OSError:
         writer.transport.abort()
         return
+    (there_link, back_link) = links if forth else reversed(links)
+    back_link.narrow(there_writer.get_extra_info("socket"))
     counts.add(connections=1)
     last = ["down"]
 
@@ -114,8 +151,8 @@ async def serve(reader, writer, target, forth, delay, rate, counts):
         last[0] = "down"
 
     there, back = (up, down) if forth else (down, up)
-    await asyncio.gather(pass_on(reader, there_writer, delay, rate, there),
-                         pass_on(there_reader, writer, delay, rate, back), return_exceptions=True)
+    await asyncio.gather(pass_on(reader, there_writer, there_link, there),
+                         pass_on(there_reader, writer, back_link, back), return_exceptions=True)
     for side in (writer, there_writer):
         side.close()
 
@@ -124,10 +161,13 @@ async def relay(routes, delay, rate, counts):
     """Serves addresses of this machine until it is ended. A route: where to listen, where to go and whether from a reserved port,
     whether the client connects."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
+    links = [Link(delay, way) for way in both_ways(rate)]
     for listen, target, forth in routes:
         def taken(reader, writer, target=target, forth=forth):
-            return serve(reader, writer, target, forth, delay, rate, counts)
-        await asyncio.start_server(taken, *listen, backlog=1024)
+            return serve(reader, writer, target, forth, links, counts)
+        server = await asyncio.start_server(taken, *listen, backlog=1024)
+        for sock in server.sockets:
+            links[0 if forth else 1].narrow(sock)
     counts.add(ready=1)
     await asyncio.get_running_loop().create_future()
 
@@ -153,7 +193,8 @@ def listens(port, patience=10.0):
 class Wire:
     """A relay before a port of the server's (a client finds it at `port`), one of the client's (`to_client`: the server finds it at
     `client_port`), or both, while it is entered. `address`: where it listens for the client; at another than 127.0.0.1 by the
-    server's own port number. `reserved`: the client answers ports below 1024 only. `pid` is a helper's: not to be counted as the client's."""
+    server's own port number. `reserved`: the client answers ports below 1024 only. `rate`: one for both ways, or two, to the server
+    and from it. `pid` is a helper's: not to be counted as the client's."""
 
     def __init__(self, port, file, rtt_ms=0.0, rate=0, to_client=None, address=LOOPBACK, reserved=False):
         self.file, self.rtt_ms, self.rate, self.address, self.routes = Path(file), rtt_ms, rate, address, []
@@ -167,7 +208,8 @@ class Wire:
     def __enter__(self):
         self.counts = Counts(self.file, make=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.wire", str(self.file), str(self.rtt_ms), str(self.rate), *self.routes], cwd=HERE)
+            [sys.executable, "-m", "harness.wire", str(self.file), str(self.rtt_ms), ",".join(map(str, both_ways(self.rate))), *self.routes],
+            cwd=HERE)
         self.pid = self.process.pid
         until = time.monotonic() + 10
         while not self.counts.get()["ready"]:
@@ -191,7 +233,7 @@ def main():
     file, rtt_ms, rate, *routes = sys.argv[1:]
     routes = [(listen.rsplit(":", 1), (*target.rsplit(":", 1), way.endswith("reserved")), way.startswith("up"))
               for listen, target, way in (route.split("/") for route in routes)]
-    asyncio.run(relay(routes, float(rtt_ms) / 2000, float(rate), Counts(file)))
+    asyncio.run(relay(routes, float(rtt_ms) / 2000, [float(way) for way in rate.split(",")], Counts(file)))
 
 
 if __name__ == "__main__":

@@ -119,8 +119,19 @@ class Results(unittest.TestCase):
     def test_written_and_read_again_and_the_newest_wins(self):
         with tempfile.TemporaryDirectory() as folder:
             for date in ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"):
-                results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": date}, folder)
+                results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": date,
+                               "wire": {"rtt_ms": 0.0, "rate": 0}}, folder)
             self.assertEqual([result["date"] for result in results.newest(folder)], ["2026-01-02T00:00:00Z"])
+
+    def test_lines_are_told_apart_and_in_order(self):
+        lines = [({"rtt_ms": 0.0, "rate": 0}, ""), ({"far": False, "rtt_ms": 40.0, "rate": 3e6}, "-40ms-3MBs"), ({"far": True, "rtt_ms": 0.0, "rate": 0}, "-far"),
+                 ({"far": True, "rtt_ms": 1.0, "rate": 3e6}, "-far-1ms-3MBs"), ({"far": True, "rtt_ms": 50.0, "rate": (50e3, 20e3)}, "-far-50ms-50KBs-up-20KBs-down"),
+                 ({"far": True, "rtt_ms": 50.0, "rate": (3e6, 0)}, "-far-50ms-3MBs-up-nolimit-down"), ({"far": True, "rtt_ms": 200.0, "rate": 0}, "-far-200ms")]
+        with tempfile.TemporaryDirectory() as folder:
+            for wire, name in reversed(lines):
+                result = {"schema": results.SCHEMA, "workload": "W1", "scale": 0.02, "cache": "hot", "date": "2026-01-02T03:04:05Z", "wire": wire}
+                self.assertEqual(results.write(result, folder).name, f"W1-0.02-hot{name}-20260102T030405Z.json")
+            self.assertEqual([results.line_name(result) for result in results.newest(folder)], [name for _, name in lines])
 
     def test_another_schema_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

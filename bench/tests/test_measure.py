@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -164,3 +165,52 @@ class TheWire(unittest.TestCase):
             self.assertGreaterEqual(self.talk(wire.port, [10] * 5), 5 * 0.06)
         with Wire(self.echo.port, f"{self.folder.name}/wire", rate=1_000_000) as wire:
             self.assertGreaterEqual(self.talk(wire.port, [100_000]), 0.3)
+
+    def test_the_rate_is_that_of_all_connections_together(self):
+        others = [Echo() for _ in range(3)]
+        for other in others:
+            self.addCleanup(other.socket.close)
+        targets = [self.echo.port, *(other.port for other in others)]
+        wires = [Wire(port, f"{self.folder.name}/wire{port}", rate=1_000_000) for port in targets]
+        # The first line has all four, as one route has many connections: an echo serves one at a time.
+        routes = [route for wire in wires for route in wire.routes]
+        wires[0].routes = routes
+        with wires[0]:
+            start = time.monotonic()
+            talks = [threading.Thread(target=self.talk, args=(wire.port, [50_000])) for wire in wires]
+            for talk in talks:
+                talk.start()
+            for talk in talks:
+                talk.join()
+            self.assertGreaterEqual(time.monotonic() - start, 4 * 0.15)
+
+    def test_a_rate_for_each_way(self):
+        took = []
+        for rate in ((500_000, 0), (0, 500_000)):  # the answer is three times as long
+            with Wire(self.echo.port, f"{self.folder.name}/wire", rate=rate) as wire:
+                took.append(self.talk(wire.port, [200_000]))
+        self.assertGreaterEqual(took[0], 0.35)
+        self.assertGreaterEqual(took[1], 1.15)
+        self.assertLess(took[0], took[1])
+
+    def test_who_says_little_does_not_wait_for_who_says_much(self):
+        other = Echo()
+        self.addCleanup(other.socket.close)
+        wire, second = (Wire(port, f"{self.folder.name}/wire", rate=100_000) for port in (self.echo.port, other.port))
+        wire.routes += second.routes
+        with wire, socket.create_connection(("127.0.0.1", wire.port)) as busy:
+            busy.sendall(b"x" * 500_000)  # five seconds of the line
+            self.assertLess(self.talk(second.port, [10]), 3)
+
+    def test_what_was_sent_before_the_end_arrives(self):
+        with socket.create_server(("127.0.0.1", 0)) as server, \
+                Wire(server.getsockname()[1], f"{self.folder.name}/wire", rtt_ms=200) as wire:
+            client = socket.create_connection(("127.0.0.1", wire.port))
+            there, _ = server.accept()
+            with there:
+                client.sendall(b"last words")
+                while wire.counts.get()["up"] < 10:  # else the system itself throws them away
+                    time.sleep(0.001)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()  # by a reset
+                self.assertEqual(there.recv(100), b"last words")

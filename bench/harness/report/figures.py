@@ -35,6 +35,7 @@ LOCAL = Measure("Kept besides: caches, catalogues, settings", "local.bytes", "MB
 UP = Measure("To the server", "wire.up", "MB", 1e6)
 DOWN = Measure("From the server", "wire.down", "MB", 1e6)
 TURNS = Measure("Turns on the wire", "wire.turns", "", whole=True)
+CONNECTIONS = Measure("Connections", "wire.connections", "", whole=True)
 
 
 @dataclass
@@ -115,6 +116,19 @@ def amount(result):
     if result.get("stream"):
         return f"{megabytes} of database"
     return f"{megabytes} in one file" if data["entries"] == 1 else f"{megabytes} in {data['entries']:,} entries"
+
+
+def distance(result):
+    """How far away the repositories are, in words: empty where they are here."""
+    far, rtt_ms, up, down = results.line(result)
+    rates = [results.speed(up)] if up == down else [f"{results.speed(up)} up", f"{results.speed(down)} down"]
+    parts = [f"{rtt_ms:g} ms"] * bool(rtt_ms) + rates * bool(up or down)
+    return f"{'far' if far else 'servers far'}, {', '.join(parts) or 'no limits'}" if far or parts else ""
+
+
+def called(result):
+    """The workload, and how far away the repositories are."""
+    return result["workload"] + (f" ({distance(result)})" if distance(result) else "")
 
 
 def conditions(result):

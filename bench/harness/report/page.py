@@ -2,7 +2,7 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, amount, best_peer, column, number
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, best_peer, called, column, distance, number
 from .lines import lines
 from .tables import about, failures, tables
 
@@ -11,13 +11,15 @@ MADE = "Made by `bench/report` from `bench/results/{file}`; not to be edited."
 
 def stem(result):
     """What a result's files are called."""
-    return f"{result['workload']}-scale-{result['scale']:g}-{result['cache']}"
+    return f"{result['workload']}-scale-{result['scale']:g}-{result['cache']}{results.line_name(result)}"
 
 
 def charts(result):
     """(name, drawing) of a result's charts: bars for steps; with six steps, lines over them too."""
-    found, name = [], result["workload"]
+    found, name = [], called(result)
     of_backups, of_restores = (SECONDS, CPU, MEMORY, REPOSITORY), (SECONDS, CPU, MEMORY)
+    if results.line(result)[0]:
+        of_backups, of_restores = (SECONDS, UP, TURNS, MEMORY), (SECONDS, DOWN, TURNS, MEMORY)
     steps = result["steps"][:2] if result["six"] else result["steps"]
     for step in steps:
         found.append((f"backup-{slug(step)}", bars(result, "steps", step, of_backups, f"{name}: backup, {step}")))
@@ -42,7 +44,7 @@ def page(result):
     machine, data = result["machine"], result["data"]
     memory = f", {machine['memory'] / 2**30:.0f} GiB of memory" if machine.get("memory") else ""
     parts = [
-        f"# {result['workload']}: {result['title']}, at scale {result['scale']:g}",
+        f"# {called(result)}: {result['title']}, at scale {result['scale']:g}",
         MADE.format(file=results.file_name(result)),
         f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
         f"{result['cache'].capitalize()} caches. {result['repeat']} round{'s' * (result['repeat'] > 1)}, in turns"
@@ -64,9 +66,11 @@ def page(result):
 
 def wire(result):
     """What lies between clients and servers, if it was set."""
-    rtt_ms, rate = result["wire"]["rtt_ms"], result["wire"]["rate"]
-    far = [f"{rtt_ms:g} ms of round trip"] * bool(rtt_ms) + [f"{rate / 1e6:g} MB/s each way"] * bool(rate)
-    return f" Between client and server: {', '.join(far)}." if far else ""
+    far, rtt_ms, up, down = results.line(result)
+    rates = [f"{results.speed(up)} each way"] if up == down else [f"{results.speed(up)} to the server", f"{results.speed(down)} from it"]
+    parts = [f"{rtt_ms:g} ms of round trip"] * bool(rtt_ms) + rates * bool(up or down)
+    return (" All repositories are on a server, over ssh or of the tool's own." * far
+            + (f" Between client and server: {', '.join(parts)}." if parts else ""))
 
 
 def standing(ours, bests):
@@ -82,7 +86,7 @@ def contents(all_results):
     rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
             "Drumlin's figure, and how many times it is that of the best peer, and of the best that compresses and encrypts (below 1: Drumlin "
             "leads):"]
-    lines_ = ["| workload | scale | caches | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | date |", "|---|---:|---|---:|---:|---:|---:|---:|---|"]
+    lines_ = ["| workload | scale | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | date |", "|---|---:|---|---|---:|---:|---:|---:|---:|---|"]
     for result in all_results:
         cells = []
         for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
@@ -90,7 +94,7 @@ def contents(all_results):
                                     ("steps", result["steps"][0], REPOSITORY)):
             figures = column(result, part, step, measure)
             cells.append(standing(figures.get(OURS), [best_peer(result, figures), best_peer(result, figures, sealed=True)]))
-        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {' | '.join(cells)} | {result['date'][:10]} |")
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {result['date'][:10]} |")
     if not all_results:
         return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
     return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n"

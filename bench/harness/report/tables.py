@@ -1,8 +1,8 @@
 """Tables of a result, in Markdown: a row a tool, and below them how Drumlin stands to the best of its peers. Pure."""
 
 from .. import stats
-from .figures import (CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP, best_peer,
-                      column, far, number)
+from .figures import (CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
+                      best_peer, column, far, number)
 
 
 def table(result, columns):
@@ -67,6 +67,7 @@ def tables(result):
         ("To the server, MB", [(*heading, UP) for heading in both]),
         ("From the server, MB", [(*heading, DOWN) for heading in both]),
         ("Turns on the wire", [(*heading, TURNS) for heading in both]),
+        ("Connections", [(*heading, CONNECTIONS) for heading in both]),
     ]
     made = [(title, table(result, columns)) for title, columns in wanted]
     return [(title, text) for title, text in made if text]
@@ -107,6 +108,6 @@ def failures(result):
 
 def summary(result):
     """A run's main tables, for the one who has just made it."""
-    parts = [f"{title}\n\n{text}" for title, text in tables(result)[:1]]
-    parts += [f"{title}\n\n{text}" for title, text in tables(result) if title in ("Peak memory, MB", "Repository, MB")]
+    wanted = ("Seconds", "Peak memory, MB", "Repository, MB", "To the server, MB", "From the server, MB", "Turns on the wire")
+    parts = [f"{title}\n\n{text}" for title, text in tables(result) if title in wanted]
     return "\n\n".join([*parts, *failures(result)])

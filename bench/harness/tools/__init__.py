@@ -14,9 +14,10 @@ def everything():
     return {row.name: row for row in sorted(rows, key=lambda row: (row.order, row.name))}
 
 
-def choose(names=None, stream=False, without=()):
+def choose(names=None, stream=False, without=(), far=False):
     """(rows to run, names that can't be with the reason): by default all whose programs are here, else all that are asked for;
-    `stream`: only those that save a stream; `without`: none of these. KeyError if a name is nobody's."""
+    `stream`: only those that save a stream; `far`: only those that can keep their repository on another machine; `without`:
+    none of these. KeyError if a name is nobody's."""
     rows = everything()
     unknown = [name for name in (*(names or ()), *without) if name not in rows]
     if unknown:
@@ -27,6 +28,9 @@ def choose(names=None, stream=False, without=()):
         if stream and not row.streams or not stream and not row.trees:
             if names:
                 missing.append((name, "it can't save a stream" if stream else "it saves databases only"))
+        elif far and not row.reaches():
+            if names:
+                missing.append((name, "it keeps its repository on the same machine"))
         elif row.missing():
             missing.append((name, f"{', '.join(row.missing())}: not on the PATH"))
         elif names or row.default:

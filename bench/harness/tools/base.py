@@ -8,14 +8,17 @@ import shlex
 import shutil
 from pathlib import Path
 
+from ..far import HOST, Far
 from ..machine import first_line
 
 
 class Place:
     """A tool's room on a ground, and the tree that it saves."""
 
-    def __init__(self, root, source, rtt_ms=0.0, rate=0):
+    def __init__(self, root, source, rtt_ms=0.0, rate=0, far=False):
         self.rtt_ms, self.rate = rtt_ms, rate  # of the wire to a server
+        # Whether repositories are on a server; that server, once it is there.
+        self.is_far, self.server = far, None
         self.root, self.source = Path(root), Path(source)
         self.repo, self.home, self.out, self.tmp = (self.root / name for name in ("repository", "home", "out", "tmp"))
 
@@ -39,6 +42,8 @@ class Tool:
     default, trees, streams = True, True, False
     # Its place in the tables.
     order = 2
+    # Whether it can keep its repository on another machine, by ssh.
+    far = False
     # The parts (steps, restores) of which its commands are the server's, who asks the client's daemons.
     pulls = ()
     # The statuses that are no failure.
@@ -55,6 +60,11 @@ class Tool:
         return [program for program in (cls.program, *cls.needs) if not shutil.which(program)]
 
     @classmethod
+    def reaches(cls):
+        """Whether its repository can be on another machine: by ssh, or on a server of its own."""
+        return cls.far or cls.servers is not Tool.servers
+
+    @classmethod
     def version(cls):
         """What the tool says of itself; None if it says nothing."""
         return first_line(f"{cls.program} --version")
@@ -62,11 +72,30 @@ class Tool:
     def environment(self):
         home, tmp = str(self.place.home), str(self.place.tmp)
         return {"HOME": home, "TMPDIR": tmp, "XDG_CACHE_HOME": f"{home}/cache", "XDG_CONFIG_HOME": f"{home}/config",
-                "XDG_DATA_HOME": f"{home}/data", "XDG_STATE_HOME": f"{home}/state", "LC_ALL": "C.UTF-8", **self.settings()}
+                "XDG_DATA_HOME": f"{home}/data", "XDG_STATE_HOME": f"{home}/state", "LC_ALL": "C.UTF-8",
+                **(self.place.server.environment() if self.place.server else {}), **self.settings()}
 
     def settings(self):
         """Its own variables."""
         return {}
+
+    def begin(self):
+        """Starts the server that is far away, if that is asked for, and what is the tool's own."""
+        if self.place.is_far and self.far:
+            self.place.server = Far(self.place).__enter__()
+        self.start()
+
+    def end(self):
+        """Ends all that."""
+        try:
+            self.close()
+        finally:
+            if self.place.server:
+                self.place.server.__exit__()
+
+    def there(self, form, near=None):
+        """What a tool calls its repository: `near`, or its folder; far away, as the form with its `{host}` and `{path}`."""
+        return form.format(host=HOST, path=self.place.repo) if self.place.server else str(self.place.repo) if near is None else near
 
     def start(self):
         """Writes settings, starts servers: what an administrator does once, outside of all measures."""
@@ -76,7 +105,7 @@ class Tool:
 
     def servers(self):
         """Processes that are measured apart from the client."""
-        return []
+        return [self.place.server.pid] if self.place.server else []
 
     def clients(self):
         """Processes that `start` started and that are the client's: daemons that a server asks for files."""
@@ -84,11 +113,15 @@ class Tool:
 
     def wire(self):
         """The wire between client and server, or None."""
-        return None
+        return self.place.server and self.place.server.wire
 
     def init(self):
         """Makes the repository: a part of the first backup. None if there is nothing to do."""
-        return f"mkdir -p {self.repo}"
+        return self.over(f"mkdir -p {self.repo}")
+
+    def over(self, command):
+        """A command of the shell, done where the repository is."""
+        return self.place.server.command(command) if self.place.server else command
 
     def backup(self, step):
         """Saves the tree, including all that must be done before the backup is worth as much as any other."""

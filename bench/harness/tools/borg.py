@@ -8,9 +8,10 @@ class Borg(Tool):
     name = "borg"
     program = "borg"
     compresses = encrypts = True
-    streams = True
+    streams = far = True
     fine = (0, 1)  # 1: warnings
     make = "borg init -e repokey"
+    address = "ssh://{host}{path}"
 
     @classmethod
     def version(cls):
@@ -24,8 +25,8 @@ class Borg(Tool):
         return lacking or ([] if said.startswith(("borg 1.", "borg2 1.")) else [cls.program])
 
     def settings(self):
-        return {"BORG_PASSPHRASE": "x", "BORG_REPO": str(self.place.repo), "BORG_BASE_DIR": f"{self.place.home}/borg",
-                "BORG_RELOCATED_REPO_ACCESS_IS_OK": "yes"}
+        return {"BORG_PASSPHRASE": "x", "BORG_REPO": self.there(self.address), "BORG_REMOTE_PATH": self.program,
+                "BORG_BASE_DIR": f"{self.place.home}/borg", "BORG_RELOCATED_REPO_ACCESS_IS_OK": "yes"}
 
     def init(self):
         return self.make
@@ -60,6 +61,7 @@ class Borg2(Borg):
     name = "borg2"
     program = which("borg2") or "borg2"
     make = "borg2 repo-create -e aes256-ocb"
+    address = "rest://{host}/{path}"
     note = "a beta: not for use, its authors say"
 
     @classmethod

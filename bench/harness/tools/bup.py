@@ -5,33 +5,38 @@ from .base import Tool, piped
 
 class Bup(Tool):
     name = program = "bup"
-    compresses = streams = True
-    note = "its index lies in the repository's folder"
+    compresses = streams = far = True
+    note = "its index lies in the repository's folder; far away, in one on this side"
+
+    @property
+    def remote(self):
+        """How its commands are told of a repository on another machine."""
+        return self.there("-r {host}:{path} ", "")
 
     def settings(self):
-        return {"BUP_DIR": str(self.place.repo)}
+        return {"BUP_DIR": f"{self.place.home}/bup" if self.place.server else str(self.place.repo)}
 
     def init(self):
-        return "bup init"
+        return f"bup init && bup init {self.remote}" if self.place.server else "bup init"
 
     def backup(self, step):
         # Saves are named by the second.
-        return f"bup index {self.source} && bup save -n tree {self.source}"
+        return f"bup index {self.source} && bup save {self.remote}-n tree {self.source}"
 
     def save(self, step):
-        return f"$(bup ls tree | grep -v latest | tr ' ' '\\n' | grep . | sort | sed -n {step}p)"
+        return f"$(bup ls {self.remote}tree | grep -v latest | tr ' ' '\\n' | grep . | sort | sed -n {step}p)"
 
     def restore(self, step):
-        return f"bup restore -q -C {self.out} /tree/{self.save(step)}{self.source}/."
+        return f"bup restore {self.remote}-q -C {self.out} /tree/{self.save(step)}{self.source}/."
 
     def landing(self, step):
         return self.place.out
 
     def stream(self, step, command):
-        return piped(command, f"bup split -n stream{step}")
+        return piped(command, f"bup split {self.remote}-n stream{step}")
 
     def unstream(self, step):
-        return f"bup join stream{step} > {self.out}/stream"
+        return f"bup join {self.remote}stream{step} > {self.out}/stream"
 
 
 ROWS = [Bup]

@@ -8,7 +8,7 @@ from .base import Tool
 class Bupstash(Tool):
     name = program = "bupstash"
     compresses = encrypts = True
-    streams = True
+    streams = far = True
 
     @classmethod
     def version(cls):
@@ -17,7 +17,7 @@ class Bupstash(Tool):
 
     def settings(self):
         home = self.place.home
-        return {"BUPSTASH_KEY": f"{home}/key", "BUPSTASH_REPOSITORY": str(self.place.repo),
+        return {"BUPSTASH_KEY": f"{home}/key", "BUPSTASH_REPOSITORY": self.there("ssh://{host}{path}"),
                 "BUPSTASH_QUERY_CACHE": f"{home}/query", "BUPSTASH_SEND_LOG": f"{home}/send"}
 
     def init(self):

@@ -20,14 +20,19 @@ class Cp(Tool):
 
 class Rsync(Cp):
     name = program = "rsync"
+    far = True
     note = "--link-dest: a hard link for each file that is as it was"
+
+    @property
+    def target(self):
+        return self.there("{host}:{path}", self.repo)
 
     def backup(self, step):
         link = f"--link-dest=../{step - 1}" if step > 1 else ""
-        return f"rsync -aHAX {link} {self.source} {self.repo}/{step}/"
+        return f"rsync -aHAX {link} {self.source} {self.target}/{step}/"
 
     def restore(self, step):
-        return f"rsync -aHAX {self.repo}/{step}/ {self.out}/"
+        return f"rsync -aHAX {self.target}/{step}/ {self.out}/"
 
 
 ROWS = [Cp, Rsync]

@@ -20,12 +20,13 @@ class Drumlin(Tool):
     name = program = "drumlin"
     compresses = encrypts = True
     streams = True
-    order = 0
+    order, far = 0, True
     note = "unlocks with a key file, as it does by itself"
 
     def __init__(self, place):
         super().__init__(place)
-        place.repo = place.root / "drumlin" / "repository"
+        if not place.is_far:
+            place.repo = place.root / "drumlin" / "repository"
         self.run, self.done = f"{shlex.quote(program())} -q", 0
 
     @classmethod
@@ -37,10 +38,15 @@ class Drumlin(Tool):
         return first_line(f"{shlex.quote(program())} --version")
 
     def settings(self):
-        return {"XDG_DATA_HOME": str(self.place.root)}
+        return {"XDG_DATA_HOME": str(self.place.root), **(self.remote() if self.place.server else {})}
+
+    def remote(self):
+        """Its variables where the repository is on another machine."""
+        return {"DRUMLIN_REPOSITORY": self.there("sftp://{host}{path}"), "DRUMLIN_KEY_FILE": f"{self.place.home}/key"}
 
     def init(self):
-        return None
+        # The default repository is made by the first backup, no other is.
+        return f"{self.run} init" if self.place.server else None
 
     def backup(self, step):
         self.done = step
@@ -72,6 +78,9 @@ class WithPassphrase(Drumlin):
 
     def settings(self):
         return {**super().settings(), "DRUMLIN_PASSWORD": "x"}
+
+    def remote(self):
+        return {"DRUMLIN_REPOSITORY": self.there("sftp://{host}{path}")}
 
     def init(self):
         return f"{self.run} init"

@@ -7,7 +7,7 @@ from .base import Tool, piped
 class Kopia(Tool):
     name = program = "kopia"
     encrypts = True
-    streams = True
+    streams = far = True
     note = "leaves out folders with a CACHEDIR.TAG"
 
     @classmethod
@@ -19,7 +19,11 @@ class Kopia(Tool):
                 "KOPIA_CACHE_DIRECTORY": f"{self.place.home}/cache/kopia", "KOPIA_LOG_DIR": f"{self.place.home}/log"}
 
     def init(self):
-        return f"kopia repository create filesystem --path {self.repo}"
+        if not self.place.server:
+            return f"kopia repository create filesystem --path {self.repo}"
+        server = self.place.server
+        return (f"kopia repository create sftp --path {self.repo} --host 127.0.0.1 --port {server.wire.port} --username {server.user} "
+                f"--keyfile {server.ssh}/key --known-hosts {server.ssh}/known_hosts")
 
     def backup(self, step):
         return f"kopia snapshot create --tags step:s{step} {self.source}"

@@ -1,12 +1,13 @@
 """restic and rustic: one format, two programs. Both compress and seal by themselves."""
 
+from ..far import HOST
 from .base import Tool, piped
 
 
 class Restic(Tool):
     name = program = "restic"
     compresses = encrypts = True
-    streams = True
+    streams = far = True
 
     @classmethod
     def version(cls):
@@ -14,7 +15,7 @@ class Restic(Tool):
         return first_line(f"{cls.program} version")
 
     def settings(self):
-        return {"RESTIC_PASSWORD": "x", "RESTIC_REPOSITORY": str(self.place.repo)}
+        return {"RESTIC_PASSWORD": "x", "RESTIC_REPOSITORY": self.there("sftp:{host}:{path}")}
 
     def init(self):
         return "restic -q init"
@@ -37,14 +38,18 @@ class Restic(Tool):
 
 class Rustic(Restic):
     name = program = "rustic"
-    note = "streams with --force: without it a second stream is taken to be unchanged, and not read"
+    note = ("streams with --force: without it a second stream is taken to be unchanged, and not read; over a line, each command leaves "
+            "an ssh behind, whose memory counts until the tool's last command")
 
     @classmethod
     def version(cls):
         return Tool.version.__func__(cls)
 
     def settings(self):
-        return {"RUSTIC_PASSWORD": "x", "RUSTIC_REPOSITORY": str(self.place.repo), "RUSTIC_NO_PROGRESS": "true"}
+        # It runs ssh, which knows the server by its name.
+        of = {"RUSTIC_REPO_OPT_ENDPOINT": f"ssh://{HOST}", "RUSTIC_REPO_OPT_ROOT": str(self.place.repo),
+              "RUSTIC_REPO_OPT_KNOWN_HOSTS_STRATEGY": "strict"} if self.place.server else {}
+        return {"RUSTIC_PASSWORD": "x", "RUSTIC_REPOSITORY": self.there("opendal:sftp"), "RUSTIC_NO_PROGRESS": "true", **of}
 
     def init(self):
         return "rustic init"

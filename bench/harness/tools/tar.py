@@ -9,29 +9,35 @@ MAKE_KEY = "age-keygen --output {home}/key && grep -o 'age1.*' {home}/key > {hom
 
 class Tar(Tool):
     name = program = "tar"
-    order = 1
+    order, far = 1, True
     note = "saves everything each time"
     # What the archive goes through, and back.
     through, back = (), ()
     suffix = "tar"
 
     def init(self):
-        return f"mkdir -p {self.repo}"
+        # Far away a login for that alone would be too much.
+        return "true" if self.place.server else f"mkdir -p {self.repo}"
 
     def archive(self, step):
         return f"{self.repo}/{step}.{self.suffix}"
 
     def backup(self, step):
         tar = f"tar -C {self.source}/.. -cf - {self.place.source.name}"
-        if not self.through:
+        if not self.through and not self.place.server:
             return f"tar -C {self.source}/.. -cf {self.archive(step)} {self.place.source.name}"
-        return piped(tar, *(part.format(home=self.home) for part in self.through)) + f" > {self.archive(step)}"
+        parts = [part.format(home=self.home) for part in self.through]
+        if self.place.server:
+            return piped(tar, *parts, self.over(f"mkdir -p {self.repo} && cat > {self.archive(step)}"))
+        return piped(tar, *parts) + f" > {self.archive(step)}"
 
     def restore(self, step):
-        if not self.back:
+        if not self.back and not self.place.server:
             return f"tar -C {self.out} -xf {self.archive(step)}"
-        first, *rest = (part.format(home=self.home) for part in self.back)
-        return piped(f"{first} < {self.archive(step)}", *rest, f"tar -C {self.out} -xf -")
+        parts = [*(part.format(home=self.home) for part in self.back), f"tar -C {self.out} -xf -"]
+        if self.place.server:
+            return piped(self.over(f"cat {self.archive(step)}"), *parts)
+        return piped(f"{parts[0]} < {self.archive(step)}", *parts[1:])
 
     def landing(self, step):
         return self.place.out / self.place.source.name
@@ -57,7 +63,7 @@ class Sealed(Tar):
     note = "saves everything each time; zstd on all cores, sealed by age"
 
     def init(self):
-        return f"mkdir -p {self.repo} && {MAKE_KEY.format(home=self.home)}"
+        return f"{super().init()} && {MAKE_KEY.format(home=self.home)}"
 
 
 class Stream(Tool):
