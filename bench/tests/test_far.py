@@ -4,6 +4,7 @@ restored is right, both ends are measured apart, the line is counted and as long
 import io
 import os
 import tempfile
+import time
 import unittest
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -16,6 +17,14 @@ from harness.tools import Place, Tool, choose, everything
 from .test_servers import CONTENTS_BYTES, Changing
 
 RTT_MS = 20.0
+
+
+def name(pid):
+    """What a process runs; None once it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
 
 
 class Asking(Tool):
@@ -77,7 +86,7 @@ class Far(unittest.TestCase):
         self.assertEqual(asked["status"], "failed")
         self.assertIn("Host key verification failed", asked["output"])
 
-    def test_a_server_is_gone_with_its_sessions(self):
+    def test_what_a_session_leaves_behind_is_the_servers(self):
         place = Place(Path(self.folder.name) / "place", Path(self.folder.name) / "source", far=True)
         place.make()
         tool = everything()["tar"](place)
@@ -87,8 +96,10 @@ class Far(unittest.TestCase):
             # Ends on this side at once, and goes on there.
             figures = measure.run(tool.over("sleep 50 > /dev/null 2>&1 &"), environment, servers=tool.servers(), helpers=[tool.wire().pid])
             self.assertLess(figures["wall"], 20)
-            sleeping = measure.below(tool.servers()) - set(tool.servers())
-            self.assertEqual(len(sleeping), 1)  # the server's family still, not the client's
+            until = time.monotonic() + 20
+            while "sleep" not in (names := [name(pid) for pid in measure.below(tool.servers())]) and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertIn("sleep", names)  # the server's family still, not the client's
         finally:
             tool.end()
             measure.end(measure.below([os.getpid()]) - {os.getpid()})
