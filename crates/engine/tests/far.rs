@@ -9,7 +9,7 @@ use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
-use drumlin_testkit::compare;
+use drumlin_testkit::{Rng, compare};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,6 +117,29 @@ fn what_was_written_here_is_never_read_again() {
     assert!(reads == 0 && lengths <= packs, "{reads} reads of trees, {lengths} lengths");
     assert_restores(&bench, &last, &source);
     assert_eq!(asked(&log.take()).0, 0, "a restore takes the tree from here, too");
+}
+
+/// Where one window of a restore ends and the next begins, blocks are shared.
+#[test]
+fn a_restore_fetches_no_block_twice() {
+    let Scene { bench, log, source, .. } = scene();
+    let mut rng = Rng::new(5);
+    // More than the first window holds.
+    for n in 0..16_000 {
+        let bytes = rng.bytes(400 + n % 900);
+        fs::write(source.join(format!("{:02}/noise {n}", n % 36)), bytes).unwrap();
+    }
+    settle();
+    let last = bench.backup(&source).snapshot.unwrap();
+    log.take();
+    assert_restores(&bench, &last, &source);
+    let mut reads: Vec<String> =
+        log.take().iter().filter(|call| matches!(call, Call::ReadAt { .. })).map(|call| format!("{call:?}")).collect();
+    let all = reads.len();
+    reads.sort_unstable();
+    reads.dedup();
+    assert!(all > 40, "{all}");
+    assert_eq!(reads.len(), all, "of {all} reads some were made twice");
 }
 
 #[test]

@@ -32,8 +32,11 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         target => Some(target?),
     };
     let index = Arc::new(Index::open(repository, cache.clone())?);
+    let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
+    // The blocks in which one window ends and the next begins.
+    let reader = reader.with_copies().with_room(options.memory / 12);
     let context = Context {
-        reader: Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16).with_copies()),
+        reader: Arc::new(reader),
         data_ids: repository.data_ids()?.clone(),
         target,
         owners: Owners::new(options.numeric_ids),
