@@ -14,6 +14,7 @@ mod generations;
 mod keys;
 mod leftovers;
 mod losses;
+mod many;
 mod rekey;
 mod repository;
 mod reseal;

@@ -194,16 +194,15 @@ impl Board for Desk<'_> {
         let store = self.repository.store();
         let name = if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose };
         self.repository.record(Act::now(name), &[], ids)?;
-        ids.iter().try_for_each(|id| store.delete(&names::index(*id)))?;
+        self.repository.ask_many(ids, |id| store.delete(&names::index(*id)))?;
         Ok(store.sync()?)
     }
 
     fn remove_packs(&self, ids: &[PackId]) -> Result<()> {
         let store = self.repository.store();
-        for id in ids {
-            // A plan doesn't say of which kind a pack is, and removing what isn't there is no error.
-            [PackKind::Data, PackKind::Tree].iter().try_for_each(|kind| store.delete(&names::pack(*kind, *id)))?;
-        }
+        // A plan doesn't say of which kind a pack is, and removing what isn't there is no error.
+        let names = ids.iter().flat_map(|id| [PackKind::Data, PackKind::Tree].map(|kind| names::pack(kind, *id)));
+        self.repository.ask_many(&names.collect::<Vec<_>>(), |name| store.delete(name))?;
         Ok(store.sync()?)
     }
 }
