@@ -220,6 +220,7 @@ impl From<drumlin_store::Error> for Failure {
         }
         let failure = Failure::failed(error.to_string());
         match error.kind {
+            Kind::Frozen => failure.hint("'drumlin restore', with --thaw, has what it needs brought back, and waits"),
             Kind::Refused if error.action == "log in to" => failure.hint(
                 "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \
                  goes wrong; --ssh-command ssh uses that instead",

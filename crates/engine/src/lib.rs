@@ -23,6 +23,7 @@ pub mod repair;
 pub mod restore;
 pub mod select;
 pub mod stats;
+pub mod thaw;
 pub mod undelete;
 
 pub use error::{Error, Result};

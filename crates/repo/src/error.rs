@@ -168,6 +168,16 @@ impl Error {
         }
     }
 
+    /// What is needed is in cold storage.
+    pub fn is_frozen(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Frozen)
+    }
+
+    /// Whether it is about that object of the storage.
+    pub fn is_of(&self, name: &str) -> bool {
+        matches!(self, Error::Store(e) if e.name == name)
+    }
+
     /// What is wrong, in words that leave out which object this is about.
     pub fn cause(&self) -> String {
         match self {

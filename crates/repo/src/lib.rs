@@ -31,6 +31,7 @@ pub mod tree;
 
 pub use access::Unlock;
 pub use cache::{Cache, Remembered};
+pub use drumlin_store::Haste;
 pub use entropy::{random_id, random_secret};
 pub use error::{Error, Result};
 pub use generations::Generations;

@@ -3,12 +3,12 @@
 use crate::band::{Bands, Through};
 use crate::generations::Generations;
 use crate::history::Memory;
-use crate::{Error, NewLock, Result, Unlock, names, random_id, random_secret};
+use crate::{Error, NewLock, PackInfo, Result, Unlock, names, random_id, random_secret};
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
 use drumlin_format::{ChunkId, KeyId, RepositoryId};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
-use drumlin_store::{Kind, Put, Soon, Store};
+use drumlin_store::{Haste, Kind, Put, Soon, Store, Thaw};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -215,6 +215,11 @@ impl Repository {
     /// The storage.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// Have a pack brought back from cold storage, if it is there. Whether it can be read already; asking again tells how far it is.
+    pub fn thaw(&self, pack: &PackInfo, haste: Haste) -> Result<bool> {
+        Ok(self.store.thaw(&names::pack(pack.kind, pack.id), haste)? == Thaw::Ready)
     }
 
     /// The config.

@@ -1,6 +1,6 @@
 //! A store that takes everything and keeps nothing: for dry runs, which do all the work of a backup but write.
 
-use crate::{Listed, Put, Result, Soon, Store, Upload, name};
+use crate::{Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
 
 /// Reads go to the store inside; writes vanish.
 pub struct DiscardStore<S> {
@@ -41,6 +41,10 @@ impl<S: Store> Store for DiscardStore<S> {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(name, offset, buf)
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        self.inner.thaw(name, haste)
     }
 
     fn expect(&self, soon: Soon<'_>) {

@@ -18,6 +18,8 @@ pub enum Kind {
     Truncated,
     /// The storage refuses: permissions, credentials, a read-only mount, a name outside the grammar.
     Refused,
+    /// It is in cold storage, and can be read after it has been thawed: [`crate::Store::thaw`].
+    Frozen,
     /// No space or quota left.
     Full,
     /// A failure that may pass: a broken line, an interrupted call.
@@ -97,7 +99,7 @@ impl Error {
             Kind::Refused => io::ErrorKind::PermissionDenied,
             Kind::Full => io::ErrorKind::StorageFull,
             Kind::Transient => io::ErrorKind::TimedOut,
-            Kind::Io => io::ErrorKind::Other,
+            Kind::Frozen | Kind::Io => io::ErrorKind::Other,
         };
         let source = io::Error::new(as_io, cause);
         Self { kind, action, name: name.to_owned(), location: location.to_owned(), source }

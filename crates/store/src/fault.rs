@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Cleared, Error, Kind, Listed, Op, Put, Result, Soon, Store, Upload};
+use crate::{Cleared, Error, Haste, Kind, Listed, Op, Put, Result, Soon, Store, Thaw, Upload};
 
 /// What happens to a call that a rule picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +250,10 @@ impl<S: Store> Store for FaultStore<S> {
             return Err(injected(Kind::Io, Op::ReadAt, name, &self.location()));
         }
         self.run(Op::ReadAt, name, || self.inner.read_at(name, offset, buf))
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        self.inner.thaw(name, haste)
     }
 
     fn expect(&self, soon: Soon<'_>) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Cleared, Listed, Put, Result, Soon, Store, Upload};
+use crate::{Cleared, Haste, Listed, Put, Result, Soon, Store, Thaw, Upload};
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
@@ -27,6 +27,9 @@ macro_rules! forward {
             }
             fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
                 (**self).read_at(name, offset, buf)
+            }
+            fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+                (**self).thaw(name, haste)
             }
             fn expect(&self, soon: Soon<'_>) {
                 (**self).expect(soon);

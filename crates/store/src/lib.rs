@@ -75,6 +75,27 @@ pub enum Soon<'a> {
     Put,
 }
 
+/// How soon what is in cold storage shall be there: the sooner, the dearer. Times are those that providers name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Haste {
+    /// In half a day, or two days.
+    Bulk,
+    /// In some hours.
+    #[default]
+    Standard,
+    /// In minutes, where the provider has that.
+    Expedited,
+}
+
+/// What [`Store::thaw`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thaw {
+    /// It can be read.
+    Ready,
+    /// It has been asked for, now or before, and will be readable.
+    Coming,
+}
+
 /// Whether an object appears under its name only if nobody else has created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
@@ -120,6 +141,13 @@ pub trait Store: Send + Sync {
     /// Fill `buf` from `offset`. [`Kind::Missing`] if there is no such object, [`Kind::Truncated`] if it ends before
     /// `offset + buf.len()`, even when `buf` is empty.
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// See to it that an object that may be in cold storage can be read for some days. Asking again does no harm and costs
+    /// little: so one finds out whether it is there. [`Kind::Missing`] if there is no such object.
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        let _ = (name, haste);
+        Ok(Thaw::Ready)
+    }
 
     /// A hint at what will be asked for soon: a store that is far away may ask for it now, and the next one who asks for it may
     /// be told what was so at the time of the hint. What nobody asks for takes some room.

@@ -1,6 +1,6 @@
 //! A wrapper that refuses every call that would change anything: for commands that only look.
 
-use crate::{Error, Kind, Listed, Put, Result, Soon, Store, Upload};
+use crate::{Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 
 /// A store that can be read and not written: `put`, `upload` and `delete` are [`Kind::Refused`], and never reach the
 /// store inside.
@@ -46,6 +46,10 @@ impl<S: Store> Store for ReadOnlyStore<S> {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(name, offset, buf)
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        self.inner.thaw(name, haste)
     }
 
     fn expect(&self, soon: Soon<'_>) {

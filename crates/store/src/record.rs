@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Cleared, Kind, Listed, Put, Result, Soon, Store, Upload};
+use crate::{Cleared, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 
 /// The operations of a store and of its uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +215,10 @@ impl<S: Store> Store for RecordStore<S> {
         let bytes = buf.len() as u64;
         let result = self.inner.read_at(name, offset, buf);
         self.log.note(Op::ReadAt, name, result, |()| Call::ReadAt { name: name.to_owned(), offset, bytes })
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        self.inner.thaw(name, haste)
     }
 
     fn expect(&self, soon: Soon<'_>) {

@@ -3,7 +3,8 @@
 use super::select::Select;
 use crate::render::size;
 use clap::{Args, ValueEnum, ValueHint};
-use drumlin_engine::restore;
+use drumlin_engine::{restore, thaw};
+use drumlin_store::Haste;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -57,6 +58,10 @@ pub struct Restore {
     #[arg(long)]
     pub numeric_ids: bool,
 
+    /// What to do about packs in cold storage: how soon to have them back, or 'no' to fail; the provider's price depends on it
+    #[arg(long, value_name = "HOW", default_value = "standard", hide_possible_values = true)]
+    pub thaw: Thaw,
+
     /// Memory to use, about [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
     pub memory: Option<usize>,
@@ -77,6 +82,31 @@ pub enum Overwrite {
     IfNewer,
     /// Leave them alone
     Never,
+}
+
+/// How to have packs back from cold storage.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Thaw {
+    /// In half a day or longer
+    Bulk,
+    /// In some hours
+    Standard,
+    /// In minutes, where the provider has that
+    Expedited,
+    /// Not at all
+    No,
+}
+
+impl From<Thaw> for Option<thaw::Options> {
+    fn from(thaw: Thaw) -> Self {
+        let haste = match thaw {
+            Thaw::Bulk => Haste::Bulk,
+            Thaw::Standard => Haste::Standard,
+            Thaw::Expedited => Haste::Expedited,
+            Thaw::No => return None,
+        };
+        Some(thaw::Options { haste, ..thaw::Options::default() })
+    }
 }
 
 impl From<Overwrite> for restore::Overwrite {

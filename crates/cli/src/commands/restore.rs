@@ -56,6 +56,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         exclude: args.exclude,
         verify: args.verify,
         numeric_ids: args.numeric_ids,
+        thaw: args.thaw.into(),
         workers: args.workers.map_or_else(super::processors, usize::from),
         memory: memory(context, args.memory)?,
     };

@@ -17,6 +17,7 @@ mod existing;
 mod file;
 mod links;
 mod locate;
+mod needs;
 mod plan;
 mod range;
 mod run;
@@ -70,6 +71,8 @@ pub struct Options {
     pub verify: bool,
     /// Owners by number, not by name.
     pub numeric_ids: bool,
+    /// What to do about packs in cold storage; `None`: to fail.
+    pub thaw: Option<crate::thaw::Options>,
     /// Threads that read, decode and write.
     pub workers: usize,
     /// Bytes of memory to use, about.

@@ -1,25 +1,70 @@
 //! A restore from its start to its end.
 
+use super::needs;
 use super::plan::{Planned, Planner};
 use super::worker::{Context, Worker};
 use super::{Options, Report, dirs, links, verify};
 use crate::monitor::Monitor;
+use crate::thaw::thaw;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Cache, Index, Repository};
+use drumlin_repo::tree::Cursor;
+use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Restore.
 ///
+/// When a pack turns out to be in cold storage, all that are needed are asked for; once they are there it begins anew, and leaves alone
+/// what it has done.
+///
 /// # Errors
 /// Only what concerns the run as a whole; what can't be read or written is told to the monitor and counted.
 pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_read()?;
     let start = Instant::now();
+    loop {
+        let frozen = match attempt(repository, cache, &options, monitor, start) {
+            Err(Error::Repo(e)) if e.is_frozen() => e,
+            ended => return ended,
+        };
+        let Some(how) = options.thaw.filter(|_| !options.dry_run) else { return Err(frozen.into()) };
+        let counts = monitor.counters().get();
+        if !thaw(repository, &needed(repository, cache, &options, &frozen)?, how, monitor)? {
+            return Ok(Report { counts, verified: 0, millis: start.elapsed().as_millis() as u64, stopped: true });
+        }
+        monitor.counters().reset();
+    }
+}
+
+/// The packs that are needed, one of which is in cold storage.
+fn needed(
+    repository: &Repository,
+    cache: &Arc<Cache>,
+    options: &Options,
+    frozen: &drumlin_repo::Error,
+) -> Result<Vec<Arc<PackInfo>>> {
+    let index = Arc::new(Index::open(repository, cache.clone())?);
+    let all = index.packs();
+    let reader = Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16).with_copies());
+    let mut cursor = Cursor::new(reader.clone(), options.snapshot.root)?;
+    let mut packs = needs::packs(&reader, &mut cursor, options)?;
+    // The one that was met may be that of a file which only seemed to be right.
+    let met = all.into_iter().find(|pack| frozen.is_of(&names::pack(pack.kind, pack.id)));
+    packs.extend(met);
+    Ok(packs)
+}
+
+fn attempt(
+    repository: &Repository,
+    cache: &Arc<Cache>,
+    options: &Options,
+    monitor: &dyn Monitor,
+    start: Instant,
+) -> Result<Report> {
     if let Some(root) = options.snapshot.root
         && options.paths.is_empty()
         && options.subfolder.is_none()
@@ -47,7 +92,7 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         lost: Mutex::default(),
         unfinished: Mutex::default(),
         fatal: Mutex::new(None),
-        options: &options,
+        options,
     };
     let planned = distribute(&context);
     context.clear_away();

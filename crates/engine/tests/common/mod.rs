@@ -120,6 +120,7 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         exclude: Vec::new(),
         verify: false,
         numeric_ids: false,
+        thaw: None,
         workers: 2,
         memory: 128 << 20,
     }

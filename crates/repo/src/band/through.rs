@@ -13,7 +13,7 @@ use crate::pack::{Healed, Lru};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::band::{self, Member, SLICE_BYTES};
-use drumlin_store::{self as store, Cleared, Kind, Listed, Put, Store, Upload};
+use drumlin_store::{self as store, Cleared, Haste, Kind, Listed, Put, Store, Thaw, Upload};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -307,6 +307,10 @@ impl Store for Through {
 
     fn creates_atomically(&self) -> store::Result<bool> {
         self.repository.store().creates_atomically()
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> store::Result<Thaw> {
+        self.repository.store().thaw(name, haste)
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> store::Result<()> {

@@ -25,6 +25,7 @@
 mod address;
 mod clear;
 mod client;
+mod cold;
 mod credentials;
 mod http;
 mod list;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
 use crate::name;
-use crate::{Cleared, Error, Kind, Listed, Put, Result, Soon, Store, Upload};
+use crate::{Cleared, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 use client::Client;
 use credentials::{Chain, Profile, User};
 use once::Once;
@@ -167,6 +168,11 @@ impl Store for S3Store {
             None => self.inner.read_at(name, offset, buf)?,
         }
         Ok(())
+    }
+
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        name::check("thaw", name, self.inner.location())?;
+        self.inner.thaw(name, haste)
     }
 
     fn expect(&self, soon: Soon<'_>) {

@@ -129,7 +129,7 @@ impl Said {
                 refused("the server's clock and this machine's are too far apart: set the clock".to_owned())
             }
             "InvalidObjectState" => {
-                refused(format!("it is in cold storage, and has to be brought back before it can be read{told}"))
+                (Kind::Frozen, format!("it is in cold storage, and has to be brought back before it can be read{told}"))
             }
             "AccountProblem" | "AllAccessDisabled" | "NotSignedUp" => {
                 refused(format!("the provider has closed the account{told}: ask it why"))
@@ -188,7 +188,7 @@ mod tests {
             (500, "InternalError", "x", Kind::Transient, "can't do it now"),
             (409, "ConditionalRequestConflict", "x", Kind::Transient, "can't do it now"),
             (400, "BadDigest", "x", Kind::Transient, "can't do it now"),
-            (403, "InvalidObjectState", "x", Kind::Refused, "cold storage"),
+            (403, "InvalidObjectState", "x", Kind::Frozen, "cold storage"),
             (301, "PermanentRedirect", "x", Kind::Refused, "AWS_REGION"),
             (400, "InvalidArgument", "x", Kind::Io, "doesn't do PutObject"),
         ] {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use drumlin_store::{FIND_BUCKET, Kind, Put, Store, Surroundings};
+use drumlin_store::{FIND_BUCKET, Haste, Kind, Put, Store, Surroundings, Thaw};
 use drumlin_testkit::s3::{Habits, Instead, KEYS, S3};
 
 use crate::place::User;
@@ -192,8 +192,22 @@ fn classes_and_cold_storage() {
     assert_eq!((class("data/small"), class("data/large")), ("DEEP_ARCHIVE".into(), "DEEP_ARCHIVE".into()));
     assert_eq!((class("tree/small"), class("index/x")), ("STANDARD".into(), "STANDARD".into()));
     server.habits(|habits| habits.frozen = Some("DEEP_ARCHIVE".into()));
-    says(store.read_at("data/large", 5, &mut [0; 9]), Kind::Refused, &["cold storage", "brought back"]);
+    let mut bytes = [0; 9];
+    says(store.read_at("data/large", 5, &mut bytes), Kind::Frozen, &["cold storage", "brought back"]);
     assert_eq!(store.get("tree/small").unwrap(), b"1");
+
+    // What is asked back is there after a while; what is at hand is.
+    server.habits(|habits| habits.thaws_after = 2);
+    let asked: Vec<_> = (0..4).map(|_| store.thaw("data/large", Haste::Bulk).unwrap()).collect();
+    assert_eq!(asked, [Thaw::Coming, Thaw::Coming, Thaw::Coming, Thaw::Ready]);
+    let requests = server.asked().iter().filter(|(action, _)| *action == "RestoreObject").count();
+    assert_eq!(requests, 1, "looking after it costs no request to bring it back");
+    store.read_at("data/large", 5, &mut bytes).unwrap();
+    says(store.read_at("data/small", 0, &mut bytes[..1]), Kind::Frozen, &["cold storage"]);
+    assert_eq!(store.thaw("tree/small", Haste::Bulk).unwrap(), Thaw::Ready);
+    says(store.thaw("tree/none", Haste::Bulk), Kind::Missing, &["thaw", "no such object"]);
+    server.habits(|habits| habits.forbidden = HashSet::from(["RestoreObject"]));
+    says(store.thaw("data/small", Haste::Bulk), Kind::Refused, &["don't allow RestoreObject"]);
 }
 
 #[test]

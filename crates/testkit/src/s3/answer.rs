@@ -167,7 +167,30 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
             None => error(404, "NoSuchUpload"),
         },
         "CompleteMultipartUpload" => complete(state, request, key),
+        "RestoreObject" => thaw(state, request, key),
         _ => error(405, "MethodNotAllowed"),
+    }
+}
+
+/// As Amazon's does it: the first asks for it, others are told that it is under way.
+fn thaw(state: &mut State, request: &Request, key: &str) -> Response {
+    let Some(frozen) = &state.habits.frozen else { return error(403, "InvalidObjectState") };
+    let text = String::from_utf8_lossy(&request.body);
+    let has = |part: &str| text.contains(part);
+    if !(has("<RestoreRequest") && has("<Days>") && has("<Tier>")) {
+        return error(400, "MalformedXML");
+    }
+    let Some(object) = state.objects.get_mut(key) else { return error(404, "NoSuchKey") };
+    if object.class != *frozen {
+        return error(403, "InvalidObjectState");
+    }
+    match object.thaws_in {
+        None => {
+            object.thaws_in = Some(state.habits.thaws_after);
+            plain(202)
+        }
+        Some(0) => plain(200),
+        Some(_) => error(409, "RestoreAlreadyInProgress"),
     }
 }
 
@@ -201,17 +224,22 @@ fn complete(state: &mut State, request: &Request, key: &str) -> Response {
     xml("\n  <CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>".to_owned())
 }
 
-fn read(state: &State, request: &Request, key: &str) -> Response {
-    let Some(object) = state.objects.get(key) else {
+fn read(state: &mut State, request: &Request, key: &str) -> Response {
+    let Some(object) = state.objects.get_mut(key) else {
         return if request.method == "HEAD" { plain(404) } else { error(404, "NoSuchKey") };
     };
     let len = object.bytes.len();
     let mut headers = vec![("etag", object.tag.clone()), ("x-amz-storage-class", object.class.clone())];
+    let is_cold = state.habits.frozen.as_ref() == Some(&object.class);
     if request.method == "HEAD" {
+        if let (true, Some(left)) = (is_cold, &mut object.thaws_in) {
+            headers.push(("x-amz-restore", format!("ongoing-request=\"{}\"", *left > 0)));
+            *left = left.saturating_sub(1);
+        }
         headers.push(("content-length", len.to_string()));
         return Response { status: 200, headers, body: Vec::new() };
     }
-    if state.habits.frozen.as_ref() == Some(&object.class) {
+    if is_cold && object.thaws_in != Some(0) {
         return error(403, "InvalidObjectState");
     }
     let range = request.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));

@@ -44,8 +44,10 @@ pub struct Habits {
     pub forbidden: HashSet<&'static str>,
     /// Keys in a listing's page.
     pub page: Option<usize>,
-    /// Objects of this storage class can't be read.
+    /// Objects of this storage class can't be read, unless they were asked back.
     pub frozen: Option<String>,
+    /// How often who looks after such an object is told that it is on its way.
+    pub thaws_after: u32,
 }
 
 /// An answer in place of the true one, for a request of an action.

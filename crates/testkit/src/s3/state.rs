@@ -9,6 +9,8 @@ pub(super) struct Object {
     pub bytes: Arc<[u8]>,
     pub tag: String,
     pub class: String,
+    /// Asked back from cold storage: told so many times more that it is under way.
+    pub thaws_in: Option<u32>,
 }
 
 /// An upload in parts.
@@ -57,7 +59,7 @@ impl State {
 
     pub(super) fn made(&mut self, bytes: Vec<u8>, class: &str) -> Object {
         let tag = format!("\"{:032x}\"", self.number());
-        Object { bytes: bytes.into(), tag, class: class.to_owned() }
+        Object { bytes: bytes.into(), tag, class: class.to_owned(), thaws_in: None }
     }
 
     pub(super) fn set(&mut self, key: &str, bytes: Vec<u8>, class: &str) -> String {

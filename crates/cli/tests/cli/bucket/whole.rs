@@ -115,9 +115,19 @@ fn where_the_server_is_told() {
     cloud.run(&["check"]).ok();
     cloud.run(&["ls", "latest"]).ok();
     cloud.run(&["backup", "src"]).ok();
-    let ran = cloud.run(&["restore", "latest", "-t", "out"]);
-    assert!(ran.stderr.contains("cold storage") && ran.code != Some(0), "{}", ran.stderr);
-    cloud.server.habits(|habits: &mut Habits| habits.frozen = None);
-    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "back"]).ok();
+    let folder = cloud.home.saved_folder();
+    let ran = cloud.run(&["restore", "latest", "-t", "out", "--thaw", "no"]);
+    assert!(ran.stderr.contains("cold storage") && ran.code == Some(1), "{}", ran.stderr);
+    let ran = cloud.run(&["check", "--read-data"]);
+    assert!(ran.stderr.contains("cold storage") && ran.code == Some(1), "{}", ran.stderr);
+    let dump = ["dump", "latest", &cloud.home.text("src/a.txt")];
+    let ran = cloud.run(&dump);
+    assert!(ran.stderr.contains("cold storage") && ran.stderr.contains("--thaw"), "{}", ran.stderr);
+    // A restore has them brought back, and waits.
+    cloud.server.asked();
+    let ran = cloud.run(&["restore", &folder, "-t", "back"]).ok();
+    assert!(ran.stdout.contains("waiting: ") && ran.stdout.contains("cold storage"), "{}", ran.stdout);
+    assert!(cloud.server.asked().iter().any(|(action, _)| *action == "RestoreObject"));
+    cloud.run(&dump).ok();
     assert!(same(&cloud.home.path("src"), &cloud.home.path("back")));
 }

@@ -1,0 +1,221 @@
+//! Contents in cold storage: a restore asks for all that it needs at once, and for nothing else, and waits.
+
+mod common;
+
+use common::{Bench, bench_over, quick_folder, restore_options, settle, small};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::restore::{Options, Overwrite, Report, restore};
+use drumlin_engine::{Error, thaw};
+use drumlin_format::snapshot::Snapshot;
+use drumlin_store::{Haste, Kind, Listed, MemoryStore, Put, Result, Store, Thaw, Upload};
+use drumlin_testkit::{Rng, compare};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Data packs can't be read before they were asked for and looked after so many times.
+#[derive(Clone)]
+struct Cold {
+    inner: MemoryStore,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_winter: bool,
+    /// Of what was asked for, how often it will be said that it is on its way.
+    asked: BTreeMap<String, u32>,
+    /// Packs that were read before all were there.
+    early: u32,
+}
+
+/// How often one has to look.
+const LOOKS: u32 = 3;
+
+impl Cold {
+    fn melt(&self, name: &str) -> Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if !state.is_winter || !name.starts_with("data/") {
+            return Ok(());
+        }
+        if state.asked.get(name) != Some(&0) {
+            return Err(drumlin_store::Error::because(Kind::Frozen, "read", name, "cold", "it is in cold storage"));
+        }
+        state.early += u32::from(state.asked.values().any(|left| *left > 0));
+        Ok(())
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.state.lock().unwrap().asked.keys().cloned().collect()
+    }
+}
+
+impl Store for Cold {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.melt(name).and_then(|()| self.inner.get(name))
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.melt(name).and_then(|()| self.inner.read_at(name, offset, buf))
+    }
+    fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
+        assert_eq!(haste, Haste::Bulk);
+        let mut state = self.state.lock().unwrap();
+        match state.asked.get_mut(name) {
+            Some(0) => Ok(Thaw::Ready),
+            Some(left) => {
+                *left -= 1;
+                Ok(if *left == 0 { Thaw::Ready } else { Thaw::Coming })
+            }
+            None => {
+                state.asked.insert(name.to_owned(), LOOKS);
+                Ok(Thaw::Coming)
+            }
+        }
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        self.inner.upload(name, len_hint)
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+struct Scene {
+    bench: Bench,
+    store: Cold,
+    source: PathBuf,
+    last: Snapshot,
+}
+
+/// Two folders of several packs each, backed up one after the other, and then the winter.
+fn scene() -> Scene {
+    let memory = MemoryStore::new();
+    let store = Cold { inner: memory.clone(), state: Arc::default() };
+    let bench = bench_over(Arc::new(store.clone()), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    let mut rng = Rng::new(3);
+    let mut last = None;
+    for folder in ["one", "two"] {
+        fs::create_dir_all(source.join(folder)).unwrap();
+        for n in 0..40 {
+            fs::write(source.join(folder).join(n.to_string()), rng.bytes(200_000)).unwrap();
+        }
+        fs::write(source.join(folder).join("large"), rng.bytes(9 << 20)).unwrap();
+        settle();
+        last = bench.backup(&source).snapshot;
+    }
+    store.state.lock().unwrap().is_winter = true;
+    Scene { bench, store, source, last: last.unwrap() }
+}
+
+impl Scene {
+    fn options(&self, paths: &[&str]) -> Options {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        Options {
+            subfolder: Some(bytes(&self.source)),
+            paths: paths.iter().map(|path| bytes(&Path::new("/").join(path))).collect(),
+            thaw: Some(thaw::Options { haste: Haste::Bulk, pace: Duration::from_millis(1) }),
+            ..restore_options(&self.last, &self.bench.folder.path().join("target"))
+        }
+    }
+
+    fn restore(&self, options: Options, monitor: &Quiet) -> drumlin_engine::Result<Report> {
+        restore(&self.bench.repository, &self.bench.cache, options, monitor)
+    }
+
+    fn packs(&self) -> usize {
+        let mut packs = 0;
+        self.bench.memory.list("data", &mut |_| packs += 1).unwrap();
+        packs
+    }
+
+    fn is_same(&self, folder: &str) -> bool {
+        let options = compare::Options { roots: false, ..compare::Options::default() };
+        let target = self.bench.folder.path().join("target").join(folder);
+        compare::trees(&self.source.join(folder), &target, &options).unwrap().is_empty()
+    }
+}
+
+#[test]
+fn all_that_is_needed_is_asked_for_at_once_and_nothing_else() {
+    let scene = scene();
+    let monitor = Quiet::default();
+    let report = scene.restore(scene.options(&["one"]), &monitor).unwrap();
+    assert!(monitor.problems().is_empty() && !report.stopped, "{:?}", monitor.problems());
+    assert!(scene.is_same("one"));
+    let counts = report.counts;
+    assert_eq!((counts.files, counts.restored + counts.kept), (41, 42), "counted once: {counts:?}");
+    let asked = scene.store.asked().len();
+    assert!(asked >= 5 && asked <= scene.packs() / 2 + 1, "{asked} of {}", scene.packs());
+    assert_eq!(scene.store.state.lock().unwrap().early, 0, "no pack was read while others were on their way");
+
+    // The rest, where one half is there already: what is right is not asked for again, and asked for once.
+    let report = scene.restore(Options { overwrite: Overwrite::IfChanged, ..scene.options(&[]) }, &monitor).unwrap();
+    assert!(scene.is_same("") && report.counts.kept >= 41, "{report:?}");
+    assert_eq!(scene.store.asked().len(), scene.packs());
+}
+
+#[test]
+fn what_is_there_is_not_asked_for() {
+    let scene = scene();
+    scene.store.state.lock().unwrap().is_winter = false;
+    scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
+    scene.store.state.lock().unwrap().is_winter = true;
+    scene.restore(Options { overwrite: Overwrite::IfChanged, ..scene.options(&[]) }, &Quiet::default()).unwrap();
+    assert_eq!(scene.store.asked(), Vec::<String>::new());
+
+    // Of the same size and time, and wrong all the same: found when it is compared.
+    let path = scene.bench.folder.path().join("target/two/7");
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
+    assert!(scene.is_same(""));
+}
+
+#[test]
+fn it_can_be_left_alone_or_given_up() {
+    let scene = scene();
+    let fails = |options: Options| match scene.restore(options, &Quiet::default()) {
+        Err(Error::Repo(e)) => assert!(e.is_frozen() && e.to_string().contains("cold storage"), "{e}"),
+        other => panic!("{other:?}"),
+    };
+    fails(Options { thaw: None, ..scene.options(&[]) });
+    assert_eq!(scene.store.asked(), Vec::<String>::new());
+
+    // A wait of a day is ended at once; what was asked for stays asked for.
+    let monitor = Arc::new(Quiet::default());
+    let (ends, waiting) = (monitor.clone(), scene.store.clone());
+    let user = std::thread::spawn(move || {
+        while waiting.asked().is_empty() {
+            std::thread::yield_now();
+        }
+        ends.request_stop();
+    });
+    let slow = thaw::Options { haste: Haste::Bulk, pace: Duration::from_secs(86_400) };
+    let report = scene.restore(Options { thaw: Some(slow), ..scene.options(&[]) }, &monitor).unwrap();
+    user.join().unwrap();
+    assert!(report.stopped);
+    scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
+    assert!(scene.is_same(""));
+}
