@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .measure import adopt
+from .measure import adopt, dismiss
 from .wire import Wire, free_port, listens
 
 # What tools call the server.
@@ -121,8 +121,7 @@ class Far:
         if self.wire:
             self.wire.__exit__()
         if self.process:
-            self.process.terminate()
-            self.process.wait()
+            dismiss([self.process])
 
     @property
     def pid(self):

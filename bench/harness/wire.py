@@ -27,6 +27,8 @@ import sys
 import time
 from pathlib import Path
 
+from .measure import dismiss
+
 FIELDS = ("up", "down", "turns", "connections", "ready")
 LAYOUT = struct.Struct(f"<{len(FIELDS)}Q")
 # What is passed on at once: so much, or what the rate lets through in so many seconds, but not less than a packet.
@@ -220,8 +222,7 @@ class Wire:
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
+        dismiss([self.process])
         self.counts.map.close()
 
     def since(self, before):

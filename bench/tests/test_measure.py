@@ -57,6 +57,14 @@ class Run(unittest.TestCase):
         measure.end(left)
         self.assertFalse(measure.alive(left[0]))
 
+    def test_who_does_not_go_when_asked_goes_by_force(self):
+        deaf = subprocess.Popen([PYTHON, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"],
+                                stdout=subprocess.PIPE)
+        deaf.stdout.readline()
+        deaf.stdout.close()
+        measure.dismiss([deaf])
+        self.assertIsNotNone(deaf.returncode)
+
     def test_servers_are_measured_apart(self):
         server = subprocess.Popen([PYTHON, "-c", "x = b'1' * 80_000_000\nimport time\nt = time.time()\nwhile time.time() - t < 30: pass"])
         try:

@@ -10,6 +10,7 @@ import pwd
 import subprocess
 
 from ..machine import first_line
+from ..measure import dismiss
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -119,8 +120,7 @@ class Amanda(Tool):
         if self.relay:
             self.relay.__exit__()
         if self.daemon:
-            self.daemon.terminate()
-            self.daemon.wait()
+            dismiss([self.daemon])
 
     def clients(self):
         return [self.daemon.pid]

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ..machine import first_line
+from ..measure import dismiss
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -119,9 +120,7 @@ class BackupPc(Tool):
     def close(self):
         if self.relay:
             self.relay.__exit__()
-        for process in filter(None, (self.server, self.daemon)):
-            process.terminate()
-            process.wait()
+        dismiss([process for process in (self.server, self.daemon) if process])
 
     def servers(self):
         return [self.server.pid]

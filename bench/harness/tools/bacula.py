@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from ..machine import first_line
+from ..measure import dismiss
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -93,10 +94,7 @@ class Bacula(Tool):
     def close(self):
         if self.relay:
             self.relay.__exit__()
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            daemon.wait()
+        dismiss(self.daemons)
 
     def servers(self):
         return [daemon.pid for daemon in self.daemons[:2]]

@@ -4,6 +4,7 @@ itself, hence a second row with a passphrase."""
 import subprocess
 
 from ..machine import first_line
+from ..measure import dismiss
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -99,8 +100,7 @@ class Burp(Tool):
         if self.relay:
             self.relay.__exit__()
         if self.process:
-            self.process.terminate()
-            self.process.wait()
+            dismiss([self.process])
             self.log.close()
 
     def servers(self):

@@ -2,6 +2,7 @@
 
 import subprocess
 
+from ..measure import dismiss
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -42,8 +43,7 @@ class Obnam(Tool):
         if self.relay:
             self.relay.__exit__()
         if self.process:
-            self.process.terminate()
-            self.process.wait()
+            dismiss([self.process])
 
     def servers(self):
         return [self.process.pid]

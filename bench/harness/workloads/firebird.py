@@ -8,10 +8,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ..measure import dismiss
 from ..wire import free_port, listens
 
 PASSWORD = "masterkey"
-PATIENCE_SECONDS = 5
 SETTINGS = """\
 ServerMode = Super
 RemoteBindAddress = 127.0.0.1
@@ -52,12 +52,7 @@ class Firebird:
 
     def stop(self):
         """Nobody is connected any more, and what was committed is written: force does no harm."""
-        self.process.terminate()
-        try:
-            self.process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        dismiss([self.process])
         shutil.rmtree(self.root, ignore_errors=True)
 
     def login(self):
