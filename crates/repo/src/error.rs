@@ -168,14 +168,12 @@ impl Error {
         }
     }
 
-    /// What is needed is in cold storage.
-    pub fn is_frozen(&self) -> bool {
-        matches!(self, Error::Store(e) if e.kind == store::Kind::Frozen)
-    }
-
-    /// Whether it is about that object of the storage.
-    pub fn is_of(&self, name: &str) -> bool {
-        matches!(self, Error::Store(e) if e.name == name)
+    /// The object that is in cold storage, if that is the trouble.
+    pub fn frozen(&self) -> Option<&str> {
+        match self {
+            Error::Store(e) if e.kind == store::Kind::Frozen => Some(&e.name),
+            _ => None,
+        }
     }
 
     /// What is wrong, in words that leave out which object this is about.

@@ -12,6 +12,7 @@ use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Cursor;
 use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -26,12 +27,16 @@ use std::time::Instant;
 pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_read()?;
     let start = Instant::now();
+    let mut thawed = HashSet::new();
     loop {
-        let frozen = match attempt(repository, cache, &options, monitor, start) {
-            Err(Error::Repo(e)) if e.is_frozen() => e,
-            ended => return ended,
+        let ended = attempt(repository, cache, &options, monitor, start);
+        let frozen = match &ended {
+            Err(Error::Repo(e)) => e.frozen().map(str::to_owned),
+            _ => None,
         };
-        let Some(how) = options.thaw.filter(|_| !options.dry_run) else { return Err(frozen.into()) };
+        // One that was said to be there and isn't would be asked for again and again.
+        let Some(frozen) = frozen.filter(|name| thawed.insert(name.clone())) else { return ended };
+        let Some(how) = options.thaw.filter(|_| !options.dry_run) else { return ended };
         let counts = monitor.counters().get();
         if !thaw(repository, &needed(repository, cache, &options, &frozen)?, how, monitor)? {
             return Ok(Report { counts, verified: 0, millis: start.elapsed().as_millis() as u64, stopped: true });
@@ -40,20 +45,15 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
     }
 }
 
-/// The packs that are needed, one of which is in cold storage.
-fn needed(
-    repository: &Repository,
-    cache: &Arc<Cache>,
-    options: &Options,
-    frozen: &drumlin_repo::Error,
-) -> Result<Vec<Arc<PackInfo>>> {
+/// The packs that are needed, of which that one is in cold storage.
+fn needed(repository: &Repository, cache: &Arc<Cache>, options: &Options, frozen: &str) -> Result<Vec<Arc<PackInfo>>> {
     let index = Arc::new(Index::open(repository, cache.clone())?);
     let all = index.packs();
     let reader = Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16).with_copies());
     let mut cursor = Cursor::new(reader.clone(), options.snapshot.root)?;
     let mut packs = needs::packs(&reader, &mut cursor, options)?;
     // The one that was met may be that of a file which only seemed to be right.
-    let met = all.into_iter().find(|pack| frozen.is_of(&names::pack(pack.kind, pack.id)));
+    let met = all.into_iter().find(|pack| names::pack(pack.kind, pack.id) == frozen);
     packs.extend(met);
     Ok(packs)
 }
