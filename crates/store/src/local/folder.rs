@@ -8,22 +8,31 @@
 //! root. [`Root::persist`] does that: it syncs a folder each time it is asked, and the folders above it once.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
+use super::mount;
+
 /// Set once the kernel (or a sandbox) has turned `openat2` down: then each segment is opened by itself.
 static WITHOUT_OPENAT2: AtomicBool = AtomicBool::new(false);
+
+/// Before something far away that isn't there is looked for again.
+const PAUSES: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(10), Duration::from_millis(50)];
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A repository's root folder.
 pub(super) struct Root {
     dir: OwnedFd,
+    /// It lies on another machine.
+    is_far: bool,
     durability: Mutex<Durability>,
     /// Held by a sync from when it takes the list of folders until they are durable: a second sync must not find the
     /// list empty and return before.
@@ -50,7 +59,27 @@ impl Root {
     /// Open the folder at `path`, which may lead through symbolic links: the user wrote it.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let dir = retry_on_intr(|| fs::open(path, FOLDER, Mode::empty()))?;
-        Ok(Self { dir, durability: Mutex::default(), syncing: Mutex::default() })
+        let is_far = mount::is_far(&dir);
+        Ok(Self { dir, is_far, durability: Mutex::default(), syncing: Mutex::default() })
+    }
+
+    /// Whether it lies on another machine.
+    pub(super) fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// Look at something until it is there, but not for long, if it is far away. FUSE gives a file that is open another name before it is
+    /// replaced, so that for a moment there is none, and forgets what it has found by the old one. (Seen with sshfs.)
+    pub(super) fn patiently<T>(&self, mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        for pause in PAUSES.iter().filter(|_| self.is_far) {
+            match look() {
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::STALE)) => {
+                    std::thread::sleep(*pause);
+                }
+                result => return result,
+            }
+        }
+        look()
     }
 
     /// Make the root's own entry durable, in the folder that it is in.

@@ -18,11 +18,13 @@
 
 mod folder;
 mod list;
+mod mount;
 mod read;
 mod temporary;
 mod upload;
 mod writer;
 
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -110,6 +112,15 @@ impl LocalStore {
         }
     }
 
+    /// Why an object could not be read.
+    fn unread(&self, name: &str, source: io::Error) -> Error {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT) => self.missing("read", name),
+            Some(errno) => self.error("read", name, errno),
+            None => Error::new("read", name, &self.inner.location, source),
+        }
+    }
+
     /// "Not there" is an answer only while the repository is there. [`Kind::Io`], so that nobody takes it for one.
     fn linked(&self, action: &'static str) -> Result<()> {
         if self.inner.root.is_linked().map_err(|errno| self.error(action, "", errno))? {
@@ -175,6 +186,10 @@ impl Store for LocalStore {
         self.inner.location.clone()
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.root.is_far()
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         name::check_prefix("list", prefix, &self.inner.location)?;
         match list::list(&self.inner.root, prefix, each) {
@@ -187,7 +202,9 @@ impl Store for LocalStore {
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
         self.check("find", name)?;
-        let stat = self.inner.root.open_at(name, OFlags::PATH).and_then(fs::fstat);
+        let root = &self.inner.root;
+        let stat = root.patiently(|| Ok(root.open_at(name, OFlags::PATH).and_then(fs::fstat)?));
+        let stat = stat.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat.st_size)) {
             Ok((FileType::RegularFile, len)) => Ok(Some(len.unsigned_abs())),
             Ok((FileType::Directory, _)) | Err(Errno::NOENT) => self.linked("find").map(|()| None),
@@ -201,24 +218,18 @@ impl Store for LocalStore {
     fn get(&self, name: &str) -> Result<Vec<u8>> {
         self.check("read", name)?;
         // Always opened anew: what `get` reads is what gets replaced.
-        let handle = match Handle::open(&self.inner.root, name) {
-            Err(Errno::NOENT) => return Err(self.missing("read", name)),
-            handle => handle.map_err(|errno| self.error("read", name, errno))?,
-        };
-        handle.read_all().map_err(|source| Error::new("read", name, &self.inner.location, source))
+        let root = &self.inner.root;
+        root.patiently(|| Handle::open(root, name)?.read_all()).map_err(|source| self.unread(name, source))
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check("read", name)?;
         let wanted = offset.saturating_add(buf.len() as u64);
-        match self.inner.handles.read_at(&self.inner.root, name, offset, buf) {
+        let root = &self.inner.root;
+        match root.patiently(|| self.inner.handles.read_at(root, name, offset, buf)) {
             Ok(Outcome::Filled) => Ok(()),
             Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, &self.inner.location, wanted, len)),
-            Err(source) => match Errno::from_io_error(&source) {
-                Some(Errno::NOENT) => Err(self.missing("read", name)),
-                Some(errno) => Err(self.error("read", name, errno)),
-                None => Err(Error::new("read", name, &self.inner.location, source)),
-            },
+            Err(source) => Err(self.unread(name, source)),
         }
     }
 
