@@ -17,6 +17,7 @@ use crate::exit::{Failure, Result};
 use crate::place;
 use crate::render::size;
 use drumlin_engine::forget::{Count, PerUnit, Period, Rules};
+use drumlin_store::ObjectLock;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub struct Profile {
     pub allow_http: bool,
     /// The storage class of packs of file contents.
     pub storage_class: Option<String>,
+    /// For how long what is stored is kept from being removed.
+    object_lock: Option<String>,
     /// KiB a second to another machine.
     pub limit_upload: Option<u32>,
     /// KiB a second from another machine.
@@ -242,6 +245,7 @@ impl Profile {
         self.keep().map(drop)?;
         self.larger_than().map(drop)?;
         self.compression().map(drop)?;
+        self.object_lock().map(drop)?;
         self.memory().map(drop)?;
         match self.workers {
             Some(0) => Err("it takes at least one worker".into()),
@@ -284,6 +288,11 @@ impl Profile {
     /// How hard to compress.
     pub fn compression(&self) -> std::result::Result<Option<drumlin_engine::backup::Compression>, String> {
         self.compression.as_deref().map(compression).transpose()
+    }
+
+    /// For how long what is stored is kept from being removed.
+    pub fn object_lock(&self) -> std::result::Result<Option<ObjectLock>, String> {
+        self.object_lock.as_deref().map(str::parse).transpose()
     }
 
     /// Which snapshots `forget` keeps, if it says so.
@@ -343,6 +352,7 @@ mod tests {
             ("[profile.home]\nkeep = { last = 'many' }", "unlimited"),
             ("[profile.home]\nkeep = { dayly = 3 }", "dayly"),
             ("[profile.home]\ncompression = 'much'", "auto"),
+            ("[profile.home]\nobject-lock = 'strict:3'", "compliance"),
             ("[profile.home]\nworkers = 0", "worker"),
             ("[profile.home\n", "not a file of profiles"),
         ] {

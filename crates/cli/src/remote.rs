@@ -17,6 +17,8 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
     let of_profile = |limit: fn(&Profile) -> Option<u32>| profile.and_then(limit);
     let rate = |kib: Option<u32>| kib.map(|kib| u64::from(kib) * KIB);
     let class = global.storage_class.clone().or_else(|| profile.and_then(|p| p.storage_class.clone()));
+    // What a profile says was looked at when it was read.
+    let lock = global.object_lock.or_else(|| profile.and_then(|p| p.object_lock().ok().flatten()));
     Surroundings {
         user: process::user_name(),
         home: place::home(),
@@ -30,6 +32,7 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
             .collect(),
         allow_http: global.allow_http || profile.is_some_and(|p| p.allow_http),
         storage_classes: class.map(|class| (names::DATA.to_owned(), class)).into_iter().collect(),
+        object_lock: lock.map(|lock| (lock, names::LASTING.map(str::to_owned).to_vec())),
         ask: unlock::can_ask().then(|| -> drumlin_store::Ask {
             Arc::new(|prompt: &str| String::from_utf8(unlock::ask(prompt).ok()?).ok())
         }),

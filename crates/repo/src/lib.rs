@@ -18,6 +18,7 @@ mod many;
 mod rekey;
 mod repository;
 mod reseal;
+mod retention;
 mod snapshots;
 mod writer;
 

@@ -33,6 +33,9 @@ pub const GENERATIONS: &str = "generations";
 /// The folder of recovery objects: parity across packs.
 pub const PARITY: &str = "parity";
 
+/// What a repository can't do without, and what is removed by nobody but a prune: the rest lasts as long as a run, or until the next one.
+pub const LASTING: [&str; 9] = [CONFIG, KEYS, GENERATIONS, SNAPSHOTS, HISTORY, INDEX, TREE, DATA, PARITY];
+
 /// A key object.
 pub fn key(id: KeyId) -> String {
     format!("{KEYS}/{id}")

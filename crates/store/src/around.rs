@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::Retries;
+use crate::{ObjectLock, Retries};
 
 /// Asks a person for a secret: a prompt in, what was typed out; `None` if there is nobody to ask, or nothing was said.
 pub type Ask = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -34,6 +34,8 @@ pub struct Surroundings {
     pub allow_http: bool,
     /// Folders of a repository whose objects are put into a storage class of S3, and the class.
     pub storage_classes: Vec<(String, String)>,
+    /// Objects and folders of a repository in S3 that are kept from being removed, and for how long.
+    pub object_lock: Option<(ObjectLock, Vec<String>)>,
     /// Asks for passphrases and passwords.
     pub ask: Option<Ask>,
     /// Tells of a line that broke and is being mended.

@@ -31,6 +31,12 @@ macro_rules! forward {
             fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
                 (**self).thaw(name, haste)
             }
+            fn retain(&self, name: &str) -> Result<()> {
+                (**self).retain(name)
+            }
+            fn retention_ends_soon(&self, name: &str) -> Result<bool> {
+                (**self).retention_ends_soon(name)
+            }
             fn expect(&self, soon: Soon<'_>) {
                 (**self).expect(soon);
             }

@@ -32,7 +32,7 @@ pub use memory::MemoryStore;
 pub use readonly::ReadOnlyStore;
 pub use record::{Call, CallLog, Op, RecordStore};
 pub use retry::Retries;
-pub use s3::{FIND_BUCKET, S3Address, S3Store};
+pub use s3::{FIND_BUCKET, ObjectLock, S3Address, S3Store};
 pub use sftp::{Address, SftpStore};
 
 /// An object's name and length as a listing gives them.
@@ -147,6 +147,19 @@ pub trait Store: Send + Sync {
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         let _ = (name, haste);
         Ok(Thaw::Ready)
+    }
+
+    /// Keep an object from being removed for as long as the user has asked for, from now on, where the storage does that. An object that
+    /// isn't there is no error.
+    fn retain(&self, name: &str) -> Result<()> {
+        let _ = name;
+        Ok(())
+    }
+
+    /// Whether the user has asked for that, and less than half of the time is left for an object that is there.
+    fn retention_ends_soon(&self, name: &str) -> Result<bool> {
+        let _ = name;
+        Ok(false)
     }
 
     /// A hint at what will be asked for soon: a store that is far away may ask for it now, and the next one who asks for it may

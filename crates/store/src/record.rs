@@ -221,6 +221,14 @@ impl<S: Store> Store for RecordStore<S> {
         self.inner.thaw(name, haste)
     }
 
+    fn retain(&self, name: &str) -> Result<()> {
+        self.inner.retain(name)
+    }
+
+    fn retention_ends_soon(&self, name: &str) -> Result<bool> {
+        self.inner.retention_ends_soon(name)
+    }
+
     fn expect(&self, soon: Soon<'_>) {
         self.inner.expect(soon);
     }

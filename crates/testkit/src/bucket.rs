@@ -89,6 +89,11 @@ impl Bucket {
         self.of("BUCKET")
     }
 
+    /// A bucket with object lock, if the server has such.
+    pub fn locked(&self) -> Option<&str> {
+        self.said.get("LOCKED_BUCKET").map(String::as_str)
+    }
+
     /// The variables of the environment by which a client is told of its credentials.
     pub fn variables(&self) -> [(&'static str, String); 3] {
         [

@@ -19,6 +19,7 @@ pub mod snapshots;
 
 use crate::exit::statuses;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
+use drumlin_store::ObjectLock;
 use std::path::PathBuf;
 
 /// Deduplicated, compressed, end-to-end encrypted backups.
@@ -102,6 +103,12 @@ pub struct Global {
     /// Put packs of file contents into this storage class of S3, such as STANDARD_IA; everything else stays in the usual one
     #[arg(long, global = true, value_name = "CLASS")]
     pub storage_class: Option<String>,
+
+    /// Have what is stored kept from being removed for so many days, by S3's object lock: DAYS, governance:DAYS or compliance:DAYS
+    ///
+    /// For a bucket that was made with object lock. 'prune' begins the days anew for all that is there, when half of them are over.
+    #[arg(long, global = true, value_name = "DAYS")]
+    pub object_lock: Option<ObjectLock>,
 
     /// Send no more than N KiB a second to a repository on another machine
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -57,6 +57,7 @@ struct JsonPrune {
     bytes_after: u64,
     unfinished_removed: u64,
     unfinished_bytes: u64,
+    retained: u64,
 }
 
 /// Run it.
@@ -87,6 +88,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let report = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor))?;
+    let retained = repository.retain()?;
     if out.json() {
         report.survey.iter().for_each(|survey| out.tell(&plan(survey)));
         out.tell(&JsonPrune {
@@ -97,10 +99,14 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
             bytes_after: report.after,
             unfinished_removed: report.unfinished.objects,
             unfinished_bytes: report.unfinished.bytes,
+            retained,
         });
         report.parity.iter().for_each(|parity| out.tell(&super::parity::json(parity, false)));
     } else {
         told(&report).into_iter().for_each(|line| out.note(line));
+        if retained > 0 {
+            out.note(format!("object lock: begun anew for {}", counted(retained, "object", "objects")));
+        }
     }
     if let Some(why) = &report.unfinished.left {
         out.warn(format!("what a killed run had begun to write is left, and takes room: {why}"));

@@ -4,7 +4,7 @@
 
 use super::Inner;
 use super::client::Ask;
-use crate::{Error, Haste, Kind, Result, Thaw};
+use crate::{Haste, Kind, Result, Thaw};
 
 /// How long what was brought back stays at hand: as long as a large restore may take over a slow line.
 const DAYS: u32 = 7;
@@ -23,13 +23,8 @@ const AT_HAND: [&str; 8] = [
 impl Inner {
     /// See [`crate::Store::thaw`].
     pub(super) fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
-        let ask = Ask::new("HeadObject", "HEAD", name);
-        let head = match self.client.call("find", &ask, &mut 0)? {
-            Ok(head) => head,
-            Err(said) if said.is_missing() => {
-                return Err(Error::because(Kind::Missing, "thaw", name, self.location(), "there is no such object"));
-            }
-            Err(said) => return Err(self.client.refused("thaw", &ask, &said)),
+        let Some(head) = self.head("thaw", name)? else {
+            return Err(self.because(Kind::Missing, "thaw", name, "there is no such object"));
         };
         // A deeper tier that the provider itself has moved it to; what comes back from there stays.
         let has_sunk = head.header("x-amz-archive-status").is_some();

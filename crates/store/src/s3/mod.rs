@@ -31,6 +31,7 @@ mod http;
 mod list;
 mod objects;
 mod once;
+mod retention;
 mod said;
 mod settings;
 mod sign;
@@ -39,6 +40,7 @@ mod upload;
 mod xml;
 
 pub use address::S3Address;
+pub use retention::ObjectLock;
 
 use std::sync::Arc;
 
@@ -173,6 +175,16 @@ impl Store for S3Store {
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         name::check("thaw", name, self.inner.location())?;
         self.inner.thaw(name, haste)
+    }
+
+    fn retain(&self, name: &str) -> Result<()> {
+        name::check("lock", name, self.inner.location())?;
+        self.inner.retain(name)
+    }
+
+    fn retention_ends_soon(&self, name: &str) -> Result<bool> {
+        name::check("find", name, self.inner.location())?;
+        self.inner.retention_ends_soon(name)
     }
 
     fn expect(&self, soon: Soon<'_>) {

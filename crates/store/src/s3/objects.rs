@@ -24,6 +24,24 @@ impl Inner {
         }
     }
 
+    /// What is said of an object besides its bytes, or `None` if there is none.
+    pub(super) fn head(&self, verb: &'static str, name: &str) -> Result<Option<Response>> {
+        let ask = Ask::new("HeadObject", "HEAD", name);
+        let mut silent = 0;
+        loop {
+            match self.client.call(verb, &ask, &mut 0)? {
+                Ok(response) => return Ok(Some(response)),
+                Err(said) if said.is_missing() => return Ok(None),
+                // An answer to a HEAD can't say why. One to a GET can, and a wrong clock, say, is put right by it.
+                Err(said) if said.code.is_empty() && silent == 0 => match self.len_by_range(name) {
+                    Err(error) if error.kind != Kind::Frozen => return Err(error),
+                    _ => silent += 1,
+                },
+                Err(said) => return Err(self.client.refused(verb, &ask, &said)),
+            }
+        }
+    }
+
     fn len_by_range(&self, name: &str) -> Result<Option<u64>> {
         let ask = Ask { headers: &[("range", "bytes=0-0")], most: 1, ..Ask::new("GetObject", "GET", name) };
         match self.client.call("find", &ask, &mut 0)? {
@@ -96,7 +114,13 @@ impl Inner {
             return Err(self.taken(name));
         }
         let class = self.client.settings().class(name).map(|class| ("x-amz-storage-class", class));
-        let headers: Vec<_> = is_atomic.then_some(("if-none-match", "*")).into_iter().chain(class).collect();
+        let mut retention = self.retention(name);
+        if !retention.is_empty() {
+            retention.push(super::retention::sum(bytes));
+        }
+        let retention = retention.iter().map(|(name, value)| (*name, value.as_str()));
+        let condition = is_atomic.then_some(("if-none-match", "*"));
+        let headers: Vec<_> = condition.into_iter().chain(class).chain(retention).collect();
         let ask = Ask { headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", name) };
         let mut tries = 0;
         match self.client.call("write", &ask, &mut tries)? {

@@ -95,6 +95,10 @@ impl Said {
         self.status == 507 || self.code.contains("Quota") || self.code.contains("StorageFull") || by_words
     }
 
+    fn is_about_locks(&self) -> bool {
+        self.code.starts_with("ObjectLock") || self.words.to_ascii_lowercase().contains("object lock")
+    }
+
     /// What can be done about it, and the words for it. `action` is the one of S3 that was asked for, `keys` where the keys come from,
     /// `bucket` and `endpoint` where.
     pub(super) fn judge(&self, action: &str, keys: &str, bucket: &str, endpoint: &str) -> (Kind, String) {
@@ -130,6 +134,13 @@ impl Said {
             }
             "InvalidObjectState" => {
                 (Kind::Frozen, format!("it is in cold storage, and has to be brought back before it can be read{told}"))
+            }
+            "InvalidRequest" | "InvalidBucketState" | "ObjectLockConfigurationNotFoundError"
+                if self.is_about_locks() =>
+            {
+                refused(format!(
+                    "the bucket was made without object lock{told}: make one with it, or leave --object-lock out"
+                ))
             }
             "AccountProblem" | "AllAccessDisabled" | "NotSignedUp" => {
                 refused(format!("the provider has closed the account{told}: ask it why"))
@@ -190,6 +201,13 @@ mod tests {
             (400, "BadDigest", "x", Kind::Transient, "can't do it now"),
             (403, "InvalidObjectState", "x", Kind::Frozen, "cold storage"),
             (301, "PermanentRedirect", "x", Kind::Refused, "AWS_REGION"),
+            (
+                400,
+                "InvalidRequest",
+                "Bucket is missing Object Lock Configuration",
+                Kind::Refused,
+                "without object lock",
+            ),
             (400, "InvalidArgument", "x", Kind::Io, "doesn't do PutObject"),
         ] {
             let (found, words) = said(status, code, message).judge("PutObject", "the environment", "buc", "http://h");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::address::S3Address;
 use super::credentials::{Profile, User};
 use super::http::Endpoint;
+use super::retention::ObjectLock;
 use super::sign::encode;
 use crate::around::Surroundings;
 
@@ -21,6 +22,8 @@ pub(super) struct Settings {
     pub bundle: Option<PathBuf>,
     /// Folders whose objects are put into a storage class.
     pub classes: Vec<(String, String)>,
+    /// Objects and folders that are kept from being removed, and for how long.
+    lock: Option<(ObjectLock, Vec<String>)>,
 }
 
 impl Settings {
@@ -65,6 +68,7 @@ impl Settings {
             base: if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) },
             bundle: user.get("AWS_CA_BUNDLE").map(PathBuf::from),
             classes: around.storage_classes.clone(),
+            lock: around.object_lock.clone(),
         })
     }
 
@@ -107,6 +111,12 @@ impl Settings {
     pub(super) fn class(&self, name: &str) -> Option<&str> {
         let of = self.classes.iter().find(|(folder, _)| crate::name::is_below(name, folder));
         of.map(|(_, class)| class.as_str())
+    }
+
+    /// For how long an object is kept from being removed, if it is.
+    pub(super) fn lock(&self, name: &str) -> Option<ObjectLock> {
+        let (lock, of) = self.lock.as_ref()?;
+        of.iter().any(|of| name == of || crate::name::is_below(name, of)).then_some(*lock)
     }
 }
 

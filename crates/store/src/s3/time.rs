@@ -34,9 +34,14 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 
 /// `20261122T070000Z`.
 pub(super) fn stamp(at: i64) -> String {
+    iso_of(at).replace(['-', ':'], "")
+}
+
+/// `2026-11-22T07:00:00Z`.
+pub(super) fn iso_of(at: i64) -> String {
     let (year, month, day) = civil(at.div_euclid(86_400));
     let of_day = at.rem_euclid(86_400);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// Of `2026-11-22T07:00:00.000Z`, as listings and credentials have it.
@@ -79,6 +84,7 @@ mod tests {
             (4_102_444_799, "20991231T235959Z", "2099-12-31T23:59:59.000Z", "Thu, 31 Dec 2099 23:59:59 GMT"),
         ] {
             assert_eq!(stamp(at), stamped);
+            assert_eq!(iso(&iso_of(at)), Some(at));
             assert_eq!((iso(iso_text), http(http_text)), (Some(at), Some(at)), "{stamped}");
         }
         for odd in

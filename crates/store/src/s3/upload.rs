@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use super::Inner;
 use super::client::Ask;
+use super::retention;
 use super::xml;
 use crate::lock::lock;
 use crate::{Error, Kind, Put, Result, Upload};
@@ -154,7 +155,9 @@ impl Parts {
         let id = self.id()?;
         let number = number.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", id.as_str())];
-        let ask = Ask { query: &query, body: bytes, ..Ask::new("PutObject", "PUT", &self.name) };
+        let sum = self.store.client.settings().lock(&self.name).map(|_| retention::sum(bytes));
+        let headers: Vec<_> = sum.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let ask = Ask { query: &query, headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", &self.name) };
         match self.store.client.call("write", &ask, &mut 0)? {
             Ok(response) => match response.header("etag") {
                 Some(tag) => Ok(tag.to_owned()),
@@ -174,7 +177,9 @@ impl Parts {
             return Ok(id.clone());
         }
         let class = self.store.client.settings().class(&self.name).map(|class| ("x-amz-storage-class", class));
-        let headers: Vec<_> = class.into_iter().collect();
+        let lasting = self.store.retention(&self.name);
+        let lasting = lasting.iter().map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<_> = class.into_iter().chain(lasting).collect();
         let ask = Ask { query: &[("uploads", "")], headers: &headers, ..Ask::new("PutObject", "POST", &self.name) };
         let response = self.store.client.done("write", &ask)?;
         let text = String::from_utf8_lossy(&response.body);

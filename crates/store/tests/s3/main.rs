@@ -2,6 +2,7 @@
 
 mod conforms;
 mod lines;
+mod locks;
 mod once;
 mod place;
 mod slips;

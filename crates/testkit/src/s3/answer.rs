@@ -14,8 +14,12 @@ fn plain(status: u16) -> Response {
 }
 
 fn error(status: u16, code: &str) -> Response {
+    told(status, code, &format!("the test says {code}"))
+}
+
+fn told(status: u16, code: &str, words: &str) -> Response {
     let body = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>the test says {code}</Message></Error>"
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{words}</Message></Error>"
     );
     Response { status, headers: vec![("content-type", "application/xml".into())], body: body.into_bytes() }
 }
@@ -37,6 +41,7 @@ fn action(request: &Request, key: &str) -> &'static str {
         ("GET", false) => "GetObject",
         ("HEAD", false) => "HeadObject",
         ("PUT", false) if has("partNumber") => "UploadPart",
+        ("PUT", false) if has("retention") => "PutObjectRetention",
         ("PUT", false) => "PutObject",
         ("POST", false) if has("uploads") => "CreateMultipartUpload",
         ("POST", false) if has("uploadId") => "CompleteMultipartUpload",
@@ -130,7 +135,12 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
             if is_full(state, request.body.len()) {
                 return error(403, "QuotaExceeded");
             }
+            let lock = match lock(state, request, true) {
+                Ok(lock) => lock,
+                Err(refused) => return refused,
+            };
             let tag = state.set(key, request.body.clone(), class);
+            state.objects.get_mut(key).expect("it was set").lock = lock;
             Response { status: 200, headers: vec![("etag", tag)], body: Vec::new() }
         }
         "DeleteObject" => {
@@ -139,8 +149,12 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
         }
         "CreateMultipartUpload" => {
             let id = format!("upload/{}&", state.number());
-            let upload =
-                Upload { key: key.to_owned(), class: class.to_owned(), since: clock, parts: Default::default() };
+            let lock = match lock(state, request, false) {
+                Ok(lock) => lock,
+                Err(refused) => return refused,
+            };
+            let (key, class) = (key.to_owned(), class.to_owned());
+            let upload = Upload { key, class, lock, since: clock, parts: Default::default() };
             state.uploads.insert(id.clone(), upload);
             xml(format!(
                 "<InitiateMultipartUploadResult><UploadId>{}</UploadId></InitiateMultipartUploadResult>",
@@ -154,7 +168,9 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
             let part = state.made(request.body.clone(), class);
             let tag = part.tag.clone();
             let number = of_query("partNumber").parse().unwrap_or(0);
+            let has_sum = request.headers.contains_key("content-md5");
             match state.uploads.get_mut(of_query("uploadId")).filter(|upload| upload.key == key) {
+                Some(upload) if upload.lock.is_some() && !has_sum => error(400, "InvalidRequest"),
                 Some(upload) => {
                     upload.parts.insert(number, part);
                     Response { status: 200, headers: vec![("etag", tag)], body: Vec::new() }
@@ -168,7 +184,43 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
         },
         "CompleteMultipartUpload" => complete(state, request, key),
         "RestoreObject" => thaw(state, request, key),
+        "PutObjectRetention" => retain(state, request, key),
         _ => error(405, "MethodNotAllowed"),
+    }
+}
+
+/// The lock that an object is to be made with. None is taken without a sum of the bytes.
+fn lock(state: &State, request: &Request, needs_sum: bool) -> Result<Option<(String, String)>, Response> {
+    let header = |name: &str| request.headers.get(name).cloned();
+    let said = header("x-amz-object-lock-mode").zip(header("x-amz-object-lock-retain-until-date"));
+    let has_sum = header("content-md5").is_some_and(|sum| sum.len() == 24);
+    if said.is_some() && !state.habits.locks {
+        return Err(told(400, "InvalidRequest", "Bucket is missing Object Lock Configuration"));
+    }
+    if said.is_some() && needs_sum && !has_sum {
+        return Err(error(400, "InvalidRequest"));
+    }
+    Ok(said)
+}
+
+/// A lock may become longer, and not shorter.
+fn retain(state: &mut State, request: &Request, key: &str) -> Response {
+    let text = String::from_utf8_lossy(&request.body);
+    let part = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
+    };
+    if !state.habits.locks || !request.headers.contains_key("content-md5") {
+        return error(400, "InvalidRequest");
+    }
+    let Some(said) = part("Mode").zip(part("RetainUntilDate")) else { return error(400, "MalformedXML") };
+    match state.objects.get_mut(key) {
+        None => error(404, "NoSuchKey"),
+        Some(object) if object.lock.as_ref().is_some_and(|lock| lock.1 > said.1) => error(403, "AccessDenied"),
+        Some(object) => {
+            object.lock = Some(said);
+            plain(200)
+        }
     }
 }
 
@@ -218,9 +270,10 @@ fn complete(state: &mut State, request: &Request, key: &str) -> Response {
     if named != upload.parts.len() {
         return error(400, "InvalidPart");
     }
-    let class = upload.class.clone();
+    let (class, lock) = (upload.class.clone(), upload.lock.clone());
     state.uploads.remove(id);
     state.set(key, bytes, &class);
+    state.objects.get_mut(key).expect("it was set").lock = lock;
     xml("\n  <CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>".to_owned())
 }
 
@@ -230,6 +283,10 @@ fn read(state: &mut State, request: &Request, key: &str) -> Response {
     };
     let len = object.bytes.len();
     let mut headers = vec![("etag", object.tag.clone()), ("x-amz-storage-class", object.class.clone())];
+    if let Some((mode, until)) = &object.lock {
+        headers.push(("x-amz-object-lock-mode", mode.clone()));
+        headers.push(("x-amz-object-lock-retain-until-date", until.clone()));
+    }
     let is_cold = state.habits.frozen.as_ref() == Some(&object.class);
     if request.method == "HEAD" {
         if let (true, Some(left)) = (is_cold, &mut object.thaws_in) {

@@ -44,6 +44,8 @@ pub struct Habits {
     pub forbidden: HashSet<&'static str>,
     /// Keys in a listing's page.
     pub page: Option<usize>,
+    /// The bucket was made with object lock.
+    pub locks: bool,
     /// Objects of this storage class can't be read, unless they were asked back.
     pub frozen: Option<String>,
     /// How often who looks after such an object is told that it is on its way.
@@ -173,6 +175,11 @@ impl S3 {
     /// An object's storage class.
     pub fn class(&self, key: &str) -> Option<String> {
         lock(&self.shared.state).objects.get(key).map(|object| object.class.clone())
+    }
+
+    /// An object's lock: its mode, and when it ends.
+    pub fn lock_of(&self, key: &str) -> Option<(String, String)> {
+        lock(&self.shared.state).objects.get(key)?.lock.clone()
     }
 
     /// Put an object there, past all that the server would see to.

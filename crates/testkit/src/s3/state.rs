@@ -11,12 +11,15 @@ pub(super) struct Object {
     pub class: String,
     /// Asked back from cold storage: told so many times more that it is under way.
     pub thaws_in: Option<u32>,
+    /// The mode of its object lock, and when it ends.
+    pub lock: Option<(String, String)>,
 }
 
 /// An upload in parts.
 pub(super) struct Upload {
     pub key: String,
     pub class: String,
+    pub lock: Option<(String, String)>,
     /// When it began, in seconds since 1970.
     pub since: i64,
     pub parts: BTreeMap<u32, Object>,
@@ -59,7 +62,7 @@ impl State {
 
     pub(super) fn made(&mut self, bytes: Vec<u8>, class: &str) -> Object {
         let tag = format!("\"{:032x}\"", self.number());
-        Object { bytes: bytes.into(), tag, class: class.to_owned(), thaws_in: None }
+        Object { bytes: bytes.into(), tag, class: class.to_owned(), thaws_in: None, lock: None }
     }
 
     pub(super) fn set(&mut self, key: &str, bytes: Vec<u8>, class: &str) -> String {

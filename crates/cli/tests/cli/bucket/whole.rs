@@ -1,40 +1,14 @@
 //! All that is done with a repository, done with one in a bucket.
 
 use super::{Cloud, careless};
+use crate::everything;
 use crate::home::{Home, Ran, same};
+use drumlin_testkit::Bucket;
 use drumlin_testkit::s3::{BUCKET, Habits, KEYS};
-use drumlin_testkit::{Bucket, Rng};
 use std::path::Path;
 
-/// From the beginning to the end; `say` is what the first command has to tell.
 fn everything(home: &Home, run: &dyn Fn(&[&str]) -> Ran, say: &str) {
-    home.sources();
-    home.write("src/large", Rng::new(1).bytes(80 << 20));
-    let ran = run(&["init"]).expect(0);
-    assert!(ran.stderr.contains(say) && ran.stderr.is_empty() == say.is_empty(), "{}", ran.stderr);
-    std::fs::rename(home.path("k"), home.path("its key")).unwrap();
-    let ran = run(&["init"]).expect(1);
-    assert!(ran.stderr.contains("objects in it already"), "{}", ran.stderr);
-    std::fs::rename(home.path("its key"), home.path("k")).unwrap();
-    run(&["backup", "src"]).ok();
-    home.write("src/new", "new");
-    run(&["backup", "src"]).ok();
-    let summary = run(&["--json", "backup", "src"]).ok().the("summary");
-    assert_eq!((&summary["entries_new"], &summary["data_added"]), (&0.into(), &0.into()), "{summary}");
-    run(&["check", "--read-data"]).ok();
-    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
-    assert!(same(&home.path("src"), &home.path("out")));
-    home.run(&["-r", "beside", "-k", "k2", "init"]).ok();
-    run(&["copy", "--to", "beside", "--to-key-file", "k2", "latest"]).ok();
-    home.run(&["-r", "beside", "-k", "k2", "check", "--read-data"]).ok();
-    std::fs::remove_file(home.path("src/large")).unwrap();
-    run(&["backup", "src"]).ok();
-    run(&["forget", "--keep-last", "1"]).ok();
-    run(&["prune", "--max-unused", "0%"]).ok();
-    run(&["check", "--read-data"]).ok();
-    run(&["--no-cache", "backup", "src"]).ok();
-    run(&["key", "list"]).ok();
-    run(&["stats"]).ok();
+    everything::done(home, run, say, "objects in it already");
 }
 
 fn holds(folder: &Path, secret: &[u8]) -> bool {
@@ -79,6 +53,43 @@ fn everything_on_real_servers() {
         };
         everything(&home, &run, if bucket.creates_alone() { "" } else { "ignores If-None-Match" });
     }
+}
+
+/// What is stored is locked; what comes and goes isn't; a prune begins the days anew when half of them are over.
+#[test]
+fn object_lock() {
+    let cloud = Cloud::with(Habits { locks: true, ..Habits::default() });
+    cloud.home.sources();
+    let run = |args: &[&str]| cloud.run(&[&["--object-lock", "compliance:30"], args].concat());
+    run(&["init"]).ok();
+    for n in 0..3 {
+        cloud.home.write("src/more", vec![n; 100_000]);
+        run(&["backup", "src"]).ok();
+    }
+    let mode = |key: &String| cloud.server.lock_of(key).map(|(mode, _)| mode);
+    let ends = || cloud.server.keys().iter().filter_map(|key| cloud.server.lock_of(key)).map(|(_, end)| end).min();
+    for key in cloud.server.keys() {
+        let lasts = !["sessions", "decisions", "plans", "tmp"].iter().any(|of| key.starts_with(&format!("repo/{of}/")));
+        assert_eq!(mode(&key), lasts.then(|| "COMPLIANCE".to_owned()), "{key}");
+    }
+    run(&["forget", "--keep-last", "1"]).ok();
+    let ran = run(&["prune", "--max-unused", "0"]).ok();
+    assert!(!ran.stdout.contains("object lock"), "{}", ran.stdout);
+    let before = ends();
+    cloud.server.habits(|habits| habits.clock_ahead = 16 * 86_400);
+    let ran = run(&["prune"]).expect(0);
+    assert!(ran.stdout.contains("object lock: begun anew for"), "{}", ran.stdout);
+    assert!(ends() > before);
+    let ran = run(&["prune"]).expect(0);
+    assert!(!ran.stdout.contains("object lock"), "{}", ran.stdout);
+    run(&["check", "--read-data"]).expect(0);
+
+    // Nobody finds out only years later that nothing was locked.
+    let without = Cloud::new();
+    let ran = without.run(&["--object-lock", "30", "init"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("made without object lock"), "{}", ran.stderr);
+    let ran = without.run(&["--object-lock", "for ever", "init"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
 
 /// Profiles, the environment, and the files of ~/.aws.
