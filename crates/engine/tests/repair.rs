@@ -317,7 +317,9 @@ fn killed_while_it_heals_nothing_is_lost() {
     let (done, calls) = run(None);
     assert_eq!(done.unwrap().mended, [pack(&name)]);
     for from in (0..calls).step_by(11) {
-        assert!(run(Some(from)).0.is_err(), "call {from} of {calls} failed and nobody noticed");
+        let (done, made) = run(Some(from));
+        // Two runs differ by a call or two: names are random, and so is what lies beside what.
+        assert!(done.is_err() || made <= from, "call {from} of {made} ({calls}) failed and nobody noticed");
         scene.assert_whole();
     }
 }
@@ -438,7 +440,9 @@ fn killed_at_every_call_nothing_gets_worse() {
     assert!(wanted.0.unwrap() + wanted.1.unwrap() > 0, "{wanted:?}");
     for from in (0..calls).step_by(3) {
         reset();
-        assert!(run(Some(from)).0.is_err(), "call {from} of {calls} failed and nobody noticed");
+        let (done, made) = run(Some(from));
+        // Two runs differ by a call or two: names are random, and so is what lies beside what.
+        assert!(done.is_err() || made <= from, "call {from} of {made} ({calls}) failed and nobody noticed");
         let (repository, cache) = scene.fresh();
         let evict =
             drumlin_repo::collection::Board::sessions(&drumlin_repo::collection::Desk::new(&repository)).unwrap();
