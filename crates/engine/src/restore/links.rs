@@ -1,17 +1,59 @@
 //! Further names of files that are there: hard links, or files of their own where the target can't have them.
 
 use super::existing;
-use super::plan::{Link, Planned, extras, owner};
+use super::plan::{Planned, extras, owner};
 use super::stream::Stream;
 use super::worker::Context;
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
+use drumlin_format::tree::Meta;
 use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::place;
 use drumlin_repo::tree::Cursor;
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 const NO_FIRST: &str = "the file that it is a hard link to was not restored";
+
+/// A place below the target: directory and name.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub dir: Arc<[u8]>,
+    pub name: Box<[u8]>,
+}
+
+/// Files of several names, as they are met.
+#[derive(Default)]
+pub(super) struct Links {
+    /// The first name of each, by file system and inode, and how many are still to come.
+    first: HashMap<(u32, u64), (Link, u32)>,
+    /// Links to be made: to the first, from the second.
+    pub found: Vec<(Link, Link)>,
+}
+
+impl Links {
+    /// Whether an entry is a further name of a file met before: such are made at the end.
+    pub fn is_further(&mut self, link: Link, meta: &Meta) -> bool {
+        match self.first.entry((meta.filesystem, meta.ino)) {
+            Entry::Vacant(entry) => {
+                entry.insert((link, meta.nlink - 1));
+                false
+            }
+            Entry::Occupied(mut entry) => {
+                let (first, left) = entry.get_mut();
+                self.found.push((first.clone(), link));
+                *left -= 1;
+                if *left == 0 {
+                    // All names of the file have been met.
+                    entry.remove();
+                }
+                true
+            }
+        }
+    }
+}
 
 /// Make them.
 pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {

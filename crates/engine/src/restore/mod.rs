@@ -10,11 +10,13 @@
 //! Every chunk is checked before a byte of it is written, every file of several chunks as a whole once more. What is there
 //! already and right is left alone; what is there and wrong is replaced in one step, after its new contents are complete.
 
+mod at_hand;
 mod compare;
 mod dirs;
 mod empties;
 mod existing;
 mod file;
+mod hand_out;
 mod links;
 mod locate;
 mod needs;

@@ -1,12 +1,14 @@
 //! The plan: the tree read in order; directories, links and devices made on the way; files gathered into windows whose
 //! chunks are handed out in pack order.
 
+use super::at_hand::AtHand;
 use super::empties::Empties;
 use super::existing;
+use super::hand_out::hand_out;
+use super::links::{Link, Links};
 use super::locate::Locator;
 use super::range::Range;
-use super::selection::{self, Selection};
-use super::stream::Stream;
+use super::selection::Selection;
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::worker::{Context, Task};
 use crate::convert;
@@ -15,21 +17,16 @@ use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
-use drumlin_format::pack::Table;
 use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, join, marks};
 use drumlin_host::meta::{Extras, Stat};
-use drumlin_host::place::{Names, TargetDir, Wanted};
+use drumlin_host::place::Wanted;
+use drumlin_repo::Location;
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
-use drumlin_repo::{Location, PackInfo};
-use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
 
 /// Files from this size on are written by one worker from start to end.
 const STREAM_BYTES: u64 = 8 << 20;
-/// Blocks of a window that a store far away is asked for in advance.
-const BLOCKS_EXPECTED: usize = 8;
 /// The first window is small, so that the workers soon have something to do.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
 
@@ -40,23 +37,15 @@ pub(super) struct Planner<'a> {
     window: Window,
     window_bytes: usize,
     window_bytes_max: usize,
-    dir: Option<Dir>,
+    dir: Option<AtHand>,
     selection: Selection,
     locator: Locator,
     /// Leaves with directories in them, for the pass that completes those.
     leaves: Vec<LeafRef>,
-    first_links: HashMap<(u32, u64), (Link, u32)>,
-    links: Vec<(Link, Link)>,
+    links: Links,
     empties: Empties,
     /// A part of the tree could not be read.
     gap: bool,
-}
-
-/// A place below the target: directory and name.
-#[derive(Clone, Debug)]
-pub(super) struct Link {
-    pub dir: Arc<[u8]>,
-    pub name: Box<[u8]>,
 }
 
 /// What is left to do when the files are there.
@@ -66,23 +55,6 @@ pub(super) struct Planned {
     /// Leaves with directories in them.
     pub leaves: Vec<LeafRef>,
     pub selection: Selection,
-}
-
-/// The directory at hand.
-struct Dir {
-    key: Vec<u8>,
-    /// Below the target, joined by slashes.
-    path: Arc<[u8]>,
-    /// Absolute in the source.
-    source: Vec<u8>,
-    /// `None`: it can't be had, or in a dry run isn't there.
-    handle: Option<Arc<TargetDir>>,
-    /// What was there before.
-    there: Option<Names>,
-    /// Its number in the window, if it has one.
-    number: Option<u32>,
-    /// Names that the snapshot has, where all others are to be deleted.
-    keep: Option<Vec<Box<[u8]>>>,
 }
 
 impl<'a> Planner<'a> {
@@ -97,8 +69,7 @@ impl<'a> Planner<'a> {
             selection: Selection::new(context.options)?,
             locator: Locator::new(context.reader.clone()),
             leaves: Vec::new(),
-            first_links: HashMap::new(),
-            links: Vec::new(),
+            links: Links::default(),
             empties: Empties::new(context.options),
             gap: false,
         })
@@ -150,7 +121,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        self.end_dir()?;
+        self.end_dir();
         self.hand_out()?;
         self.empties.end(self.context, &self.selection);
         Ok(())
@@ -162,7 +133,7 @@ impl<'a> Planner<'a> {
         self.gap = true;
         self.empties.give_up();
         if let Some(dir) = &mut self.dir {
-            dir.keep = None;
+            dir.keep_all();
         }
         match child {
             Some(child) => report_damage(self.context.monitor, child, error),
@@ -197,20 +168,19 @@ impl<'a> Planner<'a> {
 
     /// What is left to do when the files are there.
     pub fn finish(self) -> Planned {
-        Planned { links: self.links, leaves: self.leaves, selection: self.selection }
+        Planned { links: self.links.found, leaves: self.leaves, selection: self.selection }
     }
 
     fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, range: &Range) -> Result<()> {
         let (dir, name, meta) = leaf.get(at);
-        if self.dir.as_ref().is_none_or(|d| d.key != dir) {
-            self.end_dir()?;
+        if self.dir.as_ref().is_none_or(|d| !d.is(dir)) {
+            self.end_dir();
             self.empties.begin(dir, self.context, &self.selection);
-            self.dir = Some(self.begin_dir(dir, range.has_all_of(dir))?);
+            let whole = range.has_all_of(dir) && !self.gap;
+            self.dir = Some(AtHand::begin(self.context, &self.selection, dir, whole));
         }
         let current = self.dir.as_mut().expect("begun above");
-        if let Some(keep) = &mut current.keep {
-            keep.push(name.into());
-        }
+        current.keep(name);
         let mut path = current.source.clone();
         path.push(b'/');
         path.extend_from_slice(name);
@@ -248,10 +218,10 @@ impl<'a> Planner<'a> {
                 add(&counters.unwritable, 1);
                 return Ok(false);
             }
-            current.handle = Some(make_path(context, &current.path)?);
+            current.make(context)?;
         }
         let there = match &current.handle {
-            Some(handle) if current.there.as_ref().is_some_and(|names| names.contains(name)) => {
+            Some(handle) if current.had(name) => {
                 let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(false) };
                 if let Some(stat) = &there
                     && meta.kind == Kind::Dir
@@ -263,30 +233,13 @@ impl<'a> Planner<'a> {
             }
             _ => None,
         };
-        if meta.nlink > 1 && self.linked(name, meta) {
-            return Ok(false);
+        if meta.nlink > 1 {
+            let link = Link { dir: current.path.clone(), name: name.into() };
+            if self.links.is_further(link, meta) {
+                return Ok(false);
+            }
         }
         self.place(leaf, name, meta, content, path, there)
-    }
-
-    /// Whether an entry is a further link of a file met before: such are made at the end.
-    fn linked(&mut self, name: &[u8], meta: &Meta) -> bool {
-        let link = Link { dir: self.dir.as_ref().expect("begun").path.clone(), name: name.into() };
-        match self.first_links.get_mut(&(meta.filesystem, meta.ino)) {
-            None => {
-                self.first_links.insert((meta.filesystem, meta.ino), (link, meta.nlink - 1));
-                false
-            }
-            Some((first, left)) => {
-                self.links.push((first.clone(), link));
-                *left -= 1;
-                if *left == 0 {
-                    // All names of the file have been met.
-                    self.first_links.remove(&(meta.filesystem, meta.ino));
-                }
-                true
-            }
-        }
     }
 
     /// See [`Planner::hand_over`].
@@ -309,19 +262,7 @@ impl<'a> Planner<'a> {
                 || matches!(&content.data, Data::List(l) if l.level > 0)
                 || context.options.dry_run;
             if stream {
-                let stream = Stream {
-                    path,
-                    dir: current.path.to_vec(),
-                    name: name.to_vec(),
-                    mode: meta.mode,
-                    owner,
-                    mtime,
-                    size: meta.size,
-                    extras: extras(content),
-                    data: content.data.clone(),
-                    exists: there.is_some(),
-                    counted: Cell::new(0),
-                };
+                let stream = current.stream(name, meta, owner, content, path, there.is_some());
                 // What the window has comes first in the packs as well.
                 return self.send(Task::Stream(Box::new(stream))).map(|()| true);
             }
@@ -422,7 +363,9 @@ impl<'a> Planner<'a> {
                 }
                 if uses.is_empty() {
                     // Nothing but a hole.
-                    return self.all_hole(name, meta, (uid, gid), content, path);
+                    let current = self.dir.as_ref().expect("begun");
+                    let stream = current.stream(name, meta, (uid, gid), content, path, false);
+                    return self.send(Task::Stream(Box::new(stream))).map(|()| true);
                 }
                 multi = Some(Multi {
                     left: AtomicU32::new(uses.len() as u32),
@@ -431,8 +374,8 @@ impl<'a> Planner<'a> {
                 });
             }
         }
-        let dir = self.dir_number();
         let window = &mut self.window;
+        let dir = self.dir.as_mut().expect("begun").number_in(window);
         let has_extras = !content.xattrs.is_empty() || content.flags != 0;
         if has_extras {
             window.extras.push(extras(content));
@@ -457,151 +400,31 @@ impl<'a> Planner<'a> {
         Ok(false)
     }
 
-    fn all_hole(
-        &mut self,
-        name: &[u8],
-        meta: &Meta,
-        owner: (u32, u32),
-        content: &Content,
-        path: Vec<u8>,
-    ) -> Result<bool> {
-        let current = self.dir.as_ref().expect("begun");
-        let stream = Stream {
-            path,
-            dir: current.path.to_vec(),
-            name: name.to_vec(),
-            mode: meta.mode,
-            owner,
-            mtime: convert::host_time(meta.mtime),
-            size: meta.size,
-            extras: extras(content),
-            data: content.data.clone(),
-            exists: false,
-            counted: Cell::new(0),
-        };
-        self.send(Task::Stream(Box::new(stream))).map(|()| true)
-    }
-
     fn missing(&self, path: &[u8], id: &ChunkId) -> Result<bool> {
         let cause = drumlin_repo::Error::MissingChunk(*id);
         self.context.problem(path, ProblemKind::Damaged, cause);
         Ok(false)
     }
 
-    fn dir_number(&mut self) -> u32 {
-        let current = self.dir.as_mut().expect("begun");
-        *current.number.get_or_insert_with(|| {
-            self.window.dirs.push((current.source.clone(), current.path.to_vec()));
-            self.window.dirs.len() as u32 - 1
-        })
-    }
-
     fn send(&self, task: Task) -> Result<()> {
         self.tasks.send(task).map_err(|_| Error::Worker)
     }
 
-    /// Hand the window out, block by block in the order of the packs.
     fn hand_out(&mut self) -> Result<()> {
         let next = Window { number: self.window.number + 1, ..Window::default() };
-        let mut window = std::mem::replace(&mut self.window, next);
-        window.shrink();
+        let window = std::mem::replace(&mut self.window, next);
         if let Some(dir) = &mut self.dir {
-            dir.number = None;
+            dir.forget_number();
         }
         self.window_bytes = (self.window_bytes * 4).min(self.window_bytes_max).max(WINDOW_BYTES_FIRST);
-        window.uses.sort_unstable();
-        let window = Arc::new(window);
-        let mut at = 0;
-        let mut pack: Option<(u32, Arc<PackInfo>, Arc<Table>)> = None;
-        let mut ahead = VecDeque::new();
-        while let Some(first) = window.uses.get(at) {
-            if pack.as_ref().is_none_or(|(number, ..)| *number != first.pack) {
-                let info = self.context.reader.index().pack(first.pack);
-                let table = match self.context.reader.table(&info) {
-                    Err(e) if e.is_damage() => {
-                        // A pack that is gone costs what is in it and nowhere else, not the rest.
-                        let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
-                        let uses = at..at + len;
-                        at += len;
-                        self.send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: e.to_string() })?;
-                        continue;
-                    }
-                    other => other?,
-                };
-                pack = Some((first.pack, info, table));
-            }
-            let (_, info, table) = pack.clone().expect("set above");
-            let block_of = |u: &Use| table.chunks.get(u.ordinal as usize).map(|c| c.block);
-            let Some(block) = block_of(first) else {
-                return Err(Error::Repo(drumlin_repo::Error::DamagedBlock {
-                    pack: info.id,
-                    block: 0,
-                    detail: "the index and the pack's table contradict each other; 'drumlin cache clear' makes the index anew",
-                }));
-            };
-            let len =
-                window.uses[at..].iter().take_while(|u| u.pack == first.pack && block_of(u) == Some(block)).count();
-            let uses = at..at + len;
-            at += len;
-            self.context.reader.expect_block(&info, &table, block);
-            ahead.push_back(Task::Block { window: window.clone(), info, table, block, uses });
-            if ahead.len() > BLOCKS_EXPECTED
-                && let Some(task) = ahead.pop_front()
-            {
-                self.send(task)?;
-            }
+        hand_out(self.context, window, &self.tasks)
+    }
+
+    fn end_dir(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            dir.end(self.context, &self.selection);
         }
-        ahead.into_iter().try_for_each(|task| self.send(task))
     }
-
-    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted.
-    fn begin_dir(&mut self, key: &[u8], whole: bool) -> Result<Dir> {
-        let path: Arc<[u8]> = self.selection.below(key).into();
-        let source = selection::source_dir(key);
-        let context = self.context;
-        let handle = match context.target.as_ref().map(|t| t.dir(&path)) {
-            None => None,
-            Some(Ok(handle)) => Some(handle),
-            // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
-            Some(Err(e)) if e.is_missing() => None,
-            Some(Err(e)) => {
-                context.unwritable(&source, e);
-                None
-            }
-        };
-        let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
-        // A run that was stopped in this directory has left the rest of it out.
-        let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
-        let keep = (context.options.delete && whole && !cut && !self.gap && there.is_some()).then(Vec::new);
-        Ok(Dir { key: key.to_vec(), path, source, handle, there, number: None, keep })
-    }
-
-    /// Delete what the snapshot doesn't have in the directory at hand.
-    fn end_dir(&mut self) -> Result<()> {
-        let Some(dir) = self.dir.take() else { return Ok(()) };
-        let (Some(mut keep), Some(handle), Some(there)) = (dir.keep, dir.handle, dir.there) else { return Ok(()) };
-        keep.sort_unstable();
-        for name in there.iter().filter(|n| keep.binary_search_by(|k| (**k).cmp(n)).is_err()) {
-            let mut path = dir.source.clone();
-            path.push(b'/');
-            path.extend_from_slice(name);
-            existing::delete(self.context, &handle, name, &path, &self.selection);
-        }
-        Ok(())
-    }
-}
-
-/// Make a directory below the target, and those above it.
-fn make_path(context: &Context, path: &[u8]) -> Result<Arc<TargetDir>> {
-    let target = context.target.as_ref().ok_or(Error::Worker)?;
-    let mut dir = target.root().clone();
-    for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-        dir = match dir.make_dir(name) {
-            Err(e) if e.is_exists() => dir.open_dir(name)?,
-            other => other?,
-        };
-    }
-    Ok(dir)
 }
 
 pub(super) fn extras(content: &Content) -> Extras {

@@ -1,0 +1,138 @@
+//! The directory whose entries are being planned.
+
+use super::existing;
+use super::plan::extras;
+use super::selection::{self, Selection};
+use super::stream::Stream;
+use super::window::Window;
+use super::worker::Context;
+use crate::{Error, Result, convert};
+use drumlin_format::tree::{Content, Meta};
+use drumlin_host::place::{Names, TargetDir};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The directory at hand.
+pub(super) struct AtHand {
+    key: Vec<u8>,
+    /// Below the target, joined by slashes.
+    pub path: Arc<[u8]>,
+    /// Absolute in the source.
+    pub source: Vec<u8>,
+    /// `None`: it can't be had, or in a dry run isn't there.
+    pub handle: Option<Arc<TargetDir>>,
+    /// What was there before.
+    there: Option<Names>,
+    /// Its number in the window, if it has one.
+    number: Option<u32>,
+    /// Names that the snapshot has, where all others are to be deleted.
+    keep: Option<Vec<Box<[u8]>>>,
+}
+
+impl AtHand {
+    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted.
+    pub fn begin(context: &Context, selection: &Selection, key: &[u8], whole: bool) -> Self {
+        let path: Arc<[u8]> = selection.below(key).into();
+        let source = selection::source_dir(key);
+        let handle = match context.target.as_ref().map(|t| t.dir(&path)) {
+            None => None,
+            Some(Ok(handle)) => Some(handle),
+            // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
+            Some(Err(e)) if e.is_missing() => None,
+            Some(Err(e)) => {
+                context.unwritable(&source, e);
+                None
+            }
+        };
+        let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
+        // A run that was stopped in this directory has left the rest of it out.
+        let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
+        let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
+        AtHand { key: key.to_vec(), path, source, handle, there, number: None, keep }
+    }
+
+    pub fn is(&self, key: &[u8]) -> bool {
+        self.key == key
+    }
+
+    /// The snapshot has an entry of that name.
+    pub fn keep(&mut self, name: &[u8]) {
+        if let Some(keep) = &mut self.keep {
+            keep.push(name.into());
+        }
+    }
+
+    /// Nobody knows what else should be there: nothing is deleted.
+    pub fn keep_all(&mut self) {
+        self.keep = None;
+    }
+
+    /// Whether something of that name was there before.
+    pub fn had(&self, name: &[u8]) -> bool {
+        self.there.as_ref().is_some_and(|names| names.contains(name))
+    }
+
+    /// Make it, and those above it.
+    pub fn make(&mut self, context: &Context) -> Result<()> {
+        let target = context.target.as_ref().ok_or(Error::Worker)?;
+        let mut dir = target.root().clone();
+        for name in self.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+            dir = match dir.make_dir(name) {
+                Err(e) if e.is_exists() => dir.open_dir(name)?,
+                other => other?,
+            };
+        }
+        self.handle = Some(dir);
+        Ok(())
+    }
+
+    /// A file of it that one worker writes from start to end. `exists`: in the place of what is there.
+    pub fn stream(
+        &self,
+        name: &[u8],
+        meta: &Meta,
+        owner: (u32, u32),
+        content: &Content,
+        path: Vec<u8>,
+        exists: bool,
+    ) -> Stream {
+        Stream {
+            path,
+            dir: self.path.to_vec(),
+            name: name.to_vec(),
+            mode: meta.mode,
+            owner,
+            mtime: convert::host_time(meta.mtime),
+            size: meta.size,
+            extras: extras(content),
+            data: content.data.clone(),
+            exists,
+            counted: Cell::new(0),
+        }
+    }
+
+    /// Its number among the window's directories.
+    pub fn number_in(&mut self, window: &mut Window) -> u32 {
+        *self.number.get_or_insert_with(|| {
+            window.dirs.push((self.source.clone(), self.path.to_vec()));
+            window.dirs.len() as u32 - 1
+        })
+    }
+
+    /// Another window has begun.
+    pub fn forget_number(&mut self) {
+        self.number = None;
+    }
+
+    /// Delete what the snapshot doesn't have in it.
+    pub fn end(self, context: &Context, selection: &Selection) {
+        let (Some(mut keep), Some(handle), Some(there)) = (self.keep, self.handle, self.there) else { return };
+        keep.sort_unstable();
+        for name in there.iter().filter(|n| keep.binary_search_by(|k| (**k).cmp(n)).is_err()) {
+            let mut path = self.source.clone();
+            path.push(b'/');
+            path.extend_from_slice(name);
+            existing::delete(context, &handle, name, &path, selection);
+        }
+    }
+}

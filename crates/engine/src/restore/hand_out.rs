@@ -1,0 +1,61 @@
+//! A window, handed out to the workers block by block in the order of the packs.
+
+use super::window::{Use, Window};
+use super::worker::{Context, Task};
+use crate::{Error, Result};
+use crossbeam_channel::Sender;
+use drumlin_format::pack::Table;
+use drumlin_repo::PackInfo;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Blocks of a window that a store far away is asked for in advance.
+const BLOCKS_EXPECTED: usize = 8;
+
+/// Hand a window out.
+pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Task>) -> Result<()> {
+    let send = |task| tasks.send(task).map_err(|_| Error::Worker);
+    window.shrink();
+    window.uses.sort_unstable();
+    let window = Arc::new(window);
+    let mut at = 0;
+    let mut pack: Option<(u32, Arc<PackInfo>, Arc<Table>)> = None;
+    let mut ahead = VecDeque::new();
+    while let Some(first) = window.uses.get(at) {
+        if pack.as_ref().is_none_or(|(number, ..)| *number != first.pack) {
+            let info = context.reader.index().pack(first.pack);
+            let table = match context.reader.table(&info) {
+                Err(e) if e.is_damage() => {
+                    // A pack that is gone costs what is in it and nowhere else, not the rest.
+                    let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
+                    let uses = at..at + len;
+                    at += len;
+                    send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: e.to_string() })?;
+                    continue;
+                }
+                other => other?,
+            };
+            pack = Some((first.pack, info, table));
+        }
+        let (_, info, table) = pack.clone().expect("set above");
+        let block_of = |u: &Use| table.chunks.get(u.ordinal as usize).map(|c| c.block);
+        let Some(block) = block_of(first) else {
+            return Err(Error::Repo(drumlin_repo::Error::DamagedBlock {
+                pack: info.id,
+                block: 0,
+                detail: "the index and the pack's table contradict each other; 'drumlin cache clear' makes the index anew",
+            }));
+        };
+        let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack && block_of(u) == Some(block)).count();
+        let uses = at..at + len;
+        at += len;
+        context.reader.expect_block(&info, &table, block);
+        ahead.push_back(Task::Block { window: window.clone(), info, table, block, uses });
+        if ahead.len() > BLOCKS_EXPECTED
+            && let Some(task) = ahead.pop_front()
+        {
+            send(task)?;
+        }
+    }
+    ahead.into_iter().try_for_each(send)
+}
