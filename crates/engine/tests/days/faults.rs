@@ -2,7 +2,7 @@
 
 use crate::deed::{self, Deed, store_error};
 use crate::scene::{Scene, banded, objects, tidy};
-use drumlin_store::{Call, Fault, FaultStore, Kind, Op, RecordStore, When};
+use drumlin_store::{Call, Fault, FaultStore, Kind, Op, RecordStore, Store, When};
 use std::collections::BTreeMap;
 
 const WRITES: [Op; 6] = [Op::Put, Op::Upload, Op::Write, Op::Finish, Op::Sync, Op::Delete];
@@ -62,17 +62,17 @@ struct Failed {
 }
 
 /// The storage is well again: the same ends well, and all is sound.
-pub fn again(scene: &Scene, deed: Deed, memory: &drumlin_store::MemoryStore, what: &str) {
-    let repository = scene.open(memory.clone());
+pub fn again(scene: &Scene, deed: Deed, store: &(impl Store + Clone + 'static), what: &str) {
+    let repository = scene.open(store.clone());
     match deed.run(scene, &repository) {
         Ok(told) => assert_eq!(told, Vec::<String>::new(), "{what}, and again"),
         // It was done all the same.
         Err(drumlin_engine::Error::NoSnapshot(_)) if matches!(deed, Deed::Forget | Deed::Undelete) => {}
         Err(error) => panic!("{what}, and again: {error}"),
     }
-    let wrongs = scene.wrongs(memory, &deed.takes(scene));
+    let wrongs = scene.wrongs(store, &deed.takes(scene));
     assert!(wrongs.is_empty(), "{what}, and again: {wrongs:#?}");
-    let report = scene.check(memory);
+    let report = scene.check(store);
     assert!(report.findings.is_empty(), "{what}, and again: {:#?}", report.findings);
 }
 

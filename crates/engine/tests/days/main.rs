@@ -11,3 +11,4 @@ mod faults;
 mod kills;
 mod listings;
 mod scene;
+mod servers;

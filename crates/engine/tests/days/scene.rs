@@ -138,7 +138,7 @@ impl Scene {
 
     /// What is wrong with the snapshots of a store: those that have to be listed, and are not, or not whole. `may_be_gone`
     /// are those that somebody may have forgotten. Whatever else is listed has to be whole too.
-    pub fn wrongs(&self, store: &MemoryStore, may_be_gone: &[SnapshotId]) -> Vec<String> {
+    pub fn wrongs(&self, store: &(impl Store + Clone + 'static), may_be_gone: &[SnapshotId]) -> Vec<String> {
         let repository = self.open(store.clone());
         let (infos, errors) = repository.snapshots().unwrap();
         let mut wrongs: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -163,7 +163,7 @@ impl Scene {
 
     /// Save what the forgotten snapshot was of, which the index may still name: it comes back.
     #[track_caller]
-    pub fn can_save_the_old(&self, store: &MemoryStore, what: &str) {
+    pub fn can_save_the_old(&self, store: &(impl Store + Clone + 'static), what: &str) {
         let repository = self.open(store.clone());
         let options = backup::Options { parent: Parent::None, ..common::options(&[&self.old]) };
         let report = backup::backup(&repository, &self.cache(&repository), options, &Quiet::default());
@@ -174,7 +174,7 @@ impl Scene {
     }
 
     /// Check all there is but contents.
-    pub fn check(&self, store: &MemoryStore) -> Report {
+    pub fn check(&self, store: &(impl Store + Clone + 'static)) -> Report {
         let repository = self.open(store.clone());
         let options = drumlin_engine::check::Options { read: None, workers: 1 };
         check(&repository, &self.cache(&repository), options, &Quiet::default()).unwrap()
