@@ -14,7 +14,7 @@ use drumlin_format::parity::{
 use drumlin_format::{HEADER_BYTES, Header, ObjectType, PackId};
 use reed_solomon_simd::engine::DefaultEngine;
 use reed_solomon_simd::rate::{HighRateDecoder, RateDecoder};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 /// Shards that are read at once; if that fails, they are read one by one.
@@ -57,6 +57,10 @@ pub struct Healed {
     looked_at: Vec<bool>,
     /// Data shards that were made again.
     shards: HashMap<u32, Box<Shard>>,
+    /// Data shards that are damaged and can't be made again.
+    lost: HashSet<u32>,
+    /// Stripes whose sums no directory tells.
+    blind: HashSet<u32>,
     damage: Damage,
 }
 
@@ -75,8 +79,21 @@ impl Healed {
         }
         let stripes: Vec<Stripe> = layout.stripes().collect();
         let looked_at = vec![false; stripes.len()];
-        let (repository, shards, damage) = (repository.clone(), HashMap::new(), Damage::default());
-        Ok(Some(Healed { repository, name, head, layout, directories, stripes, looked_at, shards, damage }))
+        let (repository, damage) = (repository.clone(), Damage::default());
+        let (shards, lost, blind) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Ok(Some(Healed {
+            repository,
+            name,
+            head,
+            layout,
+            directories,
+            stripes,
+            looked_at,
+            shards,
+            lost,
+            blind,
+            damage,
+        }))
     }
 
     /// The same of a pack of which nothing is known but its name and length, and whose footer is of no use: a directory is
@@ -180,6 +197,24 @@ impl Healed {
         Ok(())
     }
 
+    /// The same, for who can't tell by a key whether what comes is what was sealed: the sums must say so. Whether something had
+    /// to be made again.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Damaged`] where the sums say that it is something else, or where there are none.
+    pub fn read_sound(&mut self, offset: u64, out: &mut [u8]) -> Result<bool> {
+        self.read_at(offset, out)?;
+        let shard = SHARD_BYTES as u64;
+        let mut shards = (offset / shard..(offset + out.len() as u64).div_ceil(shard)).map(|n| n as u32);
+        let mut stripes = shards.clone().map(|n| n / STRIPE_SHARDS);
+        if shards.any(|n| self.lost.contains(&n)) || stripes.any(|n| self.blind.contains(&n)) {
+            let detail = "its bytes are not those that its parity was made of";
+            return Err(Error::damaged(&self.name)(drumlin_format::Error::Malformed { object: "pack", detail }));
+        }
+        let mut shards = (offset / shard..(offset + out.len() as u64).div_ceil(shard)).map(|n| n as u32);
+        Ok(shards.any(|n| self.shards.contains_key(&n)))
+    }
+
     /// Look at a stripe, once; at its recovery shards only if they are needed, or `thoroughly`.
     fn look_at(&mut self, number: usize, thoroughly: bool) -> Result<()> {
         if !thoroughly && self.looked_at.get(number) != Some(&false) {
@@ -191,6 +226,7 @@ impl Healed {
             self.directories.iter().find_map(|bytes| parity::decode_sums(&self.head, &self.layout, number, bytes));
         let Some(sums) = sums else {
             self.damage.blind += u64::from(first_look);
+            self.blind.insert(number as u32);
             return Ok(());
         };
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,8 +273,10 @@ impl Healed {
             for (number, shard) in made.into_iter().flatten().filter(|(n, shard)| parity::sum(shard) == sums.data[*n]) {
                 self.shards.insert(stripe.first + number as u32, Box::new(shard));
             }
-            let is_lost = |n: &&usize| !self.shards.contains_key(&(stripe.first + **n as u32));
-            lost += wanted.iter().filter(is_lost).count() as u64;
+            let wanted = wanted.into_iter().map(|n| stripe.first + n as u32);
+            let lost_now: Vec<u32> = wanted.filter(|n| !self.shards.contains_key(n)).collect();
+            lost += lost_now.len() as u64;
+            self.lost.extend(lost_now);
         }
         lost
     }
