@@ -20,7 +20,7 @@ use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
 use drumlin_format::SessionId;
 use drumlin_repo::band::Cost;
-use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
+use drumlin_repo::collection::{Collected, Desk, bury, collect, withdraw};
 use drumlin_repo::{Cache, Repository, random_id};
 use silence::Waiting;
 use state::State;
@@ -161,7 +161,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     let unfinished = Unfinished::clear(repository);
-    let state = State::of(repository, options)?;
+    let mut state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.is_remembered(cache) {
         return Ok(Report {
@@ -175,8 +175,15 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         });
     }
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
-    let mut forgotten = repository.forgotten_ids()?;
+    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now);
     let me = SessionId(random_id()?);
+    // Those that are over, at once, whether there is something to remove or not: what they left is looked at as nobody's.
+    let over: Vec<_> = state.sessions().filter(|session| waiting.is_over(*session)).collect();
+    if !over.is_empty() {
+        bury(&desk, &over, me)?;
+        state = State::of(repository, options)?;
+    }
+    let mut forgotten = repository.forgotten_ids()?;
     let mut collection = Collection {
         repository,
         cache,
@@ -190,7 +197,6 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         condemned: 0,
         parity: Cost::default(),
     };
-    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now);
     let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
     let survey = collection.survey;
     let mut report = Report {
@@ -210,17 +216,18 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             report
         }))
     };
+    // One that was being forgotten just then is as whole as it was.
+    forgotten.retain(|id| !collection.seen.contains(id));
+    let clear = || repository.clear_forgotten(&forgotten).and_then(|()| repository.clear_evicted());
     match collected {
         Ok(Collected::Nothing) => {
+            clear()?;
             report.parity = parity()?;
             State::of(repository, options)?.remember(cache);
             Ok(report)
         }
         Ok(Collected::Done(draft)) => {
-            // One that was being forgotten just then is as whole as it was.
-            forgotten.retain(|id| !collection.seen.contains(id));
-            repository.clear_forgotten(&forgotten)?;
-            repository.clear_evicted()?;
+            clear()?;
             repository.take_note(now.as_secs().cast_signed());
             report.parity = parity()?;
             let after = State::of(repository, options)?;

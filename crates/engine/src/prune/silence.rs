@@ -56,7 +56,7 @@ impl<'a> Waiting<'a> {
         if self.monitor.stop() {
             return Patience::GiveUp;
         }
-        if self.options.evict.contains(&session) || self.is_dead(session) || self.is_silent(session) {
+        if self.is_over(session) {
             return Patience::Evict;
         }
         let left = self.options.wait.saturating_sub(self.since.elapsed());
@@ -68,6 +68,11 @@ impl<'a> Waiting<'a> {
         }
         std::thread::sleep(LOOK_AGAIN.min(left));
         Patience::Wait
+    }
+
+    /// Whether it is known to have ended, or is given up.
+    pub fn is_over(&self, session: SessionId) -> bool {
+        self.options.evict.contains(&session) || self.is_dead(session) || self.is_silent(session)
     }
 
     /// Whether its process was one of this system and is gone.

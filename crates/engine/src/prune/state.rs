@@ -54,6 +54,11 @@ impl State {
         Ok(State { digest: checksum(text.as_bytes()).to_vec(), objects, quiet, pack_bytes })
     }
 
+    /// The sessions that are registered.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.objects.iter().filter_map(|name| SessionId::parse(name.strip_prefix(names::SESSIONS)?.strip_prefix('/')?))
+    }
+
     /// Whether there was nothing to do in this state, for the same question.
     pub fn is_remembered(&self, cache: &Cache) -> bool {
         self.quiet && cache.recall(REMEMBERED).is_some_and(|known| known == self.digest)

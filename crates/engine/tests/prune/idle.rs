@@ -77,3 +77,19 @@ fn what_came_meanwhile_is_looked_at() {
         history.whole();
     }
 }
+
+/// Forgotten, and nobody alone needed anything of it: the next prune has nothing to remove, and clears it away all the same.
+#[test]
+fn what_was_forgotten_goes_though_nothing_else_does() {
+    let mut history = History::new(1);
+    let twin = history.bench.backup(&history.source).snapshot.unwrap();
+    history.bench.repository.forget(&[twin.id]).unwrap();
+    let is_there = |history: &History| objects(&history.bench.memory).keys().any(|name| name.starts_with("forgotten/"));
+    assert!(is_there(&history));
+    let report = prune_all(&history.bench).unwrap();
+    assert_eq!(report.gone.packs, 0, "{report:?}");
+    assert!(!is_there(&history), "it can be had back after a prune");
+    assert!(only_lists(&history, &prune_options()));
+    history.whole();
+    history.step(1);
+}

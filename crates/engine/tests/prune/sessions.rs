@@ -11,18 +11,42 @@ use drumlin_testkit::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[test]
-fn leftovers_of_a_killed_backup_go_and_its_session_too() {
-    let history = History::new(1);
-    let repository = &history.bench.repository;
-    let before = objects(&history.bench.memory);
+/// What a process of this machine called itself that is gone.
+fn killed() -> Session {
     let mut child = std::process::Command::new("sleep").arg("0").spawn().unwrap();
     let this = drumlin_host::process::Process::this().unwrap();
     let process =
         Process { machine: this.machine, boot: this.boot, namespace: this.namespace, id: child.id(), began: 1 };
     child.wait().unwrap();
-    let session = Session { process: Some(process), ..Session::new("host", "backup", 0) };
-    let registration = Registration::begin(repository, session).unwrap();
+    Session { process: Some(process), ..Session::new("host", "backup", 0) }
+}
+
+/// Or each prune would look at everything, until one has something to remove.
+#[test]
+fn a_killed_session_goes_though_there_is_nothing_to_remove() {
+    let history = History::new(1);
+    prune_all(&history.bench).unwrap();
+    let _ = Registration::begin(&history.bench.repository, killed()).unwrap();
+    let at_work = |history: &History| objects(&history.bench.memory).keys().any(|name| name.starts_with("sessions/"));
+    assert!(at_work(&history));
+    prune_all(&history.bench).unwrap();
+    assert!(!at_work(&history), "its session is left");
+    // The one after it has only to list.
+    prune_all(&history.bench).unwrap();
+    assert!(prune_all(&history.bench).unwrap().survey.is_none());
+    // One that may be alive stays.
+    let _ = Registration::begin(&history.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    prune_all(&history.bench).unwrap();
+    assert!(at_work(&history));
+    history.whole();
+}
+
+#[test]
+fn leftovers_of_a_killed_backup_go_and_its_session_too() {
+    let history = History::new(1);
+    let repository = &history.bench.repository;
+    let before = objects(&history.bench.memory);
+    let registration = Registration::begin(repository, killed()).unwrap();
     let index = Arc::new(Index::open_for(&registration, history.bench.cache.clone(), IndexMode::Exact).unwrap());
     let session = WriteSession::begin(registration, index, history.bench.cache.clone());
     let mut block = drumlin_repo::pack::BlockBuilder::default();

@@ -169,6 +169,11 @@ fn finish<B: Board>(board: &B, session: SessionId, id: PlanId, plans: &[Plan]) -
     }
 }
 
+/// End sessions that are known to be over, so that what they left counts as nobody's.
+pub fn bury<B: Board>(board: &B, over: &[SessionId], by: SessionId) -> Result<(), B::Error> {
+    over.iter().try_for_each(|session| clear(board, *session, by, &mut |_| Patience::Evict).map(drop))
+}
+
 /// See that no other collector is registered, as `counts` tells them; `me` is. Gives one that there was no waiting for.
 ///
 /// Whoever registers from here on finds `me`, and sees that he is not alone.
