@@ -38,8 +38,8 @@ pub(crate) fn thaw(
     options: Options,
     monitor: &dyn Monitor,
 ) -> Result<bool> {
-    let mut coming = ask(repository, packs, options.haste, monitor)?;
-    if !coming.is_empty() {
+    let mut coming = ask(repository, packs, options.haste, monitor, false)?;
+    if !coming.is_empty() && !monitor.stop() {
         let gib = coming.iter().map(|pack| pack.len).sum::<u64>() as f64 / f64::from(1 << 30);
         let (packs, plural) = (coming.len(), if coming.len() == 1 { "" } else { "s" });
         monitor.waits(&format!(
@@ -52,7 +52,7 @@ pub(crate) fn thaw(
             return Ok(false);
         }
         let Some(first) = coming.chunks(LOOKED_AFTER).next() else { return Ok(true) };
-        let still = ask(repository, first, options.haste, monitor)?;
+        let still = ask(repository, first, options.haste, monitor, true)?;
         let looked_after = first.len();
         if still.is_empty() {
             coming.drain(..looked_after);
@@ -66,17 +66,20 @@ pub(crate) fn thaw(
     }
 }
 
-/// Ask for packs; those that can't be read yet.
+/// Ask for packs; those that can't be read yet. `asked`: all have been asked for before.
 fn ask(
     repository: &Repository,
     packs: &[Arc<PackInfo>],
     haste: Haste,
     monitor: &dyn Monitor,
+    asked: bool,
 ) -> Result<Vec<Arc<PackInfo>>> {
     let is_coming = |pack: &Arc<PackInfo>| match repository.thaw(pack, haste) {
         Ok(ready) => Ok(!ready),
         // Whoever reads it tells that it is gone, and what was in it.
         Err(e) if e.is_missing() => Ok(false),
+        // A line that is down for a while: what takes a day can be looked after later.
+        Err(e) if asked && e.is_transient() => Ok(true),
         Err(e) => Err(Error::from(e)),
     };
     let answers = repository.ask_many(packs, |pack| if monitor.stop() { Ok(true) } else { is_coming(pack) })?;

@@ -5,8 +5,9 @@ mod common;
 use common::{Bench, bench_over, quick_folder, restore_options, settle, small};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore::{Options, Overwrite, Report, restore};
-use drumlin_engine::{Error, thaw};
+use drumlin_engine::{Error, backup, prune, thaw};
 use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Cache, IndexMode};
 use drumlin_store::{Haste, Kind, Listed, MemoryStore, Put, Result, Store, Thaw, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeMap;
@@ -228,4 +229,53 @@ fn it_can_be_left_alone_or_given_up() {
     assert!(report.stopped);
     scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
     assert!(scene.is_same(""));
+}
+
+/// Nothing that isn't to be restored is worth a thaw: what is frozen stays as it is, or is stored once more.
+#[test]
+fn prunes_and_backups_go_on_without_what_is_frozen() {
+    let scene = scene();
+    let (bench, source) = (&scene.bench, &scene.source);
+    // One pack has something of both.
+    let mixed = source.join("mixed");
+    scene.store.state.lock().unwrap().is_winter = false;
+    fs::create_dir_all(&mixed).unwrap();
+    for n in 0..8 {
+        fs::write(mixed.join(n.to_string()), Rng::new(n).bytes(100_000)).unwrap();
+    }
+    settle();
+    let with = bench.backup(source).snapshot.unwrap();
+    (0..4).for_each(|n| fs::remove_file(mixed.join(n.to_string())).unwrap());
+    settle();
+    let without = bench.backup(source).snapshot.unwrap();
+    scene.store.state.lock().unwrap().is_winter = true;
+
+    for other in [&with, &scene.last] {
+        bench.memory.delete(&drumlin_repo::names::snapshot(other.id)).unwrap();
+    }
+    let options = prune::Options {
+        host: "host".into(),
+        max_unused: prune::Unused::Bytes(0),
+        max_repack: None,
+        max_rekey: prune::Unused::Percent(5.0),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    };
+    let monitor = Quiet::default();
+    prune::prune(&bench.repository, &bench.cache, &options, &monitor).unwrap();
+    let options = backup::Options { index: IndexMode::Sparse, force: true, ..common::options(&[source]) };
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&bench.repository, None, scratch.path()).unwrap());
+    let again = backup::backup(&bench.repository, &cache, options, &monitor).unwrap().snapshot.unwrap();
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(scene.store.asked(), Vec::<String>::new());
+    scene.store.state.lock().unwrap().is_winter = false;
+    for snapshot in [without, again] {
+        let target = bench.folder.path().join("target");
+        bench.restore(&snapshot, source, &target);
+        assert!(scene.is_same(""));
+        fs::remove_dir_all(target).unwrap();
+    }
 }

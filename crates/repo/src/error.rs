@@ -168,6 +168,11 @@ impl Error {
         }
     }
 
+    /// Whether the storage may do it a little later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Transient)
+    }
+
     /// The object that is in cold storage, if that is the trouble.
     pub fn frozen(&self) -> Option<&str> {
         match self {

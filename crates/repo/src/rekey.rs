@@ -91,6 +91,7 @@ impl Repository {
         }
         self.store().put(&names::generation_copy(secrets.number), &bytes, Put::Replace)?;
         self.mend_generations()?;
+        self.retain_others(&|| false)?;
         let config = Config { generation: secrets.number.max(config.generation), ..config };
         self.store().put(names::CONFIG, &config.encode(owner), Put::Replace)?;
         let (mut own_secrets, mut generations) = (self.secrets().clone(), self.generations().clone());

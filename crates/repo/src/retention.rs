@@ -10,29 +10,41 @@ const AT_ONCE: usize = 4096;
 
 impl Repository {
     /// Begin the time anew for which the storage keeps objects from being removed, if the user has asked for that and less than half of it is
-    /// left. How many objects that were: 0, most often, for one request.
+    /// left. How many objects that were: 0, most often, for one request. Where `stop` says so, it ends before it is done.
     ///
     /// # Errors
     /// The storage doesn't do it, or this user may not. The next call begins anew.
-    pub fn retain(&self) -> Result<u64> {
-        let store = self.store();
-        if !store.retention_ends_soon(names::CONFIG)? {
+    pub fn retain(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<u64> {
+        if !self.store().retention_ends_soon(names::CONFIG)? {
             return Ok(0);
         }
-        let mut retained = 0;
+        let retained = self.retain_others(stop)?;
+        if stop() {
+            return Ok(retained);
+        }
+        self.store().retain(names::CONFIG)?;
+        Ok(retained + 1)
+    }
+
+    /// Begin it anew for everything but the config: before that is written anew, which begins its own time.
+    pub(crate) fn retain_others(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<u64> {
+        let (store, mut retained) = (self.store(), 0);
+        if !store.retains() {
+            return Ok(0);
+        }
+        let one = |name: &String| if stop() { Ok(()) } else { store.retain(name) };
         for folder in names::LASTING.into_iter().filter(|name| *name != names::CONFIG) {
             let (mut held, mut done) = (Vec::new(), Ok(Vec::new()));
             store.list(folder, &mut |listed| {
                 retained += 1;
                 held.push(listed.name);
                 if held.len() == AT_ONCE && done.is_ok() {
-                    done = self.ask_many(&std::mem::take(&mut held), |name| store.retain(name));
+                    done = self.ask_many(&std::mem::take(&mut held), one);
                 }
             })?;
             done?;
-            self.ask_many(&held, |name| store.retain(name))?;
+            self.ask_many(&held, one)?;
         }
-        store.retain(names::CONFIG)?;
-        Ok(retained + 1)
+        Ok(retained)
     }
 }

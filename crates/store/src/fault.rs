@@ -260,6 +260,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.retain(name)
     }
 
+    fn retains(&self) -> bool {
+        self.inner.retains()
+    }
+
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         self.inner.retention_ends_soon(name)
     }

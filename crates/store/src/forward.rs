@@ -34,6 +34,9 @@ macro_rules! forward {
             fn retain(&self, name: &str) -> Result<()> {
                 (**self).retain(name)
             }
+            fn retains(&self) -> bool {
+                (**self).retains()
+            }
             fn retention_ends_soon(&self, name: &str) -> Result<bool> {
                 (**self).retention_ends_soon(name)
             }

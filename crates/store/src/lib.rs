@@ -156,6 +156,11 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Whether the user has asked for that.
+    fn retains(&self) -> bool {
+        false
+    }
+
     /// Whether the user has asked for that, and less than half of the time is left for an object that is there.
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let _ = name;

@@ -200,7 +200,11 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There is none, or it can't be reached.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
-        let store = drumlin_store::open(&place.location(), &self.around()).map_err(|e| {
+        let (location, around) = (place.location(), self.around());
+        if around.object_lock.is_some() && !matches!(location, Location::S3(_)) {
+            self.out.warn(format!("--object-lock is for buckets: nothing in {location} is kept from being removed"));
+        }
+        let store = drumlin_store::open(&location, &around).map_err(|e| {
             let failure = Failure::from(e);
             match (place, failure.exit) {
                 (Place::Default(_), Exit::NoRepository) => Failure {

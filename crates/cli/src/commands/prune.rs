@@ -87,8 +87,19 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let report = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor))?;
-    let retained = repository.retain()?;
+    let pruned = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor));
+    // Whatever became of that: locks must not run out because somebody is at work, or something is missing.
+    let retention = watch.run(|monitor| repository.retain(&|| monitor.stop()));
+    let report = match (pruned, &retention) {
+        (Ok(report), _) => report,
+        (Err(error), retention) => {
+            if let Err(why) = retention {
+                out.warn(format!("the time for which objects are locked could not be begun anew, either: {why}"));
+            }
+            return Err(error.into());
+        }
+    };
+    let retained = *retention.as_ref().unwrap_or(&0);
     if out.json() {
         report.survey.iter().for_each(|survey| out.tell(&plan(survey)));
         out.tell(&JsonPrune {
@@ -114,6 +125,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
     if report.survey.is_some_and(|survey| survey.lost > 0) {
         out.warn("the index named packs that are not there; no snapshot needs them, and it names them no more");
     }
+    retention?;
     // Damage that was met was told, and what is damaged stays.
     Ok(if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done })
 }

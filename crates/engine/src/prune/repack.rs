@@ -176,8 +176,9 @@ impl Repack<'_> {
     fn stays(&self, stay: &Mutex<HashSet<PackId>>, info: &PackInfo, cause: &drumlin_repo::Error) {
         if stay.lock().unwrap_or_else(PoisonError::into_inner).insert(info.id) {
             let path = names::pack(info.kind, info.id).into_bytes();
+            let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
             let cause = format!("it stays as it is: {cause}");
-            self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+            self.monitor.problem(&Problem { path, kind, cause });
         }
     }
 }
@@ -212,7 +213,9 @@ impl<'a> Mover<'a> {
             let source = &self.sources[piece.source as usize];
             let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
             match moved {
-                Err(Error::Repo(e)) if e.is_damage() => self.repack.stays(self.stay, &source.info, &e),
+                Err(Error::Repo(e)) if e.is_damage() || e.frozen().is_some() => {
+                    self.repack.stays(self.stay, &source.info, &e)
+                }
                 other => other?,
             }
         }

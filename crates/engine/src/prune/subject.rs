@@ -126,6 +126,11 @@ impl Look {
                     Ok(table) => repack::cost(repository, info, &table, &marks),
                     // It stays, and a check tells of it.
                     Err(e) if e.is_damage() => continue,
+                    // In cold storage it stays as it is: to see what of it could go costs more than that.
+                    Err(e) if e.frozen().is_some() => {
+                        survey.needed += len;
+                        continue;
+                    }
                     Err(e) => return Err(e.into()),
                 }
             } else {

@@ -71,6 +71,8 @@ impl Champions {
             _ if index.shuns(&info.id) => Default::default(),
             // A pack that is gone or damaged can't be referred to; its chunks are stored again.
             Err(e) if e.is_damage() => Default::default(),
+            // Nor can what nobody brings back from cold storage for that.
+            Err(e) if e.frozen().is_some() => Default::default(),
             other => other?.0,
         };
         let ordinals: HashMap<Key, u32> =

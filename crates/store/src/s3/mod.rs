@@ -43,6 +43,7 @@ pub use address::S3Address;
 pub use retention::ObjectLock;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
@@ -65,6 +66,8 @@ struct Inner {
     client: Client,
     ahead: Ahead,
     once: Once,
+    /// The bucket takes nothing without its sum.
+    wants_sums: AtomicBool,
 }
 
 impl S3Store {
@@ -91,7 +94,14 @@ impl S3Store {
         let settings = Settings::new(address, around, &user, &profile).map_err(refused)?;
         let keys = Chain::new(user, profile, settings.is_amazon());
         let client = Client::new(settings, keys, location, around);
-        Ok(S3Store { inner: Arc::new(Inner { client, ahead: Ahead::default(), once: Once::default() }) })
+        Ok(S3Store {
+            inner: Arc::new(Inner {
+                client,
+                ahead: Ahead::default(),
+                once: Once::default(),
+                wants_sums: AtomicBool::default(),
+            }),
+        })
     }
 }
 
@@ -180,6 +190,10 @@ impl Store for S3Store {
     fn retain(&self, name: &str) -> Result<()> {
         name::check("lock", name, self.inner.location())?;
         self.inner.retain(name)
+    }
+
+    fn retains(&self) -> bool {
+        self.inner.retains()
     }
 
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {

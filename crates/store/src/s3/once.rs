@@ -17,6 +17,7 @@ use std::thread;
 
 use super::Inner;
 use super::client::Ask;
+use super::retention;
 use crate::lock::lock;
 use crate::{Kind, Result};
 
@@ -90,7 +91,10 @@ impl Inner {
                 // Somebody else has created it just now.
                 (Came::Refused, true) => {}
                 (Came::Unknown, _) => {
-                    self.client.done("write", &Ask { body: IGNORED, ..Ask::new("PutObject", "PUT", STONE) })?;
+                    let (header, sum) = retention::sum(IGNORED);
+                    let headers = [(header, sum.as_str())];
+                    let ask = Ask { headers: &headers, body: IGNORED, ..Ask::new("PutObject", "PUT", STONE) };
+                    self.client.done("write", &ask)?;
                     return Ok(false);
                 }
             }
@@ -114,7 +118,10 @@ impl Inner {
     }
 
     fn set(&self, body: &[u8]) -> Result<Came> {
-        let ask = Ask { headers: &[("if-none-match", "*")], body, ..Ask::new("PutObject", "PUT", STONE) };
+        // Some buckets take nothing without its sum.
+        let (header, sum) = retention::sum(body);
+        let headers = [("if-none-match", "*"), (header, sum.as_str())];
+        let ask = Ask { headers: &headers, body, ..Ask::new("PutObject", "PUT", STONE) };
         let mut tries = 0;
         match self.client.call("write", &ask, &mut tries)? {
             Ok(_) => Ok(Came::Written),

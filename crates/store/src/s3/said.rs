@@ -84,6 +84,10 @@ impl Said {
                 | "XAmzContentSHA256Mismatch"
                 | "IncompleteBody"
         );
+        // Whoever pays for haste has to be told that there is none to be had.
+        if self.code == "GlacierExpeditedRetrievalNotAvailable" {
+            return false;
+        }
         by_code || (matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504) && !self.is_full())
     }
 
@@ -96,7 +100,13 @@ impl Said {
     }
 
     fn is_about_locks(&self) -> bool {
-        self.code.starts_with("ObjectLock") || self.words.to_ascii_lowercase().contains("object lock")
+        let by_words = self.words.to_ascii_lowercase().contains("object lock") && !self.wants_sum();
+        self.code.starts_with("ObjectLock") || by_words
+    }
+
+    /// The bucket locks whatever comes by a rule of its own, and so takes nothing without a sum.
+    pub(super) fn wants_sum(&self) -> bool {
+        self.status == 400 && self.words.to_ascii_lowercase().contains("content-md5")
     }
 
     /// What can be done about it, and the words for it. `action` is the one of S3 that was asked for, `keys` where the keys come from,
@@ -134,6 +144,9 @@ impl Said {
             }
             "InvalidObjectState" => {
                 (Kind::Frozen, format!("it is in cold storage, and has to be brought back before it can be read{told}"))
+            }
+            "GlacierExpeditedRetrievalNotAvailable" => {
+                refused(format!("the provider has no room for expedited retrievals now{told}: take '--thaw standard'"))
             }
             "InvalidRequest" | "InvalidBucketState" | "ObjectLockConfigurationNotFoundError"
                 if self.is_about_locks() =>

@@ -114,6 +114,11 @@ impl Settings {
     }
 
     /// For how long an object is kept from being removed, if it is.
+    /// Whether anything is.
+    pub(super) fn locks(&self) -> bool {
+        self.lock.is_some()
+    }
+
     pub(super) fn lock(&self, name: &str) -> Option<ObjectLock> {
         let (lock, of) = self.lock.as_ref()?;
         of.iter().any(|of| name == of || crate::name::is_below(name, of)).then_some(*lock)

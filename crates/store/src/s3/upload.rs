@@ -7,12 +7,12 @@
 //! for single requests and not for this one, so it is asked for before as well.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::Inner;
 use super::client::Ask;
-use super::retention;
 use super::xml;
 use crate::lock::lock;
 use crate::{Error, Kind, Put, Result, Upload};
@@ -136,7 +136,10 @@ impl S3Upload {
             answered = store.client.call("write", &ask, &mut tries)?;
         }
         match answered {
-            Ok(_) => {}
+            Ok(response) if String::from_utf8_lossy(&response.body).contains("CompleteMultipartUploadResult") => {}
+            // It says something else, or nothing: what counts is what is there.
+            Ok(_) if store.len(&name)? == Some(self.sent) => {}
+            Ok(_) => return Err(store.because(Kind::Io, "write", &name, "the server hasn't put its parts together")),
             // An earlier attempt has done it, and its answer was lost. Nobody else has an object of this name in the making.
             Err(said)
                 if tries > 1 && (said.is_taken() || said.status == 404) && store.len(&name)? == Some(self.sent) => {}
@@ -151,11 +154,11 @@ impl S3Upload {
 
 impl Parts {
     /// Send a part; its entity tag.
-    fn send(&self, number: usize, bytes: &[u8]) -> Result<String> {
+    fn send(&self, at: usize, bytes: &[u8]) -> Result<String> {
         let id = self.id()?;
-        let number = number.to_string();
+        let number = at.to_string();
         let query = [("partNumber", number.as_str()), ("uploadId", id.as_str())];
-        let sum = self.store.client.settings().lock(&self.name).map(|_| retention::sum(bytes));
+        let sum = self.store.sum(&self.name, bytes);
         let headers: Vec<_> = sum.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let ask = Ask { query: &query, headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", &self.name) };
         match self.store.client.call("write", &ask, &mut 0)? {
@@ -165,6 +168,10 @@ impl Parts {
                     Err(self.store.because(Kind::Io, "write", &self.name, "the server gives no tag for a part of it"))
                 }
             },
+            Err(said) if said.wants_sum() && sum.is_none() => {
+                self.store.wants_sums.store(true, Ordering::Relaxed);
+                self.send(at, bytes)
+            }
             Err(said) if said.code == "NoSuchUpload" => Err(self.removed()),
             Err(said) => Err(self.store.client.refused("write", &ask, &said)),
         }

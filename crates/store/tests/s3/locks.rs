@@ -98,3 +98,18 @@ fn real_servers() {
         eprintln!("{} locks", bucket.server());
     }
 }
+
+/// Whoever made the bucket has given it a default retention: it takes nothing without a sum, and nobody has asked for a lock.
+#[test]
+fn a_bucket_that_locks_by_itself() {
+    let server = S3::with(Habits { locks: true, demands_sums: true, ..Habits::default() });
+    let user = User::at(&server);
+    let store = user.create("p");
+    store.put("config", b"1", Put::Create).unwrap();
+    upload(&store, "data/large", 23 * MIB);
+    assert_eq!(store.len("data/large").unwrap(), Some(23 << 20));
+    // One that begins with a large object.
+    let store = user.open("p");
+    upload(&store, "data/larger", 24 * MIB);
+    assert_eq!(store.len("data/larger").unwrap(), Some(24 << 20));
+}

@@ -124,6 +124,11 @@ fn is_full(state: &State, more: usize) -> bool {
 fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64) -> Response {
     let of_query = |name: &str| request.query.get(name).map_or("", String::as_str);
     let class = request.headers.get("x-amz-storage-class").map_or("STANDARD", String::as_str);
+    let needs_sum = matches!(action, "PutObject" | "UploadPart");
+    if state.habits.demands_sums && needs_sum && !request.headers.contains_key("content-md5") {
+        let words = "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters";
+        return told(400, "InvalidRequest", words);
+    }
     match action {
         "ListBucket" => list(state, request),
         "ListBucketMultipartUploads" => uploads(state, of_query("prefix")),

@@ -46,6 +46,8 @@ pub struct Habits {
     pub page: Option<usize>,
     /// The bucket was made with object lock.
     pub locks: bool,
+    /// It locks everything by a rule of its own, and takes nothing without a sum.
+    pub demands_sums: bool,
     /// Objects of this storage class can't be read, unless they were asked back.
     pub frozen: Option<String>,
     /// How often who looks after such an object is told that it is on its way.

@@ -84,6 +84,26 @@ fn object_lock() {
     assert!(!ran.stdout.contains("object lock"), "{}", ran.stdout);
     run(&["check", "--read-data"]).expect(0);
 
+    // New secrets come with a new config, which has its whole time: so have all others, of which it tells.
+    cloud.server.habits(|habits| habits.clock_ahead = 20 * 86_400);
+    let before = ends();
+    run(&["key", "rekey"]).expect(0);
+    assert!(ends() > before, "a rekey leaves locks behind that nobody begins anew");
+    // A prune that may not even register itself doesn't let them run out, either.
+    cloud.server.habits(|habits| {
+        habits.clock_ahead = 36 * 86_400;
+        habits.forbidden.insert("PutObject");
+    });
+    let before = ends();
+    run(&["prune"]).expect(1);
+    assert!(ends() > before);
+    cloud.server.habits(|habits| habits.forbidden.clear());
+
+    // What is no bucket locks nothing.
+    cloud.home.run(&["-r", "folder", "-k", "folder.key", "init"]).ok();
+    let ran = cloud.home.run(&["-r", "folder", "-k", "folder.key", "--object-lock", "30", "snapshots"]).expect(0);
+    assert!(ran.stderr.contains("--object-lock is for buckets"), "{}", ran.stderr);
+
     // Nobody finds out only years later that nothing was locked.
     let without = Cloud::new();
     let ran = without.run(&["--object-lock", "30", "init"]);
