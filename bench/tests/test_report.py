@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from harness import results
-from harness.report import lines, page
+from harness.report import lines, page, trails
 from harness.report.figures import SECONDS, column, far
 from harness.workloads.six import NAMES
 
@@ -149,7 +149,22 @@ class Meaning(unittest.TestCase):
         self.assertIn("| *Drumlin : that* | 2.00 |", text)
 
 
+class Trails(unittest.TestCase):
+    def test_who_is_ahead_by_how_much_and_why(self):
+        known = [("seconds", ["tar*"], ["W0"], "it copies"), ("memory", ["*"], ["*"], "it is small")]
+        rows, unknown = trails.trails([fixed()], known)
+        self.assertEqual(rows, [("W0 (servers far, 40 ms, 3 MB/s)", "seconds", "tar: first 2.00; tar-zstd: restore 1.38", "it copies")])
+        self.assertEqual(unknown, [])
+        self.assertTrue(trails.trails([fixed()], [])[1])
+
+    def test_many_steps_are_told_as_a_range(self):
+        self.assertEqual(trails.said([("a", 1.5), ("b", 3), ("c", 2), ("d", 1.1)], 6), "4 of 6 columns, 1.10 to 3.00")
+
+
 class TheDocuments(unittest.TestCase):
+    def test_whatever_trails_has_a_reason(self):
+        self.assertEqual(trails.trails(results.newest(), trails.reasons())[1], [], "say why in bench/harness/report/reasons.toml")
+
     def test_docs_are_what_the_results_make(self):
         made = program().made(results.newest(), results.sweep())
         there = {str(path.relative_to(DOCS)) for path in [*DOCS.glob("*.md"), *DOCS.glob("charts/*.svg")]} - {"README.md"}

@@ -5,6 +5,7 @@ from .bars import bars
 from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, best_peer, called, column, distance, number
 from .lines import lines
 from .tables import about, failures, tables
+from .trails import section
 
 MADE = "Made by `bench/report` from `bench/results/{file}`; not to be edited."
 
@@ -97,4 +98,5 @@ def contents(all_results):
         lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {result['date'][:10]} |")
     if not all_results:
         return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
-    return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n"
+    where = section(all_results)
+    return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n" + (f"\n{where}" if where else "")

@@ -1,0 +1,76 @@
+"""Where others are first: all columns of all results in which somebody is ahead of Drumlin, and why. Pure, but for the reasons."""
+
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from .figures import DOWN, MEMORY, OURS, REPOSITORY, SECONDS, UP, best_peer, called, column
+from .tables import headings
+
+REASONS = Path(__file__).with_name("reasons.toml")
+# Who is ahead by less than this is beside Drumlin.
+PART = 1.02
+# More steps than this are told as a range.
+STEPS_SAID = 3
+MEASURES = {"seconds": SECONDS, "memory": MEMORY, "repository": REPOSITORY, "to the server": UP, "from the server": DOWN}
+
+
+def ahead(result, measure):
+    """Of the best of all, and the best that compress and encrypt: {tool: [(step, how many times Drumlin's figure is theirs)]}."""
+    found, columns = {}, 0
+    for heading, part, step in headings(result):
+        if measure is REPOSITORY and part == "restores":
+            continue
+        figures = column(result, part, step, measure)
+        ours = figures[OURS].value if OURS in figures else None
+        if ours is None:
+            continue
+        columns += 1
+        for best in dict.fromkeys((best_peer(result, figures), best_peer(result, figures, sealed=True))):
+            if best and best[1] and ours > best[1] * PART:
+                found.setdefault(best[0], []).append((heading, ours / best[1]))
+    return found, columns
+
+
+def reasons():
+    """(measure, patterns of tools, patterns of workloads, why) of each known reason."""
+    return [(r["measure"], r["tools"], r.get("workloads", ["*"]), r["why"]) for r in tomllib.loads(REASONS.read_text())["reason"]]
+
+
+def why(known, measure, tool, workload):
+    """The first reason that fits; None if nobody knows."""
+    fits = lambda patterns, name: any(fnmatchcase(name, pattern) for pattern in patterns)
+    return next((text for of, tools, workloads, text in known if of == measure and fits(tools, tool) and fits(workloads, workload)), None)
+
+
+def said(steps, columns):
+    if len(steps) <= STEPS_SAID:
+        return ", ".join(f"{heading} {times:.2f}" for heading, times in steps)
+    times = [times for _, times in steps]
+    return f"{len(steps)} of {columns} columns, {min(times):.2f} to {max(times):.2f}"
+
+
+def trails(all_results, known):
+    """(rows of the table, what has no reason): a row for each workload, measure and reason."""
+    rows, unknown = [], []
+    for result in all_results:
+        for name, measure in MEASURES.items():
+            found, columns = ahead(result, measure)
+            by_reason = {}
+            for tool, steps in found.items():
+                text = why(known, name, tool, result["workload"])
+                if text is None:
+                    unknown.append(f"{called(result)}: {name}, {tool}")
+                by_reason.setdefault(text or "not known", []).append(f"{tool}: {said(steps, columns)}")
+            rows += [(called(result), name, "; ".join(tools), text) for text, tools in by_reason.items()]
+    return rows, unknown
+
+
+def section(all_results):
+    rows, _ = trails(all_results, reasons())
+    if not rows:
+        return ""
+    text = ("## Where others are first\n\n"
+            f"Every column in which the best of all peers, or the best of those that compress and encrypt, is ahead by more than {(PART - 1) * 100:.0f} %: "
+            "how many times its figure Drumlin's is.\n\n| workload | | who | why |\n|---|---|---|---|\n")
+    return text + "".join(f"| {' | '.join(row)} |\n" for row in rows)
