@@ -66,6 +66,7 @@ fn with_signers(
     let sessions = small::sessions(context, signers)?;
     report.open_sessions = sessions.open;
     report.missing = small::missing(context)?;
+    small::forgotten(context, signers)?;
     let trees = small::snapshots(context, signers, &sessions, &listed)?;
     if context.repository.secrets().meta.is_none() {
         report.limits.push(Limit::Trees);

@@ -141,6 +141,28 @@ pub(super) fn still_listed(context: &Context, listed: &[SnapshotId]) -> Result<b
     Ok(listed.iter().all(|id| now.contains(id)))
 }
 
+/// Check what is left of forgotten snapshots, to be had back. Their trees may be gone by right.
+pub(super) fn forgotten(context: &Context, signers: &Signers) -> Result<()> {
+    let (findings, secrets) = (context.findings, context.repository.secrets());
+    if secrets.meta.is_none() {
+        return Ok(());
+    }
+    for (id, _) in context.list(names::FORGOTTEN, SnapshotId::parse)? {
+        let about = (ObjectKind::Snapshot, &names::forgotten(id)[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        match snapshot::open(id, secrets, &bytes) {
+            Ok((_, signer)) => drop(signers.check(findings, about, &signer, saves, None)),
+            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a key of this role makes snapshots.
+fn saves(role: Role) -> bool {
+    matches!(role, Role::Owner | Role::Writer)
+}
+
 /// Check the snapshots of a listing. Gives all that can be read and weren't written by somebody who was evicted, the
 /// latest first. Needs a role that reads them.
 pub(super) fn snapshots(
@@ -167,7 +189,7 @@ pub(super) fn snapshots(
         };
         match snapshot::open(*id, context.repository.secrets(), &bytes) {
             Ok((snapshot, signer)) => {
-                signers.check(findings, about, &signer, |role| matches!(role, Role::Owner | Role::Writer), Some(*id));
+                signers.check(findings, about, &signer, saves, Some(*id));
                 if !sessions.evicted.contains(&snapshot.session) {
                     trees.push(Tree { id: *id, root: snapshot.root, time: snapshot.time });
                 }

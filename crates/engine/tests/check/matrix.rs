@@ -9,8 +9,9 @@ use drumlin_engine::check::Part;
 use drumlin_engine::monitor::Quiet;
 use drumlin_format::decision::Verdict;
 use drumlin_format::key::Role;
+use drumlin_format::loss::Loss;
 use drumlin_format::plan::Plan;
-use drumlin_format::{PackId, PlanId, SessionId};
+use drumlin_format::{ChunkId, LossId, PackId, PlanId, SessionId};
 use drumlin_repo::collection::{Board, Desk, Flag};
 use drumlin_repo::{Cache, NewLock, Repository, Unlock};
 use drumlin_seal::Secret;
@@ -52,6 +53,10 @@ fn whole() -> (Objects, String) {
             snapshots: Vec::new(),
         };
         desk.put_plan(&plan).unwrap();
+        let loss = Loss { id: LossId([n; 16]), chunks: vec![ChunkId([n; 32])], packs: vec![PackId([n; 16])] };
+        bench.repository.put_loss(&loss).unwrap();
+        let twin = bench.backup(&source).snapshot.unwrap();
+        bench.repository.forget(&[twin.id]).unwrap();
     }
     (objects(&bench.memory), bench.repository.recovery_file().to_string())
 }
@@ -109,8 +114,10 @@ fn whatever_befalls_an_object_is_found_and_the_object_named() {
         for (what, damaged) in damages(&whole, name) {
             let repository = replaced(&whole, &damaged, &recovery);
             let mut report = check_plainly(&repository, None);
-            if what == "deleted" && matches!(kind, "snapshots" | "sessions" | "decisions" | "plans") {
-                // As if it had never been: whoever may delete has forgotten it.
+            if what == "deleted"
+                && matches!(kind, "snapshots" | "sessions" | "decisions" | "plans" | "losses" | "forgotten" | "history")
+            {
+                // As if it had never been, to a client that never saw it: whoever may delete has forgotten it.
                 assert_sound(&report);
                 continue;
             }
@@ -125,7 +132,21 @@ fn whatever_befalls_an_object_is_found_and_the_object_named() {
         }
     }
     let kinds: Vec<_> = tried.keys().copied().collect();
-    assert_eq!(kinds, ["config", "data", "decisions", "index", "keys", "plans", "sessions", "snapshots", "tree"]);
+    let expected = [
+        "config",
+        "data",
+        "decisions",
+        "forgotten",
+        "history",
+        "index",
+        "keys",
+        "losses",
+        "plans",
+        "sessions",
+        "snapshots",
+        "tree",
+    ];
+    assert_eq!(kinds, expected);
     assert!(tried.iter().all(|(kind, n)| *kind == "config" || *n > 1), "{tried:?}");
     // A pack of another length, or none, needs no reading; what is in the midst of contents does.
     assert!(by_reading_alone.contains(&("data", "flipped in the middle")));
