@@ -20,7 +20,7 @@ use drumlin_host::filter::Filter;
 use drumlin_repo::collection::{Board, Desk};
 use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Error as RepoError, IndexMode, Repository};
-use drumlin_store::Kind;
+use drumlin_store::{Kind, Store};
 use drumlin_testkit::Rng;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -199,7 +199,10 @@ impl Actor<'_> {
             }
             Err(error) => {
                 if matches!(error, Error::Repo(RepoError::Evicted)) {
-                    self.book.evicted(&tag);
+                    // By flags both may have put theirs: then it counts all the same, and is as whole as any.
+                    if running.client.creates_atomically().unwrap_or(true) {
+                        self.book.evicted(&tag);
+                    }
                 }
                 Err(error)
             }

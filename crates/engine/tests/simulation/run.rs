@@ -69,6 +69,7 @@ impl<'a> Run<'a> {
             suspended: once_in(&mut rng, &[0, 200, 50]),
             power: if rng.one_in(4) { 20 + rng.below(600) as u64 } else { 0 },
             late: false,
+            overwrites: rng.one_in(3),
         };
         let turns = Turns::new(cast.len(), once_in(&mut rng, &[2, 5, 20, 60]), Rng::new(rng.u64()));
         let shared = Shared::new(base.objects.clone(), turns, troubles, Rng::new(rng.u64()), trace);

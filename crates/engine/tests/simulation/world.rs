@@ -34,6 +34,8 @@ pub struct Troubles {
     pub power: u64,
     /// What failed may take effect later, when its process has long gone on.
     pub late: bool,
+    /// Nobody creates a name alone: it is looked for, and then written, whatever has come meanwhile.
+    pub overwrites: bool,
 }
 
 /// A change that may yet come.
@@ -339,8 +341,10 @@ impl Client {
     /// Whether somebody has decided on its last session: it was evicted, or is about to be.
     pub fn was_evicted(&self) -> bool {
         let world = self.shared.world();
-        let last = world.processes[self.pid].sessions.last();
-        last.is_some_and(|id| world.live.contains_key(&format!("decisions/{id}")))
+        let Some(last) = world.processes[self.pid].sessions.last() else { return false };
+        let decided = format!("decisions/{last}");
+        let mut flags = world.live.range(decided.clone()..).take_while(|(name, _)| name.starts_with(&decided));
+        flags.any(|(name, _)| !name.ends_with(".commit"))
     }
 
     fn is_quiet(&self) -> bool {
@@ -391,6 +395,17 @@ impl Client {
         if fate == Fate::Done { read(&world) } else { Err(failed("read", name, "the line is broken")) }
     }
 
+    /// How a name is created: alone, or by a look and, a call later, a write that replaces what has come since.
+    fn looks_first(&self, name: &str, how: Put) -> Result<Put> {
+        if how != Put::Create || !self.shared.world().troubles.overwrites {
+            return Ok(how);
+        }
+        match self.len(name)? {
+            Some(_) => Err(Error::because(Kind::Exists, "write", name, LOCATION, "it is there already")),
+            None => Ok(Put::Replace),
+        }
+    }
+
     fn change(&self, op: Op, name: &str, change: Change) -> Result<()> {
         let (mut world, fate) = self.begin(op, name, true)?;
         let action = if op == Op::Delete { "delete" } else { "write" };
@@ -425,6 +440,10 @@ fn missing(name: &str) -> Error {
 impl Store for Client {
     fn location(&self) -> String {
         LOCATION.into()
+    }
+
+    fn creates_atomically(&self) -> Result<bool> {
+        Ok(!self.shared.world().troubles.overwrites)
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
@@ -489,6 +508,7 @@ impl Store for Client {
             self.shared.world().processes[self.pid].sessions.push(id.into());
             machine::begins_session(self.actor);
         }
+        let how = self.looks_first(name, how)?;
         self.change(Op::Put, name, Change::Put(name.into(), Arc::new(bytes.to_vec()), how))
     }
 
