@@ -123,7 +123,7 @@ impl Deed {
             Deed::Repair => {
                 let options = repair::Options {
                     host: "host".into(),
-                    damaged: HashSet::new(),
+                    damaged: scene.damaged.clone(),
                     spoiled: HashSet::new(),
                     wait: Duration::ZERO,
                     evict: Desk::new(repository).sessions()?,

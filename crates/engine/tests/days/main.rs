@@ -10,5 +10,6 @@ mod deed;
 mod faults;
 mod kills;
 mod listings;
+mod mending;
 mod scene;
 mod servers;

@@ -22,7 +22,7 @@ use drumlin_repo::{Cache, CreateOptions, NewLock, RekeyOptions, Repository, Unlo
 use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Put, Store};
 use drumlin_testkit::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,8 @@ pub struct Scene {
     /// What the forgotten snapshot is of.
     pub old: PathBuf,
     pub folder: tempfile::TempDir,
+    /// Packs that a check has found damaged.
+    pub damaged: HashSet<PackId>,
     recovery: String,
 }
 
@@ -118,7 +120,7 @@ impl Scene {
             disorderly(repository);
         }
         let objects = objects(&bench.memory);
-        Scene { objects, standing, forgotten, source, old, folder: bench.folder, recovery }
+        Scene { objects, standing, forgotten, source, old, folder: bench.folder, damaged: HashSet::new(), recovery }
     }
 
     /// The repository in a store, by a reader that asks no key object.
