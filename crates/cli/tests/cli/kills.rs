@@ -142,8 +142,11 @@ fn many_kills() -> Scene {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         times.push(scene.ends(&args));
     }
-    let mut killed = [0; DEEDS.len()];
-    for round in 0..KILLS {
+    let (mut killed, mut round) = ([0; DEEDS.len()], 0);
+    // A run that came to its end before it was to be killed doesn't count.
+    while killed.iter().sum::<usize>() < KILLS {
+        round += 1;
+        assert!(round < 10 * KILLS, "{killed:?}: hardly any is killed under way");
         // Forgetting is over in no time.
         let at = [0, 2, 0, 2, 1][round % 5];
         while scene.saved.len() < 2 {
@@ -162,8 +165,8 @@ fn many_kills() -> Scene {
             times[2] = (times[2] + scene.ends(&["prune", "--wait", "0", "--max-unused", "0%"])) / 2;
         }
     }
-    println!("{killed:?} of {DEEDS:?} were killed before they came to their end");
-    assert!(killed[0] + killed[2] > KILLS / 4, "{killed:?}: hardly any was killed under way");
+    println!("{killed:?} of {DEEDS:?} were killed before they came to their end, in {round} rounds");
+    assert!(killed[0] > KILLS / 5 && killed[2] > KILLS / 5, "{killed:?}: hardly any of some sort");
     scene
 }
 
