@@ -67,7 +67,8 @@ pub(super) fn http(text: &str) -> Option<i64> {
 fn point(year: i64, month: i64, day: i64, clock: &str) -> Option<i64> {
     let number = |from: usize| clock.get(from..from + 2)?.parse::<i64>().ok();
     let (hour, minute, second) = (number(0)?, number(3)?, number(6)?);
-    let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    let is_date = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let fits = is_date && (0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second);
     fits.then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
@@ -92,7 +93,15 @@ mod tests {
         {
             assert_eq!(iso(odd), None, "{odd}");
         }
-        for odd in ["", "Sun, ", "Sun, 22 Nov 2026", "Sun, 22 Foo 2026 06:59:59 GMT", "Sun, 22 Nov 2026 é:59:59 GMT"] {
+        for odd in [
+            "",
+            "Sun, ",
+            "Sun, 22 Nov 2026",
+            "Sun, 22 Foo 2026 06:59:59 GMT",
+            "Sun, 22 Nov 2026 é:59:59 GMT",
+            "Sun, 22 Nov 9223372036854775807 06:59:59 GMT",
+            "Sun, 22 Nov 2026 -6:59:59 GMT",
+        ] {
             assert_eq!(http(odd), None, "{odd}");
         }
     }

@@ -89,7 +89,8 @@ fn no_more_workers_than_are_of_use() {
         }
         most
     };
-    assert_eq!(most(&tmp.path().join("d7"), Crew { first: 2, most: 32 }), 2);
+    // None, if they are done before the first listing is taken.
+    assert!(most(&tmp.path().join("d7"), Crew { first: 2, most: 32 }) <= 2);
     assert!(most(tmp.path(), Crew { first: 2, most: 5 }) <= 5);
 }
 
