@@ -1,5 +1,5 @@
 //! A repair that has something to repair, on the same bad days: killed at any call, with what was not synced lost; on a disk that is
-//! full after any number of bytes; and, where nothing is damaged but the index, with a place that can't be read. What could be restored before can be restored after, and the next
+//! full after any number of bytes; with a place that can't be read once. What could be restored before can be restored after, and the next
 //! repair makes everything sound.
 
 use crate::deed::Deed;
@@ -109,9 +109,7 @@ fn on_bad_days(scene: &Scene, whole_meanwhile: bool) {
     for n in 0..TRIES {
         let at = n * calls / TRIES + rng.below((calls / TRIES).max(1) as usize) as u64;
         repair(scene, Some(Bad::Killed(at)), whole_meanwhile, &mut rng);
-        if !whole_meanwhile {
-            repair(scene, Some(Bad::Unreadable(at)), whole_meanwhile, &mut rng);
-        }
+        repair(scene, Some(Bad::Unreadable(at)), whole_meanwhile, &mut rng);
         repair(scene, Some(Bad::Full(n * bytes / TRIES)), whole_meanwhile, &mut rng);
     }
 }

@@ -190,7 +190,11 @@ impl Healed {
             let piece = &mut out[(at - offset) as usize..(next - offset) as usize];
             match self.shards.get(&((at / shard) as u32)) {
                 Some(made) => piece.copy_from_slice(&made[(at % shard) as usize..][..(next - at) as usize]),
-                None => store.read_at(&self.name, at, piece)?,
+                // Its sum was right a moment ago: what can't be read now is tried once more before all is given up for it.
+                None => match store.read_at(&self.name, at, piece).map_err(Error::from) {
+                    Err(e) if is_of_bytes(&e) => store.read_at(&self.name, at, piece)?,
+                    other => other?,
+                },
             }
             at = next;
         }
