@@ -164,6 +164,10 @@ impl From<drumlin_engine::Error> for Failure {
             Error::NoPath(_) => {
                 Failure::failed(error.to_string()).hint("paths in a snapshot are absolute, as 'drumlin ls' shows them")
             }
+            Error::Nothing { .. } => Failure::failed(error.to_string()).hint(
+                "if all snapshots were forgotten and that is meant, add --unsafe-allow-remove-all; else see whether all of the storage \
+                 is mounted, and whether this account may list it",
+            ),
             Error::Busy(_) => Failure::new(Exit::Busy, error.to_string())
                 .hint("it is waited for with --wait; if it is known to be dead, say so with --evict and its session"),
             Error::Unsure { snapshot, .. } => Failure::failed(error.to_string())

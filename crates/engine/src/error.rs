@@ -48,6 +48,12 @@ pub enum Error {
     /// Something about the storage looks wrong enough to touch nothing.
     #[error("{0}; nothing was removed")]
     Doubt(String),
+    /// There are packs, and no snapshot that would need any of them.
+    #[error("the storage lists no snapshot at all, so that all {packs} packs would go; nothing was removed")]
+    Nothing {
+        /// How many.
+        packs: usize,
+    },
     /// A session that may refer to what would be removed has not ended.
     #[error("{0}; nothing was removed")]
     Busy(String),

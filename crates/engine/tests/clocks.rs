@@ -147,6 +147,7 @@ impl History {
             max_unused: Unused::Bytes(0),
             max_repack: None,
             max_rekey: Unused::Percent(5.0),
+            allow_remove_all: false,
             wait: Duration::ZERO,
             evict: Vec::new(),
             evict_after,

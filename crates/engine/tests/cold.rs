@@ -258,6 +258,7 @@ fn prunes_and_backups_go_on_without_what_is_frozen() {
         max_unused: prune::Unused::Bytes(0),
         max_repack: None,
         max_rekey: prune::Unused::Percent(5.0),
+        allow_remove_all: false,
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(3600),

@@ -219,6 +219,7 @@ fn copies_go_with_what_they_are_of() {
         max_unused: Unused::Percent(0.0),
         max_repack: None,
         max_rekey: Unused::Percent(0.0),
+        allow_remove_all: false,
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(7 * 24 * 3600),

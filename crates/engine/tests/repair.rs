@@ -38,6 +38,7 @@ fn prune_options() -> prune::Options {
         max_unused: Unused::Percent(5.0),
         max_repack: None,
         max_rekey: Unused::Percent(5.0),
+        allow_remove_all: false,
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(3600),

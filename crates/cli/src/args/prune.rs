@@ -30,6 +30,10 @@ pub struct Prune {
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
     pub max_rekey: Unused,
 
+    /// Remove all packs if the storage lists no snapshot at all
+    #[arg(long)]
+    pub unsafe_allow_remove_all: bool,
+
     /// How long to wait for backups that are under way ("30m", "2h"; "0" for not at all)
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     pub wait: Duration,
@@ -54,6 +58,7 @@ impl Default for Prune {
             max_unused: Unused::Percent(5.0),
             max_repack: None,
             max_rekey: Unused::Percent(5.0),
+            unsafe_allow_remove_all: false,
             wait: Duration::from_secs(3600),
             evict: Vec::new(),
             evict_after: Duration::from_secs(7 * 24 * 3600),

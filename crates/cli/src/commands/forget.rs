@@ -59,7 +59,8 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         context.out.trouble_with("forget", &error.to_string());
     }
     let exit = if unread.is_empty() { Exit::Done } else { Exit::Incomplete };
-    let pruned = if prune { super::prune::run(context, &Prune::default())? } else { Exit::Done };
+    let how = Prune { unsafe_allow_remove_all: args.unsafe_allow_remove_all, ..Prune::default() };
+    let pruned = if prune { super::prune::run(context, &how)? } else { Exit::Done };
     Ok(if exit == Exit::Done { pruned } else { exit })
 }
 

@@ -72,6 +72,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
         max_unused: args.max_unused,
         max_repack: args.max_repack,
         max_rekey: args.max_rekey,
+        allow_remove_all: args.unsafe_allow_remove_all,
         wait: args.wait,
         evict: args.evict.clone(),
         evict_after: args.evict_after,

@@ -58,6 +58,26 @@ fn forget_prunes_as_well_if_it_shall() {
 }
 
 #[test]
+fn all_goes_only_if_that_is_said() {
+    let home = home();
+    home.run(&["forget", "latest", "latest~1", "latest~2"]).ok();
+    let before = bytes(&home.repository());
+    for args in [&["prune"][..], &["prune", "-n"]] {
+        let refused = home.run(args).expect(1);
+        assert!(refused.stderr.contains("lists no snapshot at all"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--unsafe-allow-remove-all"), "{}", refused.stderr);
+    }
+    assert_eq!(bytes(&home.repository()), before);
+    home.run(&["prune", "--unsafe-allow-remove-all"]).ok();
+    assert!(bytes(&home.repository()) < 10_000);
+    home.run(&["prune"]).ok();
+    // Who has said it to forget needn't say it twice.
+    home.run(&["backup", "src"]).ok();
+    home.run(&["forget", "--unsafe-allow-remove-all", "--path", home.path("src").to_str().unwrap(), "--prune"]).ok();
+    assert!(bytes(&home.repository()) < 20_000);
+}
+
+#[test]
 fn a_backup_at_work_is_named_and_can_be_given_up() {
     let home = home();
     home.run(&["forget", "--keep-last", "1"]).ok();

@@ -210,6 +210,7 @@ fn in_the_way(
         max_unused: crate::prune::Unused::Unlimited,
         max_repack: None,
         max_rekey: crate::prune::Unused::Bytes(0),
+        allow_remove_all: false,
         wait: Duration::ZERO,
         evict: options.evict.clone(),
         evict_after: options.evict_after,

@@ -100,6 +100,15 @@ impl Ground {
         Ok(())
     }
 
+    /// Fails if there are packs and no snapshot at all. Nobody but a user who has forgotten the last one can tell that from a listing
+    /// that is empty, or of another place: a client that has never seen a snapshot misses none.
+    pub fn refuse_all(&self, snapshots: &[Snapshot]) -> Result<()> {
+        if snapshots.is_empty() && !self.packs.is_empty() {
+            return Err(Error::Nothing { packs: self.packs.len() });
+        }
+        Ok(())
+    }
+
     /// Fails if an index object can't be opened: nobody knows what it names.
     pub fn refuse_broken(&self) -> Result<()> {
         match self.broken.first() {

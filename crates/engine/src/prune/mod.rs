@@ -41,6 +41,8 @@ pub struct Options {
     /// How much of what older secrets still open may be sealed anew, if the repository was given new ones: a share is one of
     /// all packs, and 1 GiB at the least.
     pub max_rekey: Unused,
+    /// Whether everything may go if the storage lists no snapshot at all.
+    pub allow_remove_all: bool,
     /// How long to wait for sessions that are at work.
     pub wait: Duration,
     /// Sessions that are known to be dead.
@@ -154,7 +156,7 @@ pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, moni
 /// Prune.
 ///
 /// # Errors
-/// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
+/// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Nothing`], [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect()?;

@@ -81,6 +81,9 @@ impl Look {
         let mut ground = Ground::look(repository)?;
         ground.refuse_broken()?;
         ground.refuse_empty(&snapshots)?;
+        if !options.allow_remove_all {
+            ground.refuse_all(&snapshots)?;
+        }
         let losses = repository.losses()?;
         // What a repair has put aside may yet be of use.
         ground.packs.retain(|pack, _| !losses.iter().any(|loss| loss.packs.contains(pack)));

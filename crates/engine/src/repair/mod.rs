@@ -102,6 +102,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         max_unused: crate::prune::Unused::Unlimited,
         max_repack: None,
         max_rekey: crate::prune::Unused::Bytes(0),
+        allow_remove_all: false,
         wait: options.wait,
         evict: options.evict.clone(),
         evict_after: options.evict_after,

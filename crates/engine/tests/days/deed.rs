@@ -180,6 +180,7 @@ pub fn prune_options(evict: Vec<SessionId>) -> prune::Options {
         max_unused: Unused::Bytes(0),
         max_repack: None,
         max_rekey: Unused::Percent(5.0),
+        allow_remove_all: false,
         wait: Duration::ZERO,
         evict,
         evict_after: Duration::from_secs(1 << 40),

@@ -76,7 +76,12 @@ fn a_restore_does_not_get_slower_with_age() {
 fn all_snapshots_are_forgotten() {
     let mut history = History::new(2);
     history.forget(|_| true);
-    let report = prune_all(&history.bench).unwrap();
+    let before = objects(&history.bench.memory);
+    let refused = prune_all(&history.bench);
+    assert!(matches!(refused, Err(Error::Nothing { packs: 1.. })), "{refused:?}");
+    assert_eq!(objects(&history.bench.memory), before);
+    let meant = Options { allow_remove_all: true, ..prune_options() };
+    let report = prune(&history.bench.repository, &history.bench.cache, &meant, &Quiet::default()).unwrap();
     assert_eq!(report.after, 0);
     let left = objects(&history.bench.memory);
     assert!(

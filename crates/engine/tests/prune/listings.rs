@@ -3,7 +3,7 @@
 use crate::history::{History, objects, prune_options};
 use drumlin_engine::Error;
 use drumlin_engine::monitor::Quiet;
-use drumlin_engine::prune::prune;
+use drumlin_engine::prune::{plan, prune};
 use drumlin_repo::history::Memory;
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{MemoryStore, Put, Store};
@@ -77,6 +77,27 @@ impl Store for Short {
     fn delete(&self, name: &str) -> drumlin_store::Result<()> {
         self.inner.delete(name)
     }
+}
+
+/// Who has never seen a snapshot misses none: only what there is else speaks for them.
+#[test]
+fn a_list_without_any_is_not_believed_by_who_knows_nothing() {
+    let history = History::new(2);
+    let memory = history.bench.memory.clone();
+    let cut = Cut { whole: 0, times: usize::MAX, most: 0 };
+    let store = Arc::new(Short { inner: memory.clone(), cut: cut.into() });
+    let repository = Repository::open(store, &Unlock::File(history.bench.key_file())).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+    let before = objects(&memory);
+    for outcome in [
+        prune(&repository, &cache, &prune_options(), &Quiet::default()).map(|_| ()),
+        plan(&repository, &cache, &prune_options(), &Quiet::default()).map(|_| ()),
+    ] {
+        assert!(matches!(outcome, Err(Error::Nothing { packs: 1.. })), "{outcome:?}");
+    }
+    assert_eq!(objects(&memory), before);
+    history.whole();
 }
 
 #[test]
