@@ -40,6 +40,12 @@ pub enum Broken {
     AnyIndex,
     /// Collectors take over index objects as they are, packs that are gone included.
     AnyPack,
+    /// The second look goes by the index of the first.
+    IndexOnce,
+    /// Where there are flags: whoever decides doesn't look for claims and evictions.
+    ClaimsUnseen,
+    /// The same: whoever evicts doesn't look for commits.
+    CommitsUnseen,
 }
 
 pub struct Play<'s, 'a> {
@@ -81,7 +87,13 @@ impl Board for Play<'_, '_> {
         self.script.ask(Step::RemoveSession(id)).map(drop)
     }
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>, Pause> {
-        answer!(self.script, Step::Flags(session), Flags)
+        let mut flags = answer!(self.script, Step::Flags(session), Flags)?;
+        match self.broken {
+            Broken::ClaimsUnseen => flags.retain(|flag| !matches!(flag, Flag::Claim(..) | Flag::Evicted(_))),
+            Broken::CommitsUnseen => flags.retain(|flag| !matches!(flag, Flag::Commit(_))),
+            _ => {}
+        }
+        Ok(flags)
     }
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>, Pause> {
         answer!(self.script, Step::Verdict(flag), Verdict)
@@ -140,13 +152,17 @@ impl Play<'_, '_> {
 
     /// What a collector works on: all index objects, those of evicted sessions too, since somebody may have read them
     /// before; but of the packs that they name only those that are there.
-    fn found(&self) -> Result<Indexes, Pause> {
+    ///
+    /// And the packs that no index object named.
+    fn found(&self) -> Result<(Indexes, BTreeSet<PackId>), Pause> {
         let mut indexes = self.indexes()?;
-        if self.broken != Broken::AnyPack {
-            let packs = answer!(self.script, Step::Packs, Packs)?;
-            indexes.values_mut().for_each(|named| named.retain(|pack, _| packs.contains(pack)));
+        if self.broken == Broken::AnyPack {
+            return Ok((indexes, BTreeSet::new()));
         }
-        Ok(indexes)
+        let mut packs = answer!(self.script, Step::Packs, Packs)?;
+        indexes.values_mut().for_each(|named| named.retain(|pack, _| packs.contains(pack)));
+        packs.retain(|pack| self.script.orphans && !indexes.values().any(|named| named.contains_key(pack)));
+        Ok((indexes, packs))
     }
 
     fn snapshots(&self) -> Result<BTreeMap<SnapshotId, Snap>, Pause> {
@@ -268,7 +284,8 @@ impl Subject<Play<'_, '_>> for Things {
 
     fn look(&mut self, play: &Play, known: &Known) -> Result<Option<Draft>, Pause> {
         let snapshots = play.snapshots()?;
-        self.indexes = play.found()?;
+        let mut packs;
+        (self.indexes, packs) = play.found()?;
         self.seen = snapshots.keys().copied().collect();
         let needed: BTreeSet<Chunk> = snapshots.values().flat_map(|s| s.chunks.iter().copied()).collect();
         let standing = known.condemned();
@@ -277,7 +294,6 @@ impl Subject<Play<'_, '_>> for Things {
             // Only in a condemned pack: its plan won't be carried out, since who made it has not seen us.
             homes.entry(chunk).or_insert(pack);
         }
-        let mut packs = BTreeSet::new();
         let mut moved = BTreeSet::new();
         for (pack, held) in self.indexes.values().flatten() {
             let used: BTreeSet<Chunk> = held.iter().filter(|c| homes.get(c) == Some(pack)).copied().collect();
@@ -315,7 +331,9 @@ impl Subject<Play<'_, '_>> for Things {
             let new = snapshots.iter().filter(|(id, _)| !self.seen.contains(id));
             let needed: BTreeSet<Chunk> = new.flat_map(|(_, snap)| snap.chunks.iter().copied()).collect();
             // Afresh: what was there at the first look may have gone by another collector's doing.
-            self.indexes = play.found()?;
+            if play.broken != Broken::IndexOnce {
+                self.indexes = play.found()?.0;
+            }
             let condemned: BTreeSet<PackId> = draft.packs.iter().copied().collect();
             let elsewhere = self.homes(&needed, &condemned);
             let only_there: BTreeSet<Chunk> =

@@ -17,6 +17,7 @@ pub struct Pause;
 pub struct Script<'a> {
     pub atomic: bool,
     pub coarse: bool,
+    pub orphans: bool,
     answers: &'a [Answer],
     at: Cell<usize>,
     asked: RefCell<Option<Step>>,
@@ -62,7 +63,8 @@ impl Progress {
     /// Let an actor go on until it asks for another answer, or ends.
     fn of(actor: &Actor, world: &World, answers: Vec<Answer>, hash: u64) -> Self {
         let (at, asked) = (Cell::new(0), RefCell::default());
-        let script = Script { atomic: world.atomic, coarse: world.coarse, answers: &answers, at, asked };
+        let World { atomic, coarse, orphans, .. } = *world;
+        let script = Script { atomic, coarse, orphans, answers: &answers, at, asked };
         match (actor.1)(&script) {
             Ok(word) => Progress::Ended(word.as_str().into()),
             Err(Pause) => {
@@ -114,8 +116,9 @@ pub fn explore(
         if said.iter().all(Option::is_some) {
             explored.ends.push((world.clone(), said.iter().flatten().map(|w| w.to_string()).collect()));
         }
-        // A pack that no index names is nobody else's business: that step need not be tried in every order.
-        let alone = |p: &Progress| matches!(p, Progress::Asks { step: Step::PutPack(..), .. });
+        // A pack that no index names is nobody else's business, where nobody looks for such: that step need not be tried in
+        // every order.
+        let alone = |p: &Progress| !world.orphans && matches!(p, Progress::Asks { step: Step::PutPack(..), .. });
         let alone = progress.iter().position(alone);
         for (number, actor) in actors.iter().enumerate() {
             let Progress::Asks { answers, hash, step } = &progress[number] else { continue };

@@ -22,6 +22,8 @@ pub struct World {
     pub atomic: bool,
     /// Listing objects and reading them all is one step: fewer orders to try.
     pub coarse: bool,
+    /// Collectors condemn packs that no index object names, as well.
+    pub orphans: bool,
     pub plans: BTreeMap<PlanId, Plan>,
     pub sessions: BTreeSet<SessionId>,
     pub flags: BTreeMap<Flag, Verdict>,
