@@ -342,7 +342,7 @@ pub fn prune_options(rng: &mut Rng, evict: Vec<SessionId>) -> prune::Options {
         },
         max_repack: rng.one_in(4).then(|| rng.below(20_000) as u64),
         max_rekey: Unused::Percent(5.0),
-        allow_remove_all: false,
+        allow_remove_all: true,
         wait: Duration::ZERO,
         evict,
         evict_after: Duration::from_secs(1 << 40),

@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
             killed: once_in(&mut rng, &[0, 0, 500, 150]),
             suspended: once_in(&mut rng, &[0, 200, 50]),
             power: if rng.one_in(4) { 20 + rng.below(600) as u64 } else { 0 },
-            late: false,
+            late: rng.one_in(4),
             overwrites: rng.one_in(3),
         };
         let turns = Turns::new(cast.len(), once_in(&mut rng, &[2, 5, 20, 60]), Rng::new(rng.u64()));
