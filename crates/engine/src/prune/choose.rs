@@ -25,14 +25,10 @@ pub(super) struct Candidate {
     pub len: u64,
     /// Bytes in it that nobody needs.
     pub unused: u64,
+    /// Those of them that would go: blocks of which nearly all is needed are moved as they are.
+    pub drops: u64,
     /// Bytes that would be written in its place.
     pub moves: u64,
-}
-
-impl Candidate {
-    fn frees(&self) -> u64 {
-        self.len.saturating_sub(self.moves)
-    }
 }
 
 /// The limits.
@@ -64,15 +60,15 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
         Unused::Unlimited => u64::MAX,
     };
     // What frees most for each byte written comes first.
-    let mut by_gain: Vec<&Candidate> = candidates.iter().filter(|c| c.frees() * WORTHWHILE >= c.len).collect();
-    by_gain.sort_by_key(|c| (u128::from(c.moves) * 1_000_000 / u128::from(c.frees().max(1)), c.pack));
+    let mut by_gain: Vec<&Candidate> = candidates.iter().filter(|c| c.drops * WORTHWHILE >= c.len).collect();
+    by_gain.sort_by_key(|c| (u128::from(c.moves) * 1_000_000 / u128::from(c.drops.max(1)), c.pack));
     for candidate in by_gain {
         if unused <= most {
             break;
         }
         if written + candidate.moves <= limits.repack {
             written += candidate.moves;
-            unused = unused.saturating_sub(candidate.frees());
+            unused = unused.saturating_sub(candidate.drops);
             chosen.push(candidate.pack);
         }
     }
@@ -118,7 +114,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn candidate(n: u8, len: u64, unused: u64) -> Candidate {
-        Candidate { pack: PackId([n; 16]), kind: PackKind::Data, older: None, len, unused, moves: len - unused }
+        let (pack, drops, moves) = (PackId([n; 16]), unused, len - unused);
+        Candidate { pack, kind: PackKind::Data, older: None, len, unused, drops, moves }
     }
 
     const LIMITS: Limits = Limits { unused: Unused::Percent(5.0), repack: u64::MAX, rekey: 0, pack_bytes: 1000 };

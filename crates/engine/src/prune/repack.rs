@@ -54,23 +54,30 @@ const WHOLE: u32 = u32::MAX;
 pub(crate) struct Cost {
     /// Bytes that nobody needs.
     pub unused: u64,
-    /// Bytes that will be written.
+    /// Those of them that will go.
+    pub drops: u64,
+    /// Bytes that will be written, with their share of table, parity and padding.
     pub moves: u64,
 }
 
 /// What moving a pack's blocks would cost, and how much of it nobody needs.
 pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks) -> Cost {
     let mut cost = Cost::default();
+    let mut all = 0;
     for (block, needed) in blocks(table, info, marks) {
         let (stored, raw) = (u64::from(block.stored_len), u64::from(block.raw_len).max(1));
         let share = stored * needed / raw;
-        cost.unused += stored - share;
-        cost.moves += match needed {
+        let moves = match needed {
             0 => 0,
             _ if moves_whole(repository, info, block, needed) => stored,
             _ => share,
         };
+        cost.unused += stored - share;
+        cost.drops += stored - moves;
+        all += stored;
     }
+    let stays = u128::from(all - cost.drops);
+    cost.moves = (u128::from(info.len) * stays / u128::from(all.max(1))) as u64;
     cost
 }
 

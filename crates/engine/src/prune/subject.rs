@@ -137,7 +137,7 @@ impl Look {
                     Err(e) => return Err(e.into()),
                 }
             } else {
-                repack::Cost { unused: 0, moves: *len }
+                repack::Cost { unused: 0, drops: 0, moves: *len }
             };
             survey.needed += len - cost.unused;
             survey.unused += cost.unused;
@@ -145,8 +145,8 @@ impl Look {
             if info.generation != newest && older.is_none() {
                 survey.older_closed.add(*len);
             }
-            let (unused, moves) = (cost.unused, cost.moves);
-            candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, moves });
+            let repack::Cost { unused, drops, moves } = cost;
+            candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, drops, moves });
         }
         let limits = Limits {
             unused: options.max_unused,
@@ -169,7 +169,7 @@ impl Look {
                 survey.rekeyed.add(candidate.len);
             }
             survey.moves += candidate.moves;
-            survey.unused -= candidate.len.saturating_sub(candidate.moves).min(candidate.unused);
+            survey.unused -= candidate.drops;
         }
         survey.older = survey.older_closed;
         let stays = |c: &&Candidate| c.older.is_some() && chosen.binary_search(&c.pack).is_err();
