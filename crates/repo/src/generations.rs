@@ -13,6 +13,7 @@ use drumlin_format::snapshot::Recipient;
 use drumlin_format::{FRESH_BYTES, Sealing};
 use drumlin_seal::{PublicKey, checksum};
 use drumlin_store::{Put, Store};
+use std::collections::BTreeSet;
 
 /// The generations behind the first, as they were when the repository was opened.
 #[derive(Clone, Default)]
@@ -135,14 +136,17 @@ impl Repository {
         Ok(troubles)
     }
 
-    /// Put what is wrong with the objects of generations right, each by the other one. How many were put.
+    /// Put what is wrong with the objects of generations right, each by the other one. How many were put. Those that a rekey left which
+    /// came to no end are among them: the next one makes them known.
     ///
     /// # Errors
     /// The storage fails.
     pub fn mend_generations(&self) -> Result<u64> {
         let mut mended = 0;
-        for of in self.generations().iter() {
-            let [first, (name, second)] = load_both(&**self.store(), self.config(), of.number)?;
+        let mut numbers: BTreeSet<u32> = self.generations().iter().map(|of| of.number).collect();
+        self.store().list(names::GENERATIONS, &mut |listed| numbers.extend(names::generation_number(&listed.name)))?;
+        for number in numbers {
+            let [first, (name, second)] = load_both(&**self.store(), self.config(), number)?;
             if let ((_, Ok(Some((_, bytes)))), Ok(None) | Err(_)) = (&first, &second) {
                 self.store().put(&name, bytes, Put::Replace)?;
                 mended += 1;
