@@ -5,10 +5,12 @@ use drumlin_format::decision::Verdict;
 use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
 use drumlin_format::history::Entry;
 use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
+use drumlin_format::loss::Loss;
 use drumlin_format::pack::{self, Codec, Footer, PackKind, Slot, Table};
+use drumlin_format::parity::{self, Head};
 use drumlin_format::session::Session;
 use drumlin_format::tree::{Body, Child, Content, Data, Inner, Kind, Leaf, List, Meta, Ref, Sums, Time, Xattrs};
-use drumlin_format::{ChunkId, HistoryId, KeyId, PackId, RepositoryId, Sealing, SessionId, SnapshotId};
+use drumlin_format::{ChunkId, HistoryId, KeyId, LossId, PackId, RepositoryId, Sealing, SessionId, SnapshotId};
 use drumlin_seal::{IdKey, PassphraseCost, Secret, SigningKey, Suite, checksum, derive};
 
 fn secret(byte: u8) -> Secret {
@@ -151,6 +153,36 @@ fn generation() {
     let with = |generations| Secrets { generations, ..keepers_secrets() }.encode();
     let (without, with) = (with(Vec::new()), with(vec![keeper]));
     assert_bytes(&with[without.len()..], "0d 81 a4 00 01 01 1a 01020304 02 5820 04*32 04 5820 06*32");
+}
+
+#[test]
+fn loss() {
+    let (index_key, signing) = (secret(1), signing(2));
+    let with = Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh: [9; 16] };
+    let loss = Loss { id: LossId([3; 16]), chunks: vec![ChunkId([5; 32])], packs: vec![PackId([8; 16])] };
+    assert_bytes(&loss.seal(Suite::Aes256Gcm, with), LOSS);
+}
+
+const LOSS: &str = "6472756d6c696e010a01000000000000
+    03030303030303030303030303030303
+    09090909090909090909090909090909
+    bf3e3ee0a32c1823973ed363e2bda50df9f32cb932b6b18c14a7a1d01f57d768eec76fe2697b5ab05c7f0576bff615c0
+    0d04f3607d5b414f18cd974c3e89bdb6ef996225b6e2b475ec9a8988a69dbfaf2f7b472e1622c84ae25c291a3b3ae5ae
+    7e949e17963413e06f3bca16c420769bdcfb64ac7c1941339201081078140745f4a5df72b43f5e295629f7d140e8c718
+    bc09baf50a7710b9273e54ee13a32df3af0944b1690d8df41df9f352b4658b9e7e0d9e0e1d23b7c76a54004b9fb88809
+    41cbd31a3cf9ce33b3e1b86c6b779a694d2fc5e6202082dfa9e12982e57f3164253db46f4b5350f02f34cfa89dddb14d
+    df961249018fca43e8a929902318d85efe6759cacbc46b9e8c15daeacb71b125";
+
+#[test]
+fn parity_of_a_pack() {
+    let head = Head {
+        header: pack::header(PackKind::Data, Suite::Aes256Gcm, 0, PackId([9; 16])).encode(),
+        table_offset: 9000,
+        table_len: 100,
+    };
+    let layout = head.layout().unwrap();
+    assert_bytes(&parity::encode(&head, &layout, &[parity::Sums { data: vec![1, 2, 3], recovery: vec![4] }]), "6472756d70617201 2823000000000000 64000000 dc1c0000 6472756d6c696e0103010000000000000909090909090909 0909090909090909 2697e947c7e4a2186ec32196803abe33
+         01000000 02000000 03000000 04000000 853e54d4e6dc863e8d580eefcb2a3c87");
 }
 
 const SECRETS: &str = "a8 00 50 01*16  01 50 02*16  02 03

@@ -273,6 +273,25 @@ mod tests {
         }
     }
 
+    /// What packs have that were written before: never edited.
+    #[test]
+    fn it_is_what_it_always_was() {
+        let cases: [(usize, &str); 6] = [
+            (100, "b4f20ebffbce629de04271e83e6f403f"),
+            (16 * SHARD_BYTES, "57df1af9c9e94a3bfd876e69d8721c58"),
+            (100 * SHARD_BYTES + 1, "17b9addceb6841d59e8c91b9320ca0de"),
+            (300 * SHARD_BYTES, "f34c4ef4f39d3e379777d4504e7ce4ae"),
+            (1100 * SHARD_BYTES + 5000, "75963b865d1f9e657d200fb2c0c48ded"),
+            (4400 * SHARD_BYTES, "c8ef69d7e27dfaa40df09961c1e4d5a5"),
+        ];
+        for (len, sum) in cases {
+            let mut encoder = Encoder::default();
+            encoder.write(&noise(len, 7));
+            let made = drumlin_seal::checksum(&encoder.finish(&head(len)).unwrap());
+            assert_eq!(made.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), sum, "{len}");
+        }
+    }
+
     /// As `docs/format.md` states it, element by element.
     #[test]
     fn the_code_is_the_one_of_the_format() {

@@ -4,6 +4,8 @@
 //! They are NEVER edited or made anew, whatever fails here. What a later version writes besides gets a folder of its own:
 //! `cargo test -p drumlin --test cli -- --ignored golden::make`, with its name in [`NEW`] first and then in [`ALL`].
 
+mod mended;
+
 use crate::home::{Home, Ran, signal};
 use drumlin_testkit::Rng;
 use rustix::process::Signal;
