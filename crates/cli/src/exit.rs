@@ -4,7 +4,7 @@
 //! script.
 
 use crate::render::missing;
-use drumlin_repo::Error as RepoError;
+use drumlin_repo::{Error as RepoError, names};
 use drumlin_store::Kind;
 use std::borrow::Cow;
 use std::fmt;
@@ -171,7 +171,7 @@ impl From<drumlin_engine::Error> for Failure {
             Error::Busy(_) => Failure::new(Exit::Busy, error.to_string())
                 .hint("it is waited for with --wait; if it is known to be dead, say so with --evict and its session"),
             Error::Unsure { snapshot, .. } => Failure::failed(error.to_string())
-                .hint(format!("if it can't be helped, 'drumlin forget {snapshot}' gives up the snapshot")),
+                .hint(format!("'drumlin repair' heals what can be healed; 'drumlin forget {snapshot}' gives up the snapshot")),
             Error::System { action, source } => Failure::failed(format!("cannot {action}: {}", plain(&source))),
             other => Failure::failed(without_number(&other.to_string())),
         }
@@ -192,6 +192,10 @@ impl From<RepoError> for Failure {
             RepoError::Damaged { ref object, .. } if object == "the key file" || object == "the recovery file" => {
                 Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
             }
+            RepoError::Damaged { ref object, .. } => match remedy(object) {
+                Some(hint) => Failure::failed(message).hint(hint),
+                None => Failure::failed(message),
+            },
             RepoError::Store(e) => e.into(),
             RepoError::Unexplained(missing) => {
                 Failure::failed(format!("{}; nothing was changed", missing::words(&missing))).hint(missing::HINT)
@@ -209,6 +213,17 @@ impl From<RepoError> for Failure {
             }
             _ => Failure::failed(message),
         }
+    }
+}
+
+/// What to do about a damaged object.
+fn remedy(object: &str) -> Option<&'static str> {
+    match object.split_once('/')?.0 {
+        names::INDEX | names::PLANS | names::LOSSES => Some("'drumlin repair' makes that good"),
+        names::DATA | names::TREE => Some(
+            "'drumlin check' tells which files that touches, and 'drumlin repair --read-data' heals what can be healed",
+        ),
+        _ => None,
     }
 }
 
@@ -247,6 +262,10 @@ impl From<drumlin_store::Error> for Failure {
                 failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
             }
             Kind::Transient => failure.hint("it may pass: run it again"),
+            Kind::Io => match remedy(&error.name) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            },
             _ => failure,
         }
     }

@@ -218,7 +218,7 @@ impl Inspector<'_> {
         use drumlin_repo::Error::{MissingChunk, Store};
         let missing = match &error {
             Error::Repo(MissingChunk(_)) => true,
-            Error::Repo(cause @ Store(e)) => !e.name.is_empty() && cause.is_damage(),
+            Error::Repo(cause @ Store(e)) => !e.name.is_empty() && cause.is_damage() && !cause.is_unread(),
             _ => false,
         };
         if missing { Error::Pruned { snapshot: self.snapshot, what: what() } } else { error }

@@ -9,9 +9,16 @@ use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_engine::repair::{self, Report, repair};
 use drumlin_engine::{Error, restore};
-use drumlin_format::PackId;
+use drumlin_format::decision::Verdict;
+use drumlin_format::key::Role;
+use drumlin_format::loss::Loss;
+use drumlin_format::plan::Plan;
+use drumlin_format::session::Session;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_format::{ChunkId, LossId, PackId, PlanId, SessionId};
+use drumlin_repo::collection::{Board, Desk, Flag};
+use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
+use drumlin_seal::Secret;
 use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
 use drumlin_testkit::{Rng, compare, parity_of, wipe_parity};
 use std::collections::{BTreeMap, HashSet};
@@ -515,4 +522,100 @@ fn a_restore_gets_over_a_gap_in_the_tree() {
         fs::remove_dir_all(&target).unwrap();
     }
     assert!(met.contains(&true), "no damage hit a leaf");
+}
+
+/// The repository as somebody sees it who holds a keeper's key.
+fn keeper(scene: &Scene) -> Repository {
+    let secret = Secret::new([7; 32]);
+    let key = scene.bench.repository.add_key(Role::Keeper, &NewLock::File(secret.clone()), "keeper", 0).unwrap();
+    let file = scene.bench.repository.key_file(key, &secret).to_string();
+    Repository::open(Arc::new(scene.bench.memory.clone()), &Unlock::File(file)).unwrap()
+}
+
+/// It opens no contents: what it writes anew is what the parity vouches for, and no other byte is given parity of its own.
+#[test]
+fn a_keeper_repairs_what_parity_vouches_for() {
+    for beyond in [false, true] {
+        let scene = Scene::new();
+        let repository = keeper(&scene);
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let (data, tree) = (scene.largest(names::DATA), scene.largest(names::TREE));
+        for name in [&data, &tree] {
+            let mut bytes = scene.bench.memory.get(name).unwrap();
+            let end = bytes.len() * 3 / 4;
+            if beyond && name == &data {
+                (4096..end).step_by(512).for_each(|at| bytes[at] ^= 4);
+            } else {
+                bytes[end / 2] ^= 4;
+            }
+            scene.bench.memory.put(name, &bytes, Put::Replace).unwrap();
+        }
+        let index = scene.largest(names::INDEX);
+        scene.bench.memory.delete(&index).unwrap();
+        let damaged = [pack(&data), pack(&tree)].into();
+        let report = repair(&repository, &cache, &repair::Options { damaged, ..options() }, &Quiet::default()).unwrap();
+        if beyond {
+            assert_eq!((&report.mended, &report.damaged), (&vec![pack(&tree)], &vec![pack(&data)]), "{report:?}");
+            assert!(report.lost_chunks > 0 && scene.names(names::LOSSES).len() == 1, "{report:?}");
+        } else {
+            assert_eq!((report.mended.len(), report.damaged.len(), report.lost_chunks), (2, 0, 0), "{report:?}");
+            scene.assert_whole();
+        }
+        // Nothing that it wrote is bent, and the disk may yet give back what it didn't believe.
+        let (owner, fresh) = scene.fresh();
+        let read = check::Options { read: Some(check::Part::All), workers: 2 };
+        let found = check::check(&owner, &fresh, read, &Quiet::default()).unwrap().findings;
+        // What is lost is in no pack that the index names.
+        assert!(found.iter().all(|finding| beyond && finding.object == "index"), "{found:#?}");
+        assert!(scene.names(names::DATA).contains(&data));
+    }
+}
+
+#[test]
+fn plans_and_losses_that_nobody_can_read_go_once_nobody_is_at_work() {
+    for decided in [false, true] {
+        let mut scene = Scene::new();
+        let (session, plan) = (SessionId([3; 16]), PlanId([3; 16]));
+        let desk = Desk::of(&scene.bench.repository, Session::new("elsewhere", "prune", 5));
+        desk.put_session(session).unwrap();
+        let (packs, indexes, snapshots) = (vec![PackId([9; 16])], Vec::new(), Vec::new());
+        desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots }).unwrap();
+        if decided {
+            desk.create(Flag::Decision(session), &Verdict::Collected { plan }).unwrap();
+        }
+        let loss = Loss { id: LossId([4; 16]), chunks: vec![ChunkId([4; 32])], packs: vec![PackId([4; 16])] };
+        scene.bench.repository.put_loss(&loss).unwrap();
+        let (plan, loss) = (names::plan(plan), names::loss(loss.id));
+        for name in [&plan, &loss] {
+            let mut bytes = scene.bench.memory.get(name).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            scene.bench.memory.put(name, &bytes, Put::Replace).unwrap();
+        }
+        let refused = scene.prune().map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(&plan), "{refused}");
+        let (repository, cache) = scene.fresh();
+        let busy = repair(&repository, &cache, &options(), &Quiet::default());
+        assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+        assert_eq!((scene.names(names::PLANS), scene.names(names::SESSIONS).len()), (vec![plan.clone()], 1));
+        let monitor = Quiet::default();
+        let evicting = repair::Options { evict: vec![session], ..options() };
+        let outcome = repair(&repository, &cache, &evicting, &monitor);
+        if decided {
+            // It may be carried out at this very moment by somebody who is not as dead as it is said.
+            let refused = outcome.unwrap_err().to_string();
+            assert!(refused.contains(&plan), "{refused}");
+            assert!(scene.names(names::PLANS).contains(&plan) && scene.names(names::SESSIONS).len() == 1);
+            continue;
+        }
+        assert_eq!(outcome.unwrap().cleared, 2);
+        let told: Vec<_> = monitor.problems().iter().map(|p| String::from_utf8(p.path.clone()).unwrap()).collect();
+        assert_eq!(told, [plan, loss]);
+        for folder in [names::PLANS, names::LOSSES, names::SESSIONS] {
+            assert_eq!(scene.names(folder), Vec::<String>::new());
+        }
+        scene.prune().unwrap();
+        scene.backup();
+        scene.assert_whole();
+    }
 }

@@ -168,6 +168,11 @@ impl Error {
         }
     }
 
+    /// Whether the storage gave out nothing of an object that is there: it may another time.
+    pub fn is_unread(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == "read" && !e.name.is_empty())
+    }
+
     /// Whether the storage may do it a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Transient)
@@ -195,13 +200,13 @@ impl Error {
         }
     }
 
-    /// Whether this is about one object's bytes, so that others may still be read.
+    /// Whether this is about one object's bytes, so that others may still be read: damaged, gone, or on a place that can't be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damaged { .. } | Error::DamagedBlock { .. } | Error::MissingChunk(_) => true,
             Error::UnknownGeneration { .. } => true,
-            Error::Store(e) => matches!(e.kind, store::Kind::Missing | store::Kind::Truncated),
-            _ => false,
+            Error::Store(e) if matches!(e.kind, store::Kind::Missing | store::Kind::Truncated) => true,
+            other => other.is_unread(),
         }
     }
 }

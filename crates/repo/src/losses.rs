@@ -23,24 +23,42 @@ impl Repository {
     }
 
     /// The losses that stand and that somebody signed who may.
+    ///
+    /// # Errors
+    /// One of them is damaged.
     pub fn losses(&self) -> Result<Vec<Loss>> {
+        let (losses, broken) = self.readable_losses()?;
+        broken.into_iter().next().map_or(Ok(losses), |(_, e)| Err(e))
+    }
+
+    /// The same, and those that are damaged.
+    ///
+    /// # Errors
+    /// The storage fails, or one is sealed with secrets that came since.
+    pub fn readable_losses(&self) -> Result<(Vec<Loss>, Vec<(LossId, Error)>)> {
         let ids = self.loss_ids()?;
         if ids.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         }
         let trusted = self.trusted_keys()?;
-        let mut losses = Vec::new();
+        let (mut losses, mut broken) = (Vec::new(), Vec::new());
         for id in ids {
             let name = names::loss(id);
             let bytes = match self.store().get(&name) {
                 Err(e) if e.kind == Kind::Missing => continue,
                 other => other?,
             };
-            let (loss, signer) = Loss::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name))?;
+            let (loss, signer) = match Loss::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name)) {
+                Err(e) if !e.is_unknown_generation() => {
+                    broken.push((id, e));
+                    continue;
+                }
+                other => other?,
+            };
             let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
             losses.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
         }
-        Ok(losses)
+        Ok((losses, broken))
     }
 
     /// Put a loss, durably.

@@ -188,7 +188,8 @@ fn cut(bytes: &[u8], limit: u64) -> &[u8] {
     &bytes[..usize::try_from(limit).unwrap_or(usize::MAX).min(bytes.len())]
 }
 
-/// A store whose calls fail as its [`Faults`] say.
+/// A store whose calls fail as its [`Faults`] say; clones share them.
+#[derive(Clone)]
 pub struct FaultStore<S> {
     inner: S,
     faults: Faults,

@@ -35,6 +35,8 @@ struct JsonRepair {
     bytes_salvaged: u64,
     chunks_lost: u64,
     generations_mended: u64,
+    unreadable_cleared: u64,
+    snapshots_broken: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
 }
 
@@ -84,7 +86,7 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     for (id, why) in &report.unreadable {
         context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
     }
-    let lost = report.lost_chunks > 0 || !report.unreadable.is_empty();
+    let lost = report.lost_chunks + report.broken_snapshots > 0 || !report.unreadable.is_empty();
     Ok(if lost { Exit::Incomplete } else { Exit::Done })
 }
 
@@ -100,6 +102,8 @@ fn json(report: &Report) -> JsonRepair {
         bytes_salvaged: report.salvaged,
         chunks_lost: report.lost_chunks,
         generations_mended: report.generations,
+        unreadable_cleared: report.cleared,
+        snapshots_broken: report.broken_snapshots,
         snapshots_unreadable: report
             .unreadable
             .iter()
@@ -116,6 +120,10 @@ fn lines(report: &Report) -> Vec<String> {
     if report.generations > 0 {
         let objects = counted(report.generations, "object", "objects");
         lines.push(format!("put again: {objects} of the repository's secrets, by the other copy"));
+    }
+    if report.cleared > 0 {
+        let objects = counted(report.cleared, "plan or loss", "plans and losses");
+        lines.push(format!("removed: {objects} that nobody could read; what a loss said is found anew"));
     }
     if report.named > 0 {
         lines.push(format!("{} are in the index again", counted(report.named, "pack", "packs")));
@@ -140,7 +148,9 @@ fn lines(report: &Report) -> Vec<String> {
         lines.push(format!("salvaged from them: {}", bytes(report.salvaged)));
     }
     match report.lost_chunks {
-        0 if report.unreadable.is_empty() => lines.push("nothing that a snapshot needs is lost".into()),
+        0 if report.unreadable.is_empty() && report.broken_snapshots == 0 => {
+            lines.push("nothing that a snapshot needs is lost".into())
+        }
         0 => {}
         lost => lines.push(format!(
             "lost: {}. Run the backups again: each reads everything once, and stores again what it meets",

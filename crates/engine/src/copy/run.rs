@@ -40,7 +40,7 @@ impl Copier {
         self.attempt(snapshot, others, monitor).map_err(|e| match e {
             // All damage of the source is told and passed over: this is the target's, where a copy was to be taken over. What
             // is damaged there counts as stored, so that a copy made without that one would refer to it as well.
-            Error::Repo(e) if e.is_damage() => Error::Refused(format!(
+            Error::Repo(e) if e.is_damage() && !e.is_unread() => Error::Refused(format!(
                 "what snapshot {} would share with copies before it is damaged in the target, and nothing was copied: {e}",
                 snapshot.id
             )),

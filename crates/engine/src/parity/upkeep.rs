@@ -58,7 +58,7 @@ impl<'a> Upkeep<'a> {
     pub fn look(repository: &'a Repository, options: &'a Options, without: &Without) -> Result<Self> {
         // In this order: what is in a band was named before it was made.
         let bands = Bands::look(repository)?;
-        let ground = Ground::look(repository)?;
+        let mut ground = Ground::look(repository)?;
         ground.refuse_broken()?;
         let losses = !repository.loss_ids()?.is_empty();
         let lies =

@@ -2,6 +2,7 @@
 
 use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
+use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
@@ -22,8 +23,19 @@ pub(crate) struct Ground {
     pub objects: HashMap<IndexId, (u64, Vec<PackId>)>,
     /// The tags of the generations of index objects.
     pub generations: HashMap<IndexId, u32>,
-    /// Index objects that can't be opened, and why.
-    pub broken: Vec<(IndexId, drumlin_repo::Error)>,
+    /// Index objects that can't be read or opened, and why.
+    pub broken: Broken,
+}
+
+/// Index objects that can't be read, and why.
+pub(crate) type Broken = Vec<(IndexId, drumlin_repo::Error)>;
+
+/// Fails if there is one.
+pub(crate) fn refuse(mut broken: Broken) -> Result<()> {
+    match broken.pop() {
+        Some((_, why)) => Err(Error::Doubt(format!("{why}; 'drumlin repair' makes the index anew"))),
+        None => Ok(()),
+    }
 }
 
 impl Ground {
@@ -37,7 +49,7 @@ impl Ground {
                 if ground.objects.contains_key(&id) || ground.broken.iter().any(|(broken, _)| *broken == id) {
                     continue;
                 }
-                let hooks = match repository.index_hooks(id) {
+                let hooks = match twice(|| repository.index_hooks(id)) {
                     Ok(Some((generation, hooks))) => {
                         ground.generations.insert(id, generation);
                         hooks
@@ -109,12 +121,9 @@ impl Ground {
         Ok(())
     }
 
-    /// Fails if an index object can't be opened: nobody knows what it names.
-    pub fn refuse_broken(&self) -> Result<()> {
-        match self.broken.first() {
-            Some((_, why)) => Err(Error::Doubt(format!("{why}; 'drumlin repair' makes the index anew"))),
-            None => Ok(()),
-        }
+    /// Fails if an index object can't be read: nobody knows what it names.
+    pub fn refuse_broken(&mut self) -> Result<()> {
+        refuse(std::mem::take(&mut self.broken))
     }
 
     /// The packs that are there and named by an index object.
@@ -133,16 +142,21 @@ impl Ground {
     }
 
     /// The chunks of all packs that the index objects name.
+    ///
+    /// # Errors
+    /// The storage fails. Index objects that can't be read are given besides.
     pub fn keys(
         &self,
         repository: &Repository,
         cache: &Cache,
         workers: usize,
         monitor: &dyn Monitor,
-    ) -> Result<Arc<Keys>> {
+    ) -> Result<(Arc<Keys>, Broken)> {
         let mut ids: Vec<_> = self.objects.keys().copied().collect();
         ids.sort_unstable();
-        Ok(Arc::new(Keys::read(repository, cache, &ids, workers, monitor)?))
+        let mut keys = Keys::read(repository, cache, &ids, workers, monitor)?;
+        let broken = std::mem::take(&mut keys.broken);
+        Ok((Arc::new(keys), broken))
     }
 
     /// Bytes of some packs.

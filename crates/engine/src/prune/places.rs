@@ -5,7 +5,7 @@ use crate::reach::bits::Bits;
 use crate::reach::find::{self, Finder, Found};
 use crate::reach::keys::Keys;
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, PackId};
+use drumlin_format::{ChunkId, IndexId, PackId};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, Location, Repository};
 use std::collections::HashSet;
@@ -24,16 +24,17 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Chunks are looked for in `first`, and only what isn't there in `reserve`.
+    /// Chunks are looked for in `first`, and only what isn't there in `reserve`; `without` the index objects that can't be read.
     pub fn new(
         repository: &Repository,
         cache: &Arc<Cache>,
         keys: Arc<Keys>,
         (first, reserve): (HashSet<PackId>, HashSet<PackId>),
+        without: &HashSet<IndexId>,
         workers: usize,
     ) -> Result<Self> {
         let reader = |packs| -> Result<Arc<Reader>> {
-            let index = Arc::new(Index::open_among(repository, cache.clone(), packs)?);
+            let index = Arc::new(Index::open_among(repository, cache.clone(), packs, without.clone())?);
             let kept = BLOCKS_BYTES * workers.max(1);
             Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), kept)))
         };

@@ -1,7 +1,7 @@
 //! The two looks of a collection: `docs/collection.md`, steps 3 and 6.
 
 use super::choose::{self, Candidate, Limits};
-use super::ground::Ground;
+use super::ground::{self, Ground};
 use super::need::Need;
 use super::places::Places;
 use super::rank::Ranks;
@@ -98,8 +98,9 @@ impl Look {
         let comes_first = |pack: &PackId| !condemned.contains(pack) && (!mixed || is_choice(pack));
         let first = known.iter().filter(|pack| comes_first(pack)).copied().collect();
         let reserve = if condemned.is_empty() && !mixed { HashSet::new() } else { known.clone() };
-        let keys = ground.keys(repository, cache, options.workers, monitor)?;
-        let places = Places::new(repository, cache, keys, (first, reserve), options.workers)?;
+        let (keys, broken) = ground.keys(repository, cache, options.workers, monitor)?;
+        ground::refuse(broken)?;
+        let places = Places::new(repository, cache, keys, (first, reserve), &HashSet::new(), options.workers)?;
         let mut need = Need::new(&places, options.workers, monitor);
         need.add(&snapshots)?;
         let (marks, lost) = need.finish();
@@ -334,7 +335,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
     fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
         let mut new = self.repository.standing_snapshots()?;
         new.retain(|snapshot| !self.seen.contains(&snapshot.id));
-        let ground = Ground::look(self.repository)?;
+        let mut ground = Ground::look(self.repository)?;
         ground.refuse_broken()?;
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
         if !new.is_empty() {
@@ -344,9 +345,9 @@ impl Subject<Desk<'_>> for Collection<'_> {
             // What has come since is found by the index alone.
             let keys = match &self.keys {
                 Some(keys) => keys.clone(),
-                None => ground.keys(self.repository, self.cache, workers, self.monitor)?,
+                None => ground.keys(self.repository, self.cache, workers, self.monitor)?.0,
             };
-            let places = Places::new(self.repository, self.cache, keys, (first, known), workers)?;
+            let places = Places::new(self.repository, self.cache, keys, (first, known), &HashSet::new(), workers)?;
             let mut need = Need::new(&places, workers, self.monitor);
             need.add(&new)?;
             let (marks, lost) = need.finish();

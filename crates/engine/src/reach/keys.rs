@@ -6,6 +6,7 @@
 
 use super::bits::Bits;
 use super::threads::on_threads;
+use super::twice;
 use crate::monitor::Monitor;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;
@@ -45,6 +46,8 @@ pub(crate) struct Keys {
     written: u64,
     /// Chunks that stand in the same pack before: the index gives the first place alone.
     repeated: Vec<Place>,
+    /// Index objects that can't be read, and why: what they name is not here.
+    pub broken: Vec<(IndexId, drumlin_repo::Error)>,
 }
 
 /// A pack.
@@ -59,12 +62,11 @@ struct Row {
 impl Keys {
     /// Of no pack.
     pub fn new(cache: &Cache) -> Result<Self> {
-        let (packs, by_id, repeated) = (Vec::new(), HashMap::new(), Vec::new());
-        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated })
+        let (packs, by_id, repeated, broken) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, broken })
     }
 
-    /// Of all packs that some index objects name. One that is gone or damaged is passed over: what it names is found by the
-    /// index alone, if at all.
+    /// Of all packs that some index objects name. One that is gone is passed over: others have taken its place.
     pub fn read(
         repository: &Repository,
         cache: &Cache,
@@ -78,9 +80,12 @@ impl Keys {
                 if monitor.stop() {
                     return Err(Error::Interrupted);
                 }
-                let entries = match repository.index_entries(*id) {
+                let entries = match twice(|| repository.index_entries(*id)) {
                     Ok(entries) => entries.unwrap_or_default(),
-                    Err(e) if e.is_damage() => continue,
+                    Err(e) if e.is_damage() => {
+                        keys.lock().unwrap_or_else(PoisonError::into_inner).broken.push((*id, e));
+                        continue;
+                    }
                     Err(e) => return Err(e.into()),
                 };
                 let repeated: Vec<Vec<u32>> = entries.iter().map(repeated).collect();

@@ -11,3 +11,8 @@ pub(crate) mod marks;
 mod queue;
 pub(crate) mod threads;
 pub(crate) mod walk;
+
+/// What can't be read is read once more before it passes for that.
+pub(crate) fn twice<T>(read: impl Fn() -> drumlin_repo::Result<T>) -> drumlin_repo::Result<T> {
+    read().or_else(|e| if e.is_damage() { read() } else { Err(e) })
+}

@@ -10,13 +10,13 @@
 
 mod subject;
 
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::prune::silence::{Waiting, describe};
 use crate::{Error, Result, convert, parity};
-use drumlin_format::{BandId, PackId, SessionId, SnapshotId};
-use drumlin_repo::collection::{Collected, Desk, collect, withdraw};
+use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_repo::collection::{Collected, Desk, collect, discard, withdraw};
 use drumlin_repo::history::Act;
-use drumlin_repo::{Cache, Repository, random_id};
+use drumlin_repo::{Cache, Repository, names, random_id};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -62,10 +62,14 @@ pub struct Report {
     pub salvaged: u64,
     /// Chunks of file contents that snapshots need and that are lost.
     pub lost_chunks: u64,
+    /// Snapshots that can't be read themselves.
+    pub broken_snapshots: u64,
     /// Snapshots whose trees can't be read whole, and why.
     pub unreadable: Vec<(SnapshotId, String)>,
     /// Losses of before that are healed.
     pub healed: u64,
+    /// Plans and losses that nobody could read, and that stood in everybody's way.
+    pub cleared: u64,
     /// Objects of generations of the secrets that were put again by their copies.
     pub generations: u64,
     /// Parity across packs afterwards, if there is any.
@@ -76,8 +80,35 @@ impl Report {
     /// Whether there was nothing to do, and nothing is lost.
     pub fn is_sound(&self) -> bool {
         let bands = self.parity.as_ref().map_or(0, |parity| parity.made);
-        let found = self.named + self.indexes + self.lost_chunks + self.healed + self.generations + bands;
+        let found = self.broken_snapshots
+            + self.named
+            + self.indexes
+            + self.lost_chunks
+            + self.healed
+            + self.cleared
+            + self.generations
+            + bands;
         found == 0 && self.unreadable.is_empty()
+    }
+
+    /// Add what was done after it: what is lost, and what can't be read, is as it is then.
+    fn go_on(&mut self, then: Report) {
+        let join = |packs: &mut Vec<PackId>, more: Vec<PackId>| {
+            packs.extend(more);
+            packs.sort_unstable();
+            packs.dedup();
+        };
+        join(&mut self.gone, then.gone);
+        join(&mut self.made_again, then.made_again);
+        join(&mut self.damaged, then.damaged);
+        join(&mut self.mended, then.mended);
+        self.named += then.named;
+        self.indexes += then.indexes;
+        self.salvaged += then.salvaged;
+        self.healed += then.healed;
+        self.cleared += then.cleared;
+        self.broken_snapshots = then.broken_snapshots;
+        (self.lost_chunks, self.unreadable) = (then.lost_chunks, then.unreadable);
     }
 }
 
@@ -95,8 +126,6 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     }
     let generations = repository.mend_generations()?;
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
-    let me = SessionId(random_id()?);
-    let mut mending = Mending::new(repository, cache, options, monitor, me);
     let patience = crate::prune::Options {
         host: options.host.clone(),
         max_unused: crate::prune::Unused::Unlimited,
@@ -109,32 +138,65 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         workers: options.workers,
     };
     let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
-    let collected = collect(&desk, me, &mut mending, &mut |session| waiting.patience(session));
-    match collected {
-        Ok(Collected::Nothing | Collected::Done(_)) => {
-            // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
-            repository.record(Act::now("repair"), &[], &missing.indexes)?;
-            repository.take_note(now.as_secs().cast_signed());
-            let bands = parity::Options {
-                host: options.host.clone(),
-                shape: None,
-                spoiled: options.spoiled.clone(),
-                evict: options.evict.clone(),
-                evict_after: options.evict_after,
-                workers: options.workers,
-            };
-            mending.report.parity = parity::afterwards(repository, cache, &bands, monitor)?;
-            Ok(Report { generations, ..mending.report })
-        }
-        Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
-        Ok(Collected::Blocked(session)) => Err(Error::Busy(describe(&desk, session))),
+    let mut report = Report { generations, cleared: clear_plans(&desk, &mut waiting, monitor)?, ..Report::default() };
+    let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
+    while let Some(mut mending) = next {
+        mend(&desk, &mut mending, &mut waiting, monitor)?;
+        let done;
+        (done, next) = mending.next(SessionId(random_id()?));
+        report.go_on(done);
+    }
+    // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
+    repository.record(Act::now("repair"), &[], &missing.indexes)?;
+    repository.take_note(now.as_secs().cast_signed());
+    let bands = parity::Options {
+        host: options.host.clone(),
+        shape: None,
+        spoiled: options.spoiled.clone(),
+        evict: options.evict.clone(),
+        evict_after: options.evict_after,
+        workers: options.workers,
+    };
+    report.parity = parity::afterwards(repository, cache, &bands, monitor)?;
+    Ok(report)
+}
+
+/// One collection.
+fn mend(desk: &Desk, mending: &mut Mending, waiting: &mut Waiting, monitor: &dyn Monitor) -> Result<()> {
+    let me = mending.me;
+    match collect(desk, me, mending, &mut |session| waiting.patience(session)) {
+        Ok(Collected::Nothing | Collected::Done(_)) => Ok(()),
+        Ok(Collected::Blocked(session)) => Err(blocked(desk, session, monitor)),
         Ok(Collected::Evicted) => {
-            let _ = withdraw(&desk, me);
+            let _ = withdraw(desk, me);
             Err(Error::Busy("another prune or repair has overtaken this one".into()))
         }
         Err(e) => {
-            let _ = withdraw(&desk, me);
+            let _ = withdraw(desk, me);
             Err(e)
         }
     }
+}
+
+fn blocked(desk: &Desk, session: SessionId, monitor: &dyn Monitor) -> Error {
+    if monitor.stop() { Error::Interrupted } else { Error::Busy(describe(desk, session)) }
+}
+
+/// Plans that can't be read stand in the way of whoever writes: they go, once nobody is at work. Gives how many.
+fn clear_plans(desk: &Desk, waiting: &mut Waiting, monitor: &dyn Monitor) -> Result<u64> {
+    let broken = desk.broken_plans()?;
+    if broken.is_empty() {
+        return Ok(0);
+    }
+    let plans: Vec<PlanId> = broken.iter().map(|(id, _)| *id).collect();
+    if let Some(session) = discard(desk, &plans, SessionId(random_id()?), &mut |session| waiting.patience(session))? {
+        return Err(blocked(desk, session, monitor));
+    }
+    broken.iter().for_each(|(id, why)| tell(monitor, names::plan(*id), why));
+    Ok(broken.len() as u64)
+}
+
+/// Tell of an object that is damaged.
+fn tell(monitor: &dyn Monitor, name: String, cause: impl ToString) {
+    monitor.problem(&Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause: cause.to_string() });
 }

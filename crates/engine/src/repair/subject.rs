@@ -1,12 +1,13 @@
 //! The two looks of a repair.
 
-use super::{Options, Report};
+use super::{Options, Report, tell};
 use crate::monitor::{Monitor, Problem, ProblemKind};
-use crate::prune::ground::Ground;
+use crate::prune::ground::{Broken, Ground};
 use crate::prune::need::Need;
 use crate::prune::places::Places;
 use crate::prune::rank::Ranks;
 use crate::prune::repack::Repack;
+use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::loss::Loss;
@@ -24,7 +25,7 @@ pub(super) struct Mending<'a> {
     cache: &'a Arc<Cache>,
     options: &'a Options,
     monitor: &'a dyn Monitor,
-    me: SessionId,
+    pub me: SessionId,
     session: Option<WriteSession>,
     /// Packs that no index object shall name.
     bad: HashSet<PackId>,
@@ -32,6 +33,8 @@ pub(super) struct Mending<'a> {
     moved: HashSet<PackId>,
     /// Packs as they are seen through their bands, and which packs are in one; `None` without bands.
     through: Option<(Repository, HashMap<PackId, u64>)>,
+    /// A damaged pack has come into the index again: only now can be seen what snapshots need of it.
+    again: bool,
     pub report: Report,
 }
 
@@ -44,8 +47,15 @@ impl<'a> Mending<'a> {
         me: SessionId,
     ) -> Self {
         let (session, report) = (None, Report::default());
-        let (bad, moved, through) = (HashSet::new(), HashSet::new(), None);
-        Mending { repository, cache, options, monitor, me, session, bad, moved, through, report }
+        let (bad, moved, through, again) = (HashSet::new(), HashSet::new(), None, false);
+        Mending { repository, cache, options, monitor, me, session, bad, moved, through, again, report }
+    }
+
+    /// One that goes on where this one has ended.
+    pub fn next(self, me: SessionId) -> (Report, Option<Self>) {
+        let Mending { repository, cache, options, monitor, bad, moved, again, report, .. } = self;
+        let next = Mending { bad, moved, ..Mending::new(repository, cache, options, monitor, me) };
+        (report, again.then_some(next))
     }
 
     /// Whether a pack is in a band, as long as the index has it.
@@ -61,7 +71,7 @@ impl<'a> Mending<'a> {
             if self.monitor.stop() {
                 return Err(Error::Interrupted);
             }
-            match self.repository.index_entries(id) {
+            match twice(|| self.repository.index_entries(id)) {
                 Ok(Some(entries)) => each(id, entries)?,
                 // Another collector has put others in its place.
                 Ok(None) => {}
@@ -75,62 +85,67 @@ impl<'a> Mending<'a> {
         Ok(())
     }
 
-    /// Tell of an object that is damaged.
     fn tell(&self, name: String, cause: impl ToString) {
-        let (path, cause) = (name.into_bytes(), cause.to_string());
-        self.monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+        tell(self.monitor, name, cause);
+    }
+
+    /// What is the matter with a pack that an index object names; nothing to tell of those that were found damaged before.
+    fn fault(&self, ground: &Ground, info: &PackInfo) -> Option<Option<String>> {
+        match ground.packs.get(&info.id) {
+            None => Some(Some("it is not there".into())),
+            Some((_, len)) if *len != info.len => Some(Some(format!("it has {len} bytes instead of {}", info.len))),
+            Some(_) => self.options.damaged.contains(&info.id).then_some(None),
+        }
     }
 
     /// Packs that sound index objects name and that are no longer what they say.
     fn find_bad(&mut self, ground: &Ground) {
         for (id, (info, _)) in &ground.named {
-            let name = || names::pack(info.kind, *id);
-            match ground.packs.get(id) {
-                None => {
-                    self.tell(name(), "it is not there");
-                    self.report.gone.push(*id);
-                    self.bad.insert(*id);
-                }
-                Some((_, len)) if *len != info.len => {
-                    self.tell(name(), format!("it has {len} bytes instead of {}", info.len));
-                    self.bad.insert(*id);
-                }
-                Some(_) if self.options.damaged.contains(id) => {
-                    self.bad.insert(*id);
-                }
-                Some(_) => {}
+            let Some(fault) = self.fault(ground, info) else { continue };
+            if let Some(cause) = fault {
+                self.tell(names::pack(info.kind, *id), cause);
             }
+            if !ground.packs.contains_key(id) {
+                self.report.gone.push(*id);
+            }
+            self.bad.insert(*id);
         }
     }
 
     /// Packs that no sound index object names: named again if they are whole.
     fn scan(&mut self, ground: &Ground, session: &WriteSession) -> Result<()> {
         let scan = PackScan::new(self.repository)?;
-        let mut orphans: Vec<PackId> = ground.orphans().collect();
+        let mut orphans: Vec<PackId> = ground.orphans().filter(|id| !self.bad.contains(id)).collect();
         orphans.sort_unstable();
+        let (mut sound, mut unread) = (None, None);
         for id in orphans {
             if self.monitor.stop() {
                 return Err(Error::Interrupted);
             }
             let (kind, len) = ground.packs[&id];
-            match scan.entry(kind, id, len) {
-                Ok(_) if self.options.damaged.contains(&id) => {
-                    self.bad.insert(id);
-                }
+            match twice(|| scan.entry(kind, id, len)) {
                 Ok(entry) => {
+                    self.again |= self.options.damaged.contains(&id);
                     self.report.named += 1;
                     session.name_again(entry)?;
+                    sound = Some((kind, id, len));
                 }
                 // It may be as good as any.
                 Err(e) if e.is_unknown_generation() => return Err(e.into()),
                 Err(e) if e.is_damage() => {
-                    self.tell(names::pack(kind, id), e);
+                    self.tell(names::pack(kind, id), &e);
                     self.bad.insert(id);
+                    unread = unread.or(Some(e).filter(|e| e.is_unread()));
                 }
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(())
+        // A storage that gives nothing out any more says nothing of its packs.
+        match (unread, sound) {
+            (Some(unread), None) => Err(unread.into()),
+            (Some(unread), Some((kind, id, len))) if scan.entry(kind, id, len).is_err() => Err(unread.into()),
+            _ => Ok(()),
+        }
     }
 
     /// What snapshots need of damaged packs and can still be read, through their parity too, goes into new ones.
@@ -146,9 +161,9 @@ impl<'a> Mending<'a> {
         there.extend(tables.iter().map(|entry| entry.pack));
         let sound: HashSet<PackId> = there.difference(&self.bad).copied().collect();
         let workers = self.options.workers;
-        let keys = ground.keys(self.repository, self.cache, workers, self.monitor)?;
+        let (keys, _) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
         let through = self.through.as_ref().map_or(self.repository, |(through, _)| through);
-        let places = Places::new(through, self.cache, keys, (sound, there), workers)?;
+        let places = Places::new(through, self.cache, keys, (sound, there), &ids_of(&ground.broken), workers)?;
         let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
         for snapshot in snapshots {
@@ -189,8 +204,13 @@ impl<'a> Mending<'a> {
         let mut sound: HashSet<PackId> = now.known().collect();
         sound.retain(|pack| !self.bad.contains(pack));
         let workers = self.options.workers;
-        let keys = now.keys(self.repository, self.cache, workers, self.monitor)?;
-        let places = Places::new(self.repository, self.cache, keys, (sound, HashSet::new()), workers)?;
+        let (keys, broken) = now.keys(self.repository, self.cache, workers, self.monitor)?;
+        let known = ids_of(&ground.broken);
+        // What could be read before, and can't any more, would pass for lost.
+        if let Some((_, e)) = now.broken.into_iter().chain(broken).find(|(id, _)| !known.contains(id)) {
+            return Err(e.into());
+        }
+        let places = Places::new(self.repository, self.cache, keys, (sound, HashSet::new()), &known, workers)?;
         let mut need = Need::new(&places, workers, self.monitor);
         for snapshot in snapshots {
             if let Some(cause) = need.add_readable(snapshot)? {
@@ -209,7 +229,7 @@ impl<'a> Mending<'a> {
         // Nobody's now: the next prune removes them.
         self.report.mended = mended;
         self.report.damaged = packs.clone();
-        let before = self.repository.losses()?;
+        let (before, broken) = self.repository.readable_losses()?;
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
         if !known && !nothing {
@@ -224,6 +244,12 @@ impl<'a> Mending<'a> {
             self.repository.remove_loss(loss.id)?;
             self.report.healed += 1;
         }
+        // What they said was found anew.
+        for (id, why) in broken {
+            self.tell(names::loss(id), why);
+            self.repository.remove_loss(id)?;
+            self.report.cleared += 1;
+        }
         Ok(())
     }
 
@@ -233,7 +259,7 @@ impl<'a> Mending<'a> {
         let bad = self.bad.clone();
         let mut packs: HashSet<PackId> = ground.packs.keys().copied().collect();
         packs.extend(ground.named.values().map(|(info, _)| info).filter(|info| self.is_in_band(info)).map(|i| i.id));
-        let me = self.me;
+        let (me, broken) = (self.me, ground.broken.len());
         self.read_objects(ground, |id, entries| {
             if id.is_of(&me) || !entries.iter().any(|e| bad.contains(&e.pack)) {
                 return Ok(());
@@ -250,7 +276,11 @@ impl<'a> Mending<'a> {
             }
             Ok(())
         })?;
-        Ok((replaced, tables))
+        // One that could be read before: nobody has looked for the packs that it names.
+        match ground.broken.drain(broken..).next() {
+            Some((_, e)) => Err(e.into()),
+            None => Ok((replaced, tables)),
+        }
     }
 }
 
@@ -258,7 +288,8 @@ impl Subject<Desk<'_>> for Mending<'_> {
     type Error = Error;
 
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
-        let snapshots = readable(self.repository, self.monitor)?;
+        let (snapshots, broken) = readable(self.repository, self.monitor)?;
+        self.report.broken_snapshots = broken;
         let bands = Bands::look(self.repository)?;
         if !bands.all.is_empty() {
             let packs = bands.all.iter().flat_map(|band| band.head.members()).map(|m| (m.pack, m.len)).collect();
@@ -272,21 +303,33 @@ impl Subject<Desk<'_>> for Mending<'_> {
         self.read_objects(&mut ground, |_, _| Ok(()))?;
         let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();
         ground.named.retain(|id, _| standing.contains(id));
-        self.find_bad(&ground);
         let registration = Registration::of_collector(self.repository, self.me, known.clone())?;
-        let index = Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new())?);
+        let index =
+            Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new(), ids_of(&ground.broken))?);
         let session = WriteSession::begin(registration, index, self.cache.clone());
         self.scan(&ground, &session)?;
-        let (mut indexes, tables) = self.replace(&mut ground, &session)?;
-        session.flush()?;
-        if !tables.is_empty() {
-            self.salvage(&ground, tables, &snapshots, &session)?;
+        // First the index is whole: only then can be seen what snapshots need of what is damaged.
+        self.again |=
+            self.report.named > 0 && ground.named.values().any(|(info, _)| self.fault(&ground, info).is_some());
+        let mut indexes = Vec::new();
+        if self.again {
+            session.flush()?;
+        } else {
+            self.find_bad(&ground);
+            let tables;
+            (indexes, tables) = self.replace(&mut ground, &session)?;
+            session.flush()?;
+            if !tables.is_empty() {
+                self.salvage(&ground, tables, &snapshots, &session)?;
+            }
         }
         for (id, why) in &ground.broken {
             self.tell(names::index(*id), why);
             indexes.push(*id);
         }
-        self.count_losses(&ground, &snapshots)?;
+        if !self.again {
+            self.count_losses(&ground, &snapshots)?;
+        }
         self.session = Some(session);
         self.report.indexes = indexes.len() as u64;
         if indexes.is_empty() {
@@ -305,6 +348,10 @@ impl Subject<Desk<'_>> for Mending<'_> {
         ground.objects.retain(|id, _| draft.indexes.binary_search(id).is_err());
         let Some(session) = self.session.take() else { return Ok(()) };
         let (more, _) = self.replace(&mut ground, &session)?;
+        let is_new = |id: &IndexId| draft.indexes.binary_search(id).is_err();
+        if let Some((_, e)) = ground.broken.into_iter().find(|(id, e)| is_new(id) && e.is_unread()) {
+            return Err(e.into());
+        }
         session.flush()?;
         draft.indexes.extend(more);
         Ok(())
@@ -315,12 +362,16 @@ impl Subject<Desk<'_>> for Mending<'_> {
     }
 }
 
-/// The snapshots that can be read; of the others is told.
-fn readable(repository: &Repository, monitor: &dyn Monitor) -> Result<Vec<Snapshot>> {
+fn ids_of(broken: &Broken) -> HashSet<IndexId> {
+    broken.iter().map(|(id, _)| *id).collect()
+}
+
+/// The snapshots that can be read, and how many can't: those are told.
+fn readable(repository: &Repository, monitor: &dyn Monitor) -> Result<(Vec<Snapshot>, u64)> {
     let (infos, errors) = repository.snapshots()?;
-    for error in errors {
+    for error in &errors {
         let cause = format!("{error}; 'drumlin forget' gives it up by its whole id");
         monitor.problem(&Problem { path: b"snapshots".to_vec(), kind: ProblemKind::Damaged, cause });
     }
-    Ok(infos.into_iter().rev().map(|info| info.snapshot).collect())
+    Ok((infos.into_iter().rev().map(|info| info.snapshot).collect(), errors.len() as u64))
 }

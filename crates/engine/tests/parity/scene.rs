@@ -49,7 +49,7 @@ pub fn prune_options() -> prune::Options {
         max_unused: Unused::Bytes(0),
         max_repack: None,
         max_rekey: Unused::Percent(5.0),
-        allow_remove_all: false,
+        allow_remove_all: true,
         wait: Duration::ZERO,
         evict: Vec::new(),
         evict_after: Duration::from_secs(1 << 40),

@@ -21,12 +21,19 @@ pub fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
     if decided(board, me)?.is_some() {
         return Ok(());
     }
+    let plans = remove_plans_of(board, me);
+    // Even if that failed: a plan without its session is nobody's.
+    board.remove_session(me)?;
+    plans
+}
+
+fn remove_plans_of<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     for id in board.plans()? {
-        if board.plan(id)?.is_some_and(|plan| plan.session == me) {
+        if board.plan(id)?.is_some_and(|plan| plan.session == session) {
             board.remove_plan(id)?;
         }
     }
-    board.remove_session(me)
+    Ok(())
 }
 
 /// What is collected: who knows snapshots, trees and packs.
@@ -172,6 +179,26 @@ fn finish<B: Board>(board: &B, session: SessionId, id: PlanId, plans: &[Plan]) -
 /// End sessions that are known to be over, so that what they left counts as nobody's.
 pub fn bury<B: Board>(board: &B, over: &[SessionId], by: SessionId) -> Result<(), B::Error> {
     over.iter().try_for_each(|session| clear(board, *session, by, &mut |_| Patience::Evict).map(drop))
+}
+
+/// Remove plans that nobody can read, as the session `me`, which is new, once nobody else is registered. Gives a session that there was
+/// no waiting for; then they stand.
+///
+/// Whoever registers later can't read them either, and does nothing. A plan without its session was not decided on, and never will be.
+/// One that was decided on and that stands yet has its session: whose removal takes the plan, and fails here.
+pub fn discard<B: Board>(
+    board: &B,
+    plans: &[PlanId],
+    me: SessionId,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+) -> Result<Option<SessionId>, B::Error> {
+    board.put_session(me)?;
+    let at_work = alone(board, me, &mut |_| Ok(true), patience);
+    if let Ok(None) = at_work {
+        plans.iter().try_for_each(|id| board.remove_plan(*id))?;
+    }
+    board.remove_session(me)?;
+    at_work
 }
 
 /// See that no other collector is registered, as `counts` tells them; `me` is. Gives one that there was no waiting for.

@@ -100,6 +100,22 @@ impl<'a> Desk<'a> {
         Ok(key.map(|_| session))
     }
 
+    /// Plans that are damaged, and what of them: as two readings find them.
+    ///
+    /// # Errors
+    /// The storage fails, or one is sealed with secrets that came since.
+    pub fn broken_plans(&self) -> Result<Vec<(PlanId, Error)>> {
+        let is_broken = |e: &Error| e.is_damage() && !e.is_unknown_generation();
+        let mut broken = Vec::new();
+        for id in self.plans()? {
+            match self.plan(id).or_else(|_| self.plan(id)) {
+                Err(e) if is_broken(&e) => broken.push((id, e)),
+                other => drop(other?),
+            }
+        }
+        Ok(broken)
+    }
+
     /// Whether a session was evicted, for good.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
         let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Evicted(session) };
@@ -227,6 +243,10 @@ impl Registration {
         let known = std::thread::scope(|scope| {
             scope.spawn(|| repository.store().clear_unfinished());
             super::register(&Desk::of(repository, session), id)
+        });
+        let known = known.inspect_err(|_| {
+            // Whoever looks for those at work need not wait for this one.
+            let _ = Desk::new(repository).remove_session(id);
         })?;
         Ok(Registration { repository: repository.clone(), id, generation, known })
     }

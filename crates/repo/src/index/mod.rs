@@ -88,8 +88,8 @@ enum View {
     All,
     /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions don't count.
     Writer { condemned: BTreeSet<PackId> },
-    /// A collector: all index objects, but of the packs that they name only these.
-    Among(HashSet<PackId>),
+    /// A collector: all index objects but those that can't be read, and of the packs that they name only these.
+    Among { packs: HashSet<PackId>, without: HashSet<IndexId> },
     /// A check: all index objects but these, which can't be read.
     Without(HashSet<IndexId>),
 }
@@ -156,14 +156,20 @@ impl Index {
     }
 
     /// The exact index of these packs alone, for a collector: a chunk that one of them holds is found there, even if others
-    /// hold it as well. Index objects that are damaged are passed over: who opens it has looked for them.
-    pub fn open_among(repository: &Repository, cache: Arc<Cache>, packs: HashSet<PackId>) -> Result<Self> {
-        match Index::open(repository, cache.clone()) {
-            Ok(all) if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) => return Ok(all),
-            Err(e) if !e.is_damage() => return Err(e),
-            Ok(_) | Err(_) => {}
+    /// hold it as well. `without` the index objects that can't be read.
+    pub fn open_among(
+        repository: &Repository,
+        cache: Arc<Cache>,
+        packs: HashSet<PackId>,
+        without: HashSet<IndexId>,
+    ) -> Result<Self> {
+        if without.is_empty() {
+            let all = Index::open(repository, cache.clone())?;
+            if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) {
+                return Ok(all);
+            }
         }
-        Index::open_view(repository, cache, IndexMode::Exact, View::Among(packs))
+        Index::open_view(repository, cache, IndexMode::Exact, View::Among { packs, without })
     }
 
     fn open_view(repository: &Repository, cache: Arc<Cache>, mode: IndexMode, view: View) -> Result<Self> {

@@ -29,8 +29,8 @@ pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
         objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     })?;
     match view {
-        View::All | View::Among(_) => {}
-        View::Without(ids) => objects.retain(|id, _| !ids.contains(id)),
+        View::All => {}
+        View::Among { without: ids, .. } | View::Without(ids) => objects.retain(|id, _| !ids.contains(id)),
         View::Writer { .. } => {
             let ids: Vec<_> = objects.keys().copied().collect();
             // In this order: an object of somebody who was evicted before he wrote it is told as that.
@@ -102,13 +102,12 @@ impl Index {
             // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
             let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
-                (View::Among(_), Err(_)) => continue,
                 (_, Err(_)) if Desk::new(&self.repository).is_unfinished(*id)? => continue,
-                (View::Among(packs), Ok((mut entries, _))) => {
+                (View::Among { packs, .. }, Ok((mut entries, _))) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }
-                (View::All | View::Writer { .. } | View::Without(_), opened) => opened?.0,
+                (_, opened) => opened?.0,
             };
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
             entries.extend(of_object);
