@@ -1,10 +1,13 @@
 //! What is tried: every operation, with what each of them may leave behind.
 
 use crate::common;
-use crate::scene::Scene;
+use crate::judge::{self, Verdict};
+use crate::scene::{Scene, readable};
 use drumlin_engine::backup::{self, Compression, Parent};
 use drumlin_engine::check::{self, Part};
 use drumlin_engine::copy::{Copier, End, Options as CopyOptions};
+use drumlin_engine::diff;
+use drumlin_engine::find;
 use drumlin_engine::forget::Plan;
 use drumlin_engine::list::{self, Depth};
 use drumlin_engine::monitor::Quiet;
@@ -15,13 +18,15 @@ use drumlin_engine::restore;
 use drumlin_engine::select::{SnapshotFilter, TreePath, open_reader};
 use drumlin_engine::undelete::{self, undelete};
 use drumlin_engine::{Error, Result};
+use drumlin_format::key::Role;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_format::tree::{Kind, Meta};
 use drumlin_format::{SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Desk};
-use drumlin_repo::{Cache, CreateOptions, IndexMode, NewLock, Repository};
+use drumlin_repo::{Cache, CreateOptions, IndexMode, KeyInfo, NewLock, RekeyOptions, Repository, SnapshotInfo};
 use drumlin_seal::Secret;
 use drumlin_store::MemoryStore;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +46,22 @@ pub enum Deed {
     ParityOff,
     CopyFrom,
     CopyTo,
+    Dump,
+    Find,
+    Diff,
+    AddKey,
+    RemoveKey,
+    Relock,
+    Rekey,
 }
 
+/// What is done to the keys alone.
+pub const KEYS: [Deed; 4] = [Deed::AddKey, Deed::RemoveKey, Deed::Relock, Deed::Rekey];
+
+/// What else looks into a snapshot.
+pub const LOOKS: [Deed; 3] = [Deed::Dump, Deed::Find, Deed::Diff];
+
+/// All others.
 pub const ALL: [Deed; 12] = [
     Deed::Backup,
     Deed::Restore,
@@ -61,48 +80,92 @@ pub const ALL: [Deed; 12] = [
 /// What an operation had to say though it came to its end: findings, problems, snapshots that can't be read.
 pub type Told = Vec<String>;
 
+/// Begins what is told of an outcome that is wrong and of which nothing else was told.
+pub const SILENT: &str = "silently: ";
+
 impl Deed {
     /// Do it. Sessions that are in the way are said to be dead.
     pub fn run(self, scene: &Scene, repository: &Repository) -> Result<Told> {
         let (cache, monitor) = (Arc::new(Cache::open(repository, None, scene.folder.path())?), Quiet::default());
-        let mut told = self.with(scene, repository, &cache, &monitor)?;
+        let mut told = Told::new();
+        let wrong = self.attempt(scene, repository, &cache, &monitor, &mut told)?;
         told.extend(monitor.problems().iter().map(|p| format!("{}: {}", String::from_utf8_lossy(&p.path), p.cause)));
+        // Who was told has to look; where nothing was told all has to be right.
+        if let (true, Some(wrong)) = (told.is_empty(), wrong) {
+            told.push(format!("{SILENT}{wrong}"));
+        }
         told.extend(repository.healed().iter().map(|pack| format!("{pack}: read through its parity")));
         Ok(told)
     }
 
-    fn with(self, scene: &Scene, repository: &Repository, cache: &Arc<Cache>, monitor: &Quiet) -> Result<Told> {
-        let nothing = Ok(Told::new());
+    fn attempt(
+        self,
+        scene: &Scene,
+        repository: &Repository,
+        cache: &Arc<Cache>,
+        monitor: &Quiet,
+        told: &mut Told,
+    ) -> Result<Verdict> {
         match self {
             Deed::Backup => {
                 let options = backup::Options { workers: 1, walkers: 1.into(), ..common::options(&[&scene.source]) };
                 backup::backup(repository, cache, options, monitor)?;
-                nothing
             }
             Deed::Restore => {
-                let (snapshot, told) = standing(scene, repository)?;
+                let snapshot = standing(scene, repository, told)?;
                 let target = tempfile::tempdir_in(scene.folder.path()).unwrap();
                 let options = restore::Options { workers: 1, ..common::restore_options(&snapshot, target.path()) };
                 restore::restore(repository, cache, options, monitor)?;
-                Ok(told)
+                return Ok(judge::restored(&scene.standing[1].1, target.path()));
             }
             Deed::Ls => {
-                let (snapshot, told) = standing(scene, repository)?;
-                let reader = open_reader(repository, cache)?;
-                let each = &mut |_: &list::Entry| Ok(ControlFlow::Continue(()));
-                list::list(&reader, snapshot.root, &TreePath::root(), Depth::All, monitor, each)?;
-                Ok(told)
+                let snapshot = standing(scene, repository, told)?;
+                let (reader, mut found) = (open_reader(repository, cache)?, BTreeSet::new());
+                list::list(&reader, snapshot.root, &TreePath::root(), Depth::All, monitor, &mut |entry| {
+                    if entry.meta().kind == Kind::File {
+                        found.insert(String::from_utf8(entry.path()).unwrap());
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                return Ok(judge::listed(scene.standing[1].1.keys(), &found));
+            }
+            Deed::Dump => {
+                let snapshot = standing(scene, repository, told)?;
+                let found = readable(repository, &snapshot, scene.folder.path(), monitor)?;
+                return Ok(judge::right(found == scene.standing[1].1, || "it is not what was saved".into()));
+            }
+            Deed::Find => {
+                let snapshot = standing(scene, repository, told)?;
+                let (reader, mut found) = (open_reader(repository, cache)?, BTreeSet::new());
+                let options = find::Options { kinds: vec![Kind::File], ..find::Options::default() };
+                find::find(&reader, &[snapshot], &options, monitor, &mut |_, met| {
+                    found.insert(String::from_utf8(met.path()).unwrap());
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                return Ok(judge::listed(scene.standing[1].1.keys(), &found));
+            }
+            Deed::Diff => {
+                let (old, new) = (standing(scene, repository, told)?, one(scene, repository, 2, told)?);
+                let (reader, mut found) = (open_reader(repository, cache)?, BTreeSet::new());
+                diff::diff(&reader, old.root, new.root, &diff::Options::default(), monitor, &mut |differs| {
+                    let is_file = |meta: Option<&Meta>| meta.is_some_and(|meta| meta.kind == Kind::File);
+                    if is_file(differs.old) || is_file(differs.new) {
+                        found.insert(String::from_utf8(differs.path()).unwrap());
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                return Ok(judge::listed(judge::differing(&scene.standing[1].1, &scene.standing[2].1), &found));
             }
             Deed::Check => {
                 let options = check::Options { read: Some(Part::All), workers: 1 };
                 let report = check::check(repository, cache, options, monitor)?;
-                Ok(report.findings.iter().map(|f| format!("{}: {:?}", f.object, f.causes)).collect())
+                told.extend(report.findings.iter().map(|f| format!("{}: {:?}", f.object, f.causes)));
             }
             Deed::Forget => {
                 let (infos, errors) = repository.snapshots()?;
                 let first = scene.standing[0].0.to_string();
                 Plan::by_names(&infos, &errors, &[first], &SnapshotFilter::default())?.carry_out(repository)?;
-                Ok(errors.iter().map(ToString::to_string).collect())
+                told.extend(errors.iter().map(ToString::to_string));
             }
             Deed::Undelete => {
                 let (infos, errors) = repository.forgotten()?;
@@ -113,12 +176,11 @@ impl Deed {
                 };
                 let options = undelete::Options { forgotten, host: "host".into(), workers: 1, now: 7 };
                 let report = undelete(repository, cache, &options, monitor)?;
-                Ok(report.leftover.iter().map(ToString::to_string).collect())
+                told.extend(report.leftover.iter().map(ToString::to_string));
             }
             Deed::Prune => {
                 let options = prune_options(Desk::new(repository).sessions()?);
                 prune::prune(repository, cache, &options, monitor)?;
-                nothing
             }
             Deed::Repair => {
                 let options = repair::Options {
@@ -131,23 +193,53 @@ impl Deed {
                     workers: 1,
                 };
                 let report = repair::repair(repository, cache, &options, monitor)?;
-                Ok(report.unreadable.iter().map(|(id, why)| format!("{id}: {why}")).collect())
+                told.extend(report.unreadable.iter().map(|(id, why)| format!("{id}: {why}")));
             }
             Deed::Parity => {
                 let report = parity::cover(repository, cache, &parity_options(repository)?, monitor)?;
-                Ok(if report.lost > 0 { vec![format!("{} packs are not there", report.lost)] } else { Told::new() })
+                told.extend((report.lost > 0).then(|| format!("{} packs are not there", report.lost)));
             }
             Deed::ParityOff => {
                 parity::off(repository, cache, &parity_options(repository)?, false, monitor)?;
-                nothing
             }
-            Deed::CopyFrom | Deed::CopyTo => {
-                let other = other(scene);
-                let end = End { repository: repository.clone(), cache: cache.clone() };
-                let ends = if self == Deed::CopyFrom { (end, other) } else { (other, end) };
-                copy(ends.0, ends.1, monitor)
+            Deed::CopyFrom => {
+                let to = other(scene);
+                let target = to.repository.clone();
+                let (infos, copier) =
+                    copy(End { repository: repository.clone(), cache: cache.clone() }, to, monitor, told)?;
+                return judge::copied(scene, &infos, &copier, &target);
+            }
+            Deed::CopyTo => {
+                copy(other(scene), End { repository: repository.clone(), cache: cache.clone() }, monitor, told)?;
+            }
+            Deed::AddKey => {
+                let key = repository.add_key(Role::Writer, &NewLock::File(judge::secret()), "new", 7)?;
+                return Ok(judge::opens(repository.store(), &repository.key_file(key, &judge::secret())));
+            }
+            Deed::RemoveKey => {
+                let keys = repository.list_keys()?;
+                let is_his = |key: &&KeyInfo| key.role == Role::Writer && key.revoked.is_none();
+                let Some(writer) = keys.iter().find(is_his) else {
+                    return Err(Error::NoSnapshot("there is no writer's key".into()));
+                };
+                repository.remove_key(writer.id, 7)?;
+                let gone = repository.list_keys()?.iter().any(|key| key.id == writer.id && key.revoked.is_some());
+                return Ok(judge::right(gone, || "the key was not removed".into()));
+            }
+            Deed::Relock => {
+                repository.relock(&NewLock::File(judge::secret()))?;
+                return Ok(judge::opens(
+                    repository.store(),
+                    &repository.key_file(repository.secrets().key, &judge::secret()),
+                ));
+            }
+            Deed::Rekey => {
+                let rekeyed = repository.rekey(RekeyOptions { now: 7, remove_old: false })?;
+                let newest = rekeyed.repository.generations().newest();
+                return Ok(judge::right(newest == rekeyed.number, || format!("{newest} is the newest")));
             }
         }
+        Ok(None)
     }
 
     /// The snapshots that it takes away.
@@ -157,7 +249,7 @@ impl Deed {
 
     /// Whether it writes to the repository.
     pub fn writes(self) -> bool {
-        !matches!(self, Deed::Restore | Deed::Ls | Deed::Check | Deed::CopyFrom)
+        !LOOKS.contains(&self) && !matches!(self, Deed::Restore | Deed::Ls | Deed::Check | Deed::CopyFrom)
     }
 }
 
@@ -180,7 +272,8 @@ pub fn prune_options(evict: Vec<SessionId>) -> prune::Options {
         max_unused: Unused::Bytes(0),
         max_repack: None,
         max_rekey: Unused::Percent(5.0),
-        allow_remove_all: false,
+        // Some begin with nothing.
+        allow_remove_all: true,
         wait: Duration::ZERO,
         evict,
         evict_after: Duration::from_secs(1 << 40),
@@ -189,11 +282,18 @@ pub fn prune_options(evict: Vec<SessionId>) -> prune::Options {
 }
 
 /// The second of the snapshots, which every operation leaves where it is.
-fn standing(scene: &Scene, repository: &Repository) -> Result<(Snapshot, Told)> {
+fn standing(scene: &Scene, repository: &Repository, told: &mut Told) -> Result<Snapshot> {
+    one(scene, repository, 1, told)
+}
+
+fn one(scene: &Scene, repository: &Repository, number: usize, told: &mut Told) -> Result<Snapshot> {
     let (infos, errors) = repository.snapshots()?;
-    let id = scene.standing[1].0;
+    let id = scene.standing[number].0;
     match infos.into_iter().find(|info| info.snapshot.id == id) {
-        Some(info) => Ok((info.snapshot, errors.iter().map(ToString::to_string).collect())),
+        Some(info) => {
+            told.extend(errors.iter().map(ToString::to_string));
+            Ok(info.snapshot)
+        }
         None => {
             let name = drumlin_repo::names::snapshot(id);
             let of_it = |e: &&drumlin_repo::Error| e.to_string().contains(&name);
@@ -220,9 +320,10 @@ fn other(scene: &Scene) -> End {
     End { cache: scene.cache(&repository), repository }
 }
 
-fn copy(from: End, to: End, monitor: &Quiet) -> Result<Told> {
+/// Copy all snapshots that are listed; those, and what tells of copies.
+fn copy(from: End, to: End, monitor: &Quiet, told: &mut Told) -> Result<(Vec<SnapshotInfo>, Copier)> {
     let (infos, errors) = from.repository.snapshots()?;
-    let mut told: Told = errors.iter().map(ToString::to_string).collect();
+    told.extend(errors.iter().map(ToString::to_string));
     let options = CopyOptions {
         host: "host".into(),
         now: 7,
@@ -241,7 +342,7 @@ fn copy(from: End, to: End, monitor: &Quiet) -> Result<Told> {
             }
         }
     }
-    Ok(told)
+    Ok((infos, copier))
 }
 
 /// The storage's error in an error, if that is what it comes from.

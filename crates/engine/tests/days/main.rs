@@ -8,6 +8,7 @@ mod common;
 mod damage;
 mod deed;
 mod faults;
+mod judge;
 mod kills;
 mod listings;
 mod mending;

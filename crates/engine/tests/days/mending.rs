@@ -8,7 +8,7 @@ use drumlin_engine::check::{self, Part, check};
 use drumlin_engine::monitor::Quiet;
 use drumlin_format::PackId;
 use drumlin_repo::names;
-use drumlin_store::{Fault, FaultStore, Kind, MemoryStore, When};
+use drumlin_store::{Fault, FaultStore, Kind, MemoryStore, Store, When};
 use drumlin_testkit::Rng;
 
 /// Tries of each sort.
@@ -95,10 +95,7 @@ fn mends(scene: &Scene, memory: &MemoryStore, what: &str) {
     Deed::Repair.run(scene, &repository).unwrap_or_else(|e| panic!("{what}, and again: {e}"));
     let wrongs = scene.wrongs(memory, &[]);
     assert!(wrongs.is_empty(), "{what}, and again: {wrongs:#?}");
-    let repository = scene.open(memory.clone());
-    let options = check::Options { read: Some(Part::All), workers: 1 };
-    let report = check(&repository, &scene.cache(&repository), options, &Quiet::default()).unwrap();
-    assert!(report.findings.is_empty(), "{what}, and again: {:#?}", report.findings);
+    assert_eq!(findings(scene, memory), Vec::<String>::new(), "{what}, and again");
 }
 
 fn on_bad_days(scene: &Scene, whole_meanwhile: bool) {
@@ -122,4 +119,38 @@ fn packs_are_healed_whatever_happens_meanwhile() {
 #[test]
 fn the_index_is_made_anew_whatever_happens_meanwhile() {
     on_bad_days(&unindexed(), false);
+}
+
+/// A place that stays unreadable, in each object in turn: a check names the object, a repair makes it good, and whoever reads then never
+/// comes to that place again.
+#[test]
+fn a_place_that_stays_unreadable_is_got_over() {
+    let mut scene = Scene::new(false, false);
+    let lens: Vec<(String, u64)> =
+        scene.objects.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect();
+    let healable = |name: &str| ["data/", "tree/", "index/"].iter().any(|folder| name.starts_with(folder));
+    for (name, len) in lens.iter().filter(|(name, _)| healable(name)) {
+        let store = FaultStore::new(scene.store());
+        store.faults().bad_bytes(name, len / 2..len / 2 + 1);
+        let named = findings(&scene, &store);
+        assert!(named.iter().any(|object| object == name), "{name}: {named:?}");
+        scene.damaged = PackId::parse(names::last(name)).into_iter().collect();
+        for deed in [Deed::Repair, Deed::Prune] {
+            let outcome = deed.run(&scene, &scene.open(store.clone()));
+            assert!(outcome.is_ok(), "{name}, {deed:?}: {outcome:?}");
+            let wrongs = scene.wrongs(&store, &[]);
+            assert!(wrongs.is_empty(), "{name}, {deed:?}: {wrongs:#?}");
+        }
+        let told = Deed::Dump.run(&scene, &scene.open(store.clone())).unwrap();
+        assert!(told.is_empty(), "{name}: {told:?}");
+        assert_eq!(findings(&scene, &store), Vec::<String>::new(), "{name}");
+    }
+}
+
+/// The objects that a check of everything names.
+fn findings(scene: &Scene, store: &(impl Store + Clone + 'static)) -> Vec<String> {
+    let repository = scene.open(store.clone());
+    let options = check::Options { read: Some(Part::All), workers: 1 };
+    let report = check(&repository, &scene.cache(&repository), options, &Quiet::default()).unwrap();
+    report.findings.into_iter().map(|finding| finding.object).collect()
 }

@@ -210,10 +210,20 @@ fn disorderly(repository: &Repository) {
 
 /// All files of a snapshot, every byte verified.
 pub fn contents(repository: &Repository, snapshot: &Snapshot, scratch: &Path) -> drumlin_engine::Result<Contents> {
+    readable(repository, snapshot, scratch, &Quiet::default())
+}
+
+/// The same; directories that can't be read are told to the monitor.
+pub fn readable(
+    repository: &Repository,
+    snapshot: &Snapshot,
+    scratch: &Path,
+    monitor: &Quiet,
+) -> drumlin_engine::Result<Contents> {
     let cache = Arc::new(Cache::open(repository, None, scratch)?);
     let reader = open_reader(repository, &cache)?;
     let mut paths = Vec::new();
-    list::list(&reader, snapshot.root, &TreePath::root(), Depth::All, &Quiet::default(), &mut |entry| {
+    list::list(&reader, snapshot.root, &TreePath::root(), Depth::All, monitor, &mut |entry| {
         if entry.meta().kind == Kind::File {
             paths.push(String::from_utf8(entry.path()).unwrap());
         }
@@ -222,7 +232,7 @@ pub fn contents(repository: &Repository, snapshot: &Snapshot, scratch: &Path) ->
     let mut contents = Contents::new();
     for path in paths {
         let mut bytes = Vec::new();
-        dump_file(&reader, snapshot.root, &TreePath::parse(path.as_bytes())?, 1, &Quiet::default(), &mut bytes)?;
+        dump_file(&reader, snapshot.root, &TreePath::parse(path.as_bytes())?, 1, monitor, &mut bytes)?;
         contents.insert(path, bytes);
     }
     Ok(contents)
