@@ -38,7 +38,7 @@ pub use error::{Error, Result};
 pub use generations::Generations;
 pub use index::{Index, IndexMode, IndexStats, Location, PackInfo};
 pub use keys::{KeyInfo, NewLock};
-pub use losses::PackScan;
+pub use losses::{Losses, PackScan};
 pub use rekey::{RekeyOptions, Rekeyed};
 pub use repository::{CreateOptions, Repository};
 pub use snapshots::{SnapshotInfo, Trust, may_decide};

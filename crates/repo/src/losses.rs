@@ -11,6 +11,15 @@ use drumlin_format::{KeyId, LossId, PackId};
 use drumlin_store::{Kind, Put, Soon};
 use std::collections::{HashMap, HashSet};
 
+/// Losses, as far as they can be read.
+#[derive(Default)]
+pub struct Losses {
+    /// Those that somebody signed who may.
+    pub whole: Vec<Loss>,
+    /// Those that are damaged, and what of them.
+    pub broken: Vec<(LossId, Error)>,
+}
+
 impl Repository {
     /// A hint that [`Repository::loss_ids`] will be called soon: a storage far away is asked now.
     pub fn expect_loss_ids(&self) {
@@ -27,21 +36,21 @@ impl Repository {
     /// # Errors
     /// One of them is damaged.
     pub fn losses(&self) -> Result<Vec<Loss>> {
-        let (losses, broken) = self.readable_losses()?;
-        broken.into_iter().next().map_or(Ok(losses), |(_, e)| Err(e))
+        let Losses { whole, broken } = self.readable_losses()?;
+        broken.into_iter().next().map_or(Ok(whole), |(_, e)| Err(e))
     }
 
     /// The same, and those that are damaged.
     ///
     /// # Errors
     /// The storage fails, or one is sealed with secrets that came since.
-    pub fn readable_losses(&self) -> Result<(Vec<Loss>, Vec<(LossId, Error)>)> {
+    pub fn readable_losses(&self) -> Result<Losses> {
         let ids = self.loss_ids()?;
         if ids.is_empty() {
-            return Ok(Default::default());
+            return Ok(Losses::default());
         }
         let trusted = self.trusted_keys()?;
-        let (mut losses, mut broken) = (Vec::new(), Vec::new());
+        let mut losses = Losses::default();
         for id in ids {
             let name = names::loss(id);
             let bytes = match self.store().get(&name) {
@@ -50,15 +59,15 @@ impl Repository {
             };
             let (loss, signer) = match Loss::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name)) {
                 Err(e) if !e.is_unknown_generation() => {
-                    broken.push((id, e));
+                    losses.broken.push((id, e));
                     continue;
                 }
                 other => other?,
             };
             let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
-            losses.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
+            losses.whole.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
         }
-        Ok((losses, broken))
+        Ok(losses)
     }
 
     /// Put a loss, durably.

@@ -3,6 +3,7 @@
 mod home;
 
 mod backup;
+mod bad_days;
 mod bench;
 mod bucket;
 mod check;

@@ -63,25 +63,38 @@ fn a_read_only_repository_can_be_read() {
     assert!(ran.stderr.contains("Read-only file system") && ran.stderr.contains("hint:"), "{}", ran.stderr);
 }
 
+/// Let a file of this length take all the room that there is. Gives its length then.
+fn fill(file: &std::fs::File, len: u64) -> u64 {
+    let (mut size, mut len) = (FS_BYTES, len);
+    while size >= 4096 {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), len, size) {
+            Ok(()) => len += size,
+            Err(_) => size /= 2,
+        }
+    }
+    len
+}
+
 #[test]
 fn a_full_disk_fails_and_harms_nothing() {
     let home = Home::new();
     let Some((fs, run)) = on_its_own(&home) else { return };
     // All but a little is taken by others.
     let filler = std::fs::File::create(fs.path().join("filler")).unwrap();
-    let (mut size, mut taken) = (FS_BYTES, 0);
-    while size >= 64 << 10 {
-        match rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), taken, size) {
-            Ok(()) => taken += size,
-            Err(_) => size /= 2,
-        }
-    }
-    filler.set_len(taken - (1 << 20)).unwrap();
+    let room = fill(&filler, 0) - (1 << 20);
+    filler.set_len(room).unwrap();
     filler.sync_all().unwrap();
     home.write("noise", Rng::new(1).bytes(8 << 20));
     let ran = run(&["backup", "noise"]).expect(1);
     assert!(ran.stderr.contains("No space left") && ran.stderr.contains("make room"), "{}", ran.stderr);
     assert_eq!(run(&["--json", "snapshots"]).ok().objects().len(), 1);
+    run(&["check", "--read-data"]).ok();
+    // And with no room at all.
+    fill(&filler, room);
+    for args in [&["forget", "latest"][..], &["prune"], &["repair"]] {
+        let ran = run(args).expect(1);
+        assert!(ran.stderr.contains("No space left") && ran.stderr.contains("make room"), "{args:?}: {}", ran.stderr);
+    }
     run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
     assert!(same(&home.path("src"), &home.path("out")));
 }

@@ -15,7 +15,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId};
 use drumlin_repo::band::Bands;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
-use drumlin_repo::{Cache, Index, PackInfo, PackScan, Repository, WriteSession, names, random_id};
+use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ impl<'a> Mending<'a> {
         // Nobody's now: the next prune removes them.
         self.report.mended = mended;
         self.report.damaged = packs.clone();
-        let (before, broken) = self.repository.readable_losses()?;
+        let Losses { whole: before, broken } = self.repository.readable_losses()?;
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
         if !known && !nothing {
