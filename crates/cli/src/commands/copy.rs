@@ -101,6 +101,9 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     let mut tally = Tally { left_out: if named { 0 } else { damaged.len() }, ..Tally::default() };
     let copied = watch.run(|monitor| -> Result<()> {
         let mut copier = Copier::new(source, target, options)?;
+        for error in copier.unreadable() {
+            context.out.warn(format!("in the target, {error}: if it is a copy, that is made once more"));
+        }
         for info in &chosen {
             if copier.copy_of(&info.snapshot)?.is_some() {
                 tally.there += 1;

@@ -25,7 +25,10 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     check_target(&args.target)?;
     let repository = context.open_to_read()?;
     let cache = context.cache(&repository)?;
-    let (all, _) = repository.snapshots()?;
+    let (all, damaged) = repository.snapshots()?;
+    for error in damaged {
+        context.out.warn(format!("a snapshot is passed over: {error}"));
+    }
     let spec = find_snapshot(&all, args.snapshot.as_bytes(), &args.select.filter()?)?;
     let snapshot = spec.snapshot.snapshot;
     let folder = &spec.subfolder;

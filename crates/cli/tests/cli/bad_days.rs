@@ -65,6 +65,23 @@ fn a_place_that_cannot_be_read_is_named_with_its_cause() {
     assert!(same(&home.path("src"), &home.path("out")));
 }
 
+/// 'latest' is then an older one, and whoever asks for it has to know.
+#[test]
+fn a_snapshot_that_cannot_be_read_is_told_by_who_passes_it_over() {
+    let home = Home::new();
+    home.sources();
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let saved = home.run(&["--json", "backup", "src"]).expect(0);
+        let summary = saved.objects().into_iter().find(|o| o["snapshot_id"].is_string()).unwrap();
+        ids.push(summary["snapshot_id"].as_str().unwrap().to_owned());
+    }
+    home.tamper(&home.repository().join("snapshots").join(&ids[1]), |bytes| bytes[40] ^= 1);
+    let ran = home.run(&["restore", "latest", "-t", "out"]).expect(0);
+    assert!(ran.stderr.contains("passed over") && ran.stderr.contains(&ids[1]), "{}", ran.stderr);
+    home.run(&["repair"]).expect(3);
+}
+
 #[test]
 fn of_two_prunes_one_is_refused_and_names_the_other() {
     let home = Home::new();

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(super) struct Copies {
     found: HashMap<SnapshotId, Snapshot>,
+    /// Snapshots of the target that can't be read: what they may be copies of is copied once more.
+    pub unreadable: Vec<RepoError>,
 }
 
 impl Copies {
@@ -18,7 +20,8 @@ impl Copies {
     pub fn find(target: &End) -> Result<Self> {
         let mut copies = Copies::default();
         if target.repository.secrets().meta.is_some() {
-            let (infos, _) = target.repository.snapshots()?;
+            let infos;
+            (infos, copies.unreadable) = target.repository.snapshots()?;
             // What nobody known has signed may be the storage's word that there is nothing to do.
             let signed = infos.into_iter().filter(|info| matches!(info.trust, Trust::Signed(_)));
             copies.found.extend(signed.map(|info| (info.snapshot.first_id(), info.snapshot)));

@@ -97,4 +97,9 @@ impl Copier {
     pub fn copy_of(&self, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
         self.copies.of(&self.target, snapshot)
     }
+
+    /// Snapshots of the target that can't be read, and why. What they may be copies of counts as not copied.
+    pub fn unreadable(&self) -> &[drumlin_repo::Error] {
+        &self.copies.unreadable
+    }
 }

@@ -333,6 +333,7 @@ fn copy(from: End, to: End, monitor: &Quiet, told: &mut Told) -> Result<(Vec<Sna
         index: IndexMode::Exact,
     };
     let mut copier = Copier::new(from, to, options)?;
+    told.extend(copier.unreadable().iter().map(ToString::to_string));
     for info in &infos {
         if copier.copy_of(&info.snapshot)?.is_none() {
             // One that can't be copied is told, and the others follow.
