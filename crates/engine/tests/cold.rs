@@ -31,6 +31,8 @@ struct State {
     asked: BTreeMap<String, u32>,
     /// It says that all is there, and gives nothing.
     lies: bool,
+    /// So many more looks after what was asked for find the line down.
+    down: u32,
     /// Packs that were read before all were there.
     early: u32,
 }
@@ -77,6 +79,10 @@ impl Store for Cold {
         let mut state = self.state.lock().unwrap();
         if state.lies {
             return Ok(Thaw::Ready);
+        }
+        if state.asked.contains_key(name) && state.down > 0 {
+            state.down -= 1;
+            return Err(drumlin_store::Error::because(Kind::Transient, "thaw", name, "cold", "the line is down"));
         }
         match state.asked.get_mut(name) {
             Some(0) => Ok(Thaw::Ready),
@@ -197,6 +203,16 @@ fn what_is_there_is_not_asked_for() {
     fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
     assert!(scene.is_same(""));
+}
+
+/// A wait of hours gets over a line that is down for a while; who can't even ask is told.
+#[test]
+fn a_line_that_is_down_while_it_thaws() {
+    let scene = scene();
+    scene.store.state.lock().unwrap().down = 40;
+    scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
+    assert!(scene.is_same(""));
+    assert_eq!(scene.store.state.lock().unwrap().down, 0);
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn needed(repository: &Repository, cache: &Arc<Cache>, options: &Options, frozen
     let mut packs = needs::packs(&reader, &mut cursor, options)?;
     // The one that was met may be that of a file which only seemed to be right.
     let met = all.into_iter().find(|pack| names::pack(pack.kind, pack.id) == frozen);
-    packs.extend(met);
+    let is_new = met.as_ref().is_some_and(|met| packs.iter().all(|pack| pack.id != met.id));
+    packs.extend(met.filter(|_| is_new));
     Ok(packs)
 }
 

@@ -192,3 +192,22 @@ fn a_long_line_is_filled() {
     upload.finish().unwrap();
     assert!(start.elapsed() < round_trip * 14, "{:?}", start.elapsed());
 }
+
+/// What a proxy on the way answers to the end of an upload counts for nothing: what is there does.
+#[test]
+fn the_end_of_an_upload_that_is_answered_with_nonsense() {
+    let server = S3::start();
+    let store = User::at(&server).create("p");
+    let upload = |name: &str| {
+        let mut upload = store.upload(name, 0).unwrap();
+        upload.write(&vec![7; 11 * MIB]).unwrap();
+        upload.finish()
+    };
+    server.instead("CompleteMultipartUpload", 0, 1, Instead::Nonsense { done: true });
+    upload("data/there").unwrap();
+    assert_eq!(store.len("data/there").unwrap(), Some(11 << 20));
+    server.instead("CompleteMultipartUpload", 0, 1, Instead::Nonsense { done: false });
+    let error = upload("data/none").unwrap_err();
+    assert!(error.kind == Kind::Io && error.to_string().contains("hasn't put its parts together"), "{error}");
+    assert_eq!((store.len("data/none").unwrap(), server.unfinished()), (None, 0));
+}

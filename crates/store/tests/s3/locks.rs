@@ -2,7 +2,7 @@
 
 use drumlin_store::{Kind, ObjectLock, Put, Store};
 use drumlin_testkit::Bucket;
-use drumlin_testkit::s3::{Habits, S3};
+use drumlin_testkit::s3::{Habits, Instead, S3};
 
 use crate::place::{User, address};
 
@@ -112,4 +112,19 @@ fn a_bucket_that_locks_by_itself() {
     let store = user.open("p");
     upload(&store, "data/larger", 24 * MIB);
     assert_eq!(store.len("data/larger").unwrap(), Some(24 << 20));
+}
+
+/// An object that was removed meanwhile needs no lock, whatever the server calls that; one that is there does.
+#[test]
+fn a_lock_of_what_is_gone() {
+    let server = S3::with(Habits { locks: true, ..Habits::default() });
+    let store = locking(User::at(&server), "30").create("p");
+    store.put("config", b"1", Put::Create).unwrap();
+    server.habits(|habits| habits.clock_ahead = 16 * DAY);
+    server.instead("PutObjectRetention", 0, 2, Instead::Refuse(405, "MethodNotAllowed"));
+    store.retain("data/none").unwrap();
+    let refused = store.retain("config").unwrap_err();
+    assert!(refused.to_string().contains("MethodNotAllowed"), "{refused}");
+    store.retain("config").unwrap();
+    assert!(!store.retention_ends_soon("config").unwrap());
 }

@@ -218,3 +218,32 @@ fn what_is_spoken_in_the_clear() {
     // Now it would be tried; nobody answers at an address that is reserved for documents.
     assert!(drumlin_store::S3Store::open(&crate::place::address("test", "p"), &user.around).is_ok());
 }
+
+/// What lies in a cold class can't be read to see whether it is one's own: its length tells.
+#[test]
+fn an_answer_that_is_lost_in_a_cold_class() {
+    let server = S3::with(Habits { frozen: Some("DEEP_ARCHIVE".into()), ..Habits::default() });
+    let mut user = User::at(&server);
+    user.around.storage_classes = vec![("data".into(), "DEEP_ARCHIVE".into())];
+    let store = user.create("p");
+    server.instead("PutObject", 0, 1, Instead::Vanish);
+    store.put("data/pack", b"own", Put::Create).unwrap();
+    assert_eq!(server.object("p/data/pack").unwrap(), b"own");
+    server.set("p/data/other", b"somebody else's");
+    says(store.put("data/other", b"own", Put::Create), Kind::Exists, &["data/other"]);
+}
+
+/// The provider has no room for haste: that is told at once, with what to do.
+#[test]
+fn haste_that_the_provider_has_no_room_for() {
+    let server = S3::with(Habits { frozen: Some("COLD".into()), ..Habits::default() });
+    let mut user = User::at(&server);
+    user.around.storage_classes = vec![("data".into(), "COLD".into())];
+    let store = user.create("p");
+    store.put("data/pack", b"1", Put::Create).unwrap();
+    server.asked();
+    server.instead("RestoreObject", 0, 1, Instead::Refuse(503, "GlacierExpeditedRetrievalNotAvailable"));
+    says(store.thaw("data/pack", Haste::Expedited), Kind::Refused, &["no room for expedited", "--thaw standard"]);
+    assert_eq!(server.asked().iter().filter(|(action, _)| *action == "RestoreObject").count(), 1, "asked once");
+    assert_eq!(store.thaw("data/pack", Haste::Standard).unwrap(), Thaw::Coming);
+}

@@ -64,6 +64,12 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
     let mut response = match instead {
         Some(Instead::Refuse(status, code)) => error(status, code),
         Some(Instead::Ignore) => plain(500),
+        Some(Instead::Nonsense { done }) => {
+            if done {
+                act(state, request, action, &key, clock);
+            }
+            xml("<html><body>Welcome!</body></html>".to_owned())
+        }
         _ => match refused(state, request, bucket, action, clock) {
             Some(response) => response,
             None => act(state, request, action, &key, clock),

@@ -65,6 +65,11 @@ pub enum Instead {
     Ignore,
     /// It is done; half of the answer comes.
     Half,
+    /// It is done, or not; the answer is 200, and a page that some proxy has made.
+    Nonsense {
+        /// Whether it is done.
+        done: bool,
+    },
 }
 
 /// A server that runs as long as this lives.
