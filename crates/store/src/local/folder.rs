@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
 use super::mount;
@@ -189,12 +189,20 @@ impl Root {
                 }
             }
         }
+        let mut anchored: Vec<String> = anchors.iter().map(|&folder| folder.to_owned()).collect();
         for folder in todo {
-            if let Err(errno) = self.folder(folder).and_then(sync_folder) {
+            let synced = self.folder(folder).and_then(|dir| {
+                // What is in it by now need not have it synced once more, for a folder that comes later.
+                if !self.is_far && anchors.iter().any(|anchor| split(anchor).0 == folder) {
+                    anchored.extend(folders_in(&dir, folder));
+                }
+                sync_folder(dir)
+            });
+            if let Err(errno) = synced {
                 return Err(*self.durability().failed.get_or_insert(errno));
             }
         }
-        self.durability().anchored.extend(anchors.into_iter().map(str::to_owned));
+        self.durability().anchored.extend(anchored);
         Ok(())
     }
 
@@ -213,6 +221,21 @@ fn told_link(above: impl AsFd, segment: &str, errno: Errno) -> Errno {
     if errno == Errno::NOTDIR && is_link() { Errno::LOOP } else { errno }
 }
 
+/// The folders in a folder, by their paths below the root; as far as that can be told by looking at it once.
+fn folders_in(dir: &OwnedFd, folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let Ok(dir) = retry_on_intr(|| fs::openat(dir, ".", FOLDER, Mode::empty())) else { return found };
+    let mut buffer = Vec::with_capacity(8 << 10);
+    let mut listing = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(Ok(entry)) = listing.next() {
+        let name = entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | ".."));
+        if let (FileType::Directory, Some(name)) = (entry.file_type(), name) {
+            found.push(if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") });
+        }
+    }
+    found
+}
+
 /// Sync a folder. Some file systems (FAT over FUSE, some network ones) have no such call for folders: there is nothing
 /// more that can be done on those.
 pub(super) fn sync_folder(folder: impl AsFd) -> Result<()> {
@@ -225,7 +248,6 @@ pub(super) fn sync_folder(folder: impl AsFd) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::RawDir;
     use std::mem::MaybeUninit;
 
     #[test]
@@ -292,6 +314,22 @@ mod tests {
         std::fs::remove_dir(dir.path().join("a/b")).unwrap();
         root.folder_made("a/b").unwrap();
         assert!(anchored("a") && !anchored("a/b"));
+    }
+
+    #[test]
+    fn one_sync_is_enough_for_all_that_are_in_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a", "b/c", "b/d"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let root = Root::open(dir.path()).unwrap();
+        let anchored = |folder| root.durability().anchored.contains(folder);
+        root.persist(["a"].into_iter()).unwrap();
+        assert!(anchored("a") && anchored("b") && !anchored("b/c"));
+        root.persist(["b/c"].into_iter()).unwrap();
+        assert!(anchored("b/c") && anchored("b/d"));
+        root.folder_made("e").unwrap();
+        assert!(!anchored("e"), "it has come since");
     }
 
     #[test]
