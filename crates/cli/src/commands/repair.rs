@@ -49,32 +49,43 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     let cache = context.cache(&repository)?;
     let workers = args.workers.map_or_else(processors, usize::from);
     let watch = Watch::new(context.out, "repair");
+    let mend = |damaged, spoiled| {
+        let options = Options {
+            host: gather::host(context, None),
+            damaged,
+            spoiled,
+            wait: args.wait,
+            evict: args.evict.clone(),
+            evict_after: EVICT_AFTER,
+            workers,
+        };
+        watch.run(|monitor| repair(&repository, &cache, &options, monitor))
+    };
+    let look = |read| {
+        let report = watch.run(|monitor| check(&repository, &cache, check::Options { read, workers }, monitor))?;
+        if report.stopped {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; what is not repaired is as it was"));
+        }
+        Ok(report.findings)
+    };
+    let mut report = Report::default();
     let (mut damaged, mut spoiled) = (HashSet::new(), HashSet::new());
     if args.read_data {
         if repository.secrets().data.is_none() {
             context.out.warn("this key can't read what is in files: of data packs only their tables are looked at");
         }
-        let options = check::Options { read: Some(Part::All), workers };
-        let report = watch.run(|monitor| check(&repository, &cache, options, monitor))?;
-        if report.stopped {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was changed"));
+        // What no index object names isn't read: so the index is whole first.
+        if look(None)?.iter().any(|finding| finding.kind == ObjectKind::Index) {
+            report = mend(HashSet::new(), HashSet::new())?;
         }
+        let findings = look(Some(Part::All))?;
         let is_pack = |kind| matches!(kind, ObjectKind::DataPack | ObjectKind::TreePack);
-        let recovery = report.findings.iter().filter(|finding| finding.kind == ObjectKind::Recovery);
+        let recovery = findings.iter().filter(|finding| finding.kind == ObjectKind::Recovery);
         spoiled.extend(recovery.filter_map(|f| RecoveryId::parse(names::last(&f.object))).map(|id| id.band()));
-        let packs = report.findings.iter().filter(|finding| is_pack(finding.kind));
+        let packs = findings.iter().filter(|finding| is_pack(finding.kind));
         damaged.extend(packs.filter_map(|finding| PackId::parse(names::last(&finding.object))));
     }
-    let options = Options {
-        host: gather::host(context, None),
-        damaged,
-        spoiled,
-        wait: args.wait,
-        evict: args.evict.clone(),
-        evict_after: EVICT_AFTER,
-        workers,
-    };
-    let report = watch.run(|monitor| repair(&repository, &cache, &options, monitor))?;
+    report.go_on(mend(damaged, spoiled)?);
     if context.out.json() {
         context.out.tell(&json(&report));
         report.parity.iter().for_each(|parity| context.out.tell(&super::parity::json(parity, false)));

@@ -44,6 +44,26 @@ fn a_flipped_byte_is_found_repaired_and_healed() {
     assert_eq!(home.run(&["--json", "check", "--read-data"]).ok().the("check")["leftover_packs"], 0);
 }
 
+/// What is in a pack that no index object names isn't read by a check: one repair finds it all the same.
+#[test]
+fn one_repair_is_enough_for_the_index_and_what_it_names() {
+    let home = home();
+    for object in std::fs::read_dir(home.repository().join("index")).unwrap() {
+        home.tamper(&object.unwrap().path(), |bytes| bytes[40] ^= 1);
+    }
+    home.tamper(&packs(&home, "data")[0], |bytes| {
+        let middle = drumlin_testkit::parity_of(bytes).start / 2;
+        bytes[middle] ^= 1;
+    });
+    home.run(&["check", "--read-data"]).expect(1);
+    let repaired = home.run(&["--json", "repair", "--read-data"]).expect(0).the("repair");
+    assert_eq!(repaired["packs_mended"].as_array().unwrap().len(), 1, "{repaired}");
+    assert!(repaired["packs_named_again"].as_u64() > Some(1), "{repaired}");
+    home.run(&["check", "--read-data"]).ok();
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+}
+
 /// As if somebody had written zeros over sectors of every pack, its header and its footer.
 #[test]
 fn lost_sectors_are_healed() {

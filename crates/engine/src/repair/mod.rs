@@ -92,7 +92,7 @@ impl Report {
     }
 
     /// Add what was done after it: what is lost, and what can't be read, is as it is then.
-    fn go_on(&mut self, then: Report) {
+    pub fn go_on(&mut self, then: Report) {
         let join = |packs: &mut Vec<PackId>, more: Vec<PackId>| {
             packs.extend(more);
             packs.sort_unstable();
@@ -107,6 +107,8 @@ impl Report {
         self.salvaged += then.salvaged;
         self.healed += then.healed;
         self.cleared += then.cleared;
+        self.generations += then.generations;
+        self.parity = then.parity.or(self.parity.take());
         self.broken_snapshots = then.broken_snapshots;
         (self.lost_chunks, self.unreadable) = (then.lost_chunks, then.unreadable);
     }
