@@ -227,6 +227,10 @@ fn remedy(object: &str) -> Option<&'static str> {
     }
 }
 
+fn is_pack(object: &str) -> bool {
+    matches!(object.split_once('/'), Some((names::DATA | names::TREE, _)))
+}
+
 impl From<drumlin_store::Error> for Failure {
     fn from(error: drumlin_store::Error) -> Self {
         if error.kind == Kind::Missing && error.action == drumlin_store::FIND_BUCKET {
@@ -239,6 +243,10 @@ impl From<drumlin_store::Error> for Failure {
         }
         let failure = Failure::failed(error.to_string());
         match error.kind {
+            Kind::Frozen if !is_pack(&error.name) => failure.hint(
+                "only packs may be in cold storage: have the provider bring back all that is not below data and tree, and except it from the \
+                 rule that has moved it",
+            ),
             Kind::Frozen => failure.hint("'drumlin restore', with --thaw, has what it needs brought back, and waits"),
             Kind::Refused if error.action == "log in to" => failure.hint(
                 "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \

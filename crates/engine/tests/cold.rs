@@ -29,6 +29,8 @@ struct State {
     is_winter: bool,
     /// Of what was asked for, how often it will be said that it is on its way.
     asked: BTreeMap<String, u32>,
+    /// Packs of trees are in cold storage as well.
+    trees: bool,
     /// It says that all is there, and gives nothing.
     lies: bool,
     /// So many more looks after what was asked for find the line down.
@@ -43,7 +45,8 @@ const LOOKS: u32 = 3;
 impl Cold {
     fn melt(&self, name: &str) -> Result<()> {
         let mut state = self.state.lock().unwrap();
-        if !state.is_winter || !name.starts_with("data/") {
+        let may_freeze = name.starts_with("data/") || state.trees && name.starts_with("tree/");
+        if !state.is_winter || !may_freeze {
             return Ok(());
         }
         if state.lies || state.asked.get(name) != Some(&0) {
@@ -73,6 +76,9 @@ impl Store for Cold {
     }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.melt(name).and_then(|()| self.inner.read_at(name, offset, buf))
+    }
+    fn freezes(&self) -> bool {
+        true
     }
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         assert_eq!(haste, Haste::Bulk);
@@ -203,6 +209,60 @@ fn what_is_there_is_not_asked_for() {
     fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
     assert!(scene.is_same(""));
+}
+
+/// What a restore has done itself, before it met a pack in cold storage, it must not take for what the user has done since.
+#[test]
+fn what_has_to_be_spared_is_known_before_anything_is_written() {
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        let scene = scene();
+        let [one, two] = ["one", "two"].map(|folder| scene.source.join(folder));
+        scene.store.state.lock().unwrap().is_winter = false;
+        fs::hard_link(one.join("0"), one.join("further")).unwrap();
+        fs::hard_link(two.join("39"), two.join("further")).unwrap();
+        settle();
+        let last = scene.bench.backup(&scene.source).snapshot.unwrap();
+        scene.store.state.lock().unwrap().is_winter = true;
+        let scene = Scene { last, ..scene };
+        let elsewhere = scene.bench.folder.path().join("elsewhere");
+        scene.restore(Options { target: elsewhere, ..scene.options(&["one"]) }, &Quiet::default()).unwrap();
+        let before = scene.store.asked().len();
+
+        let target = scene.bench.folder.path().join("target");
+        fs::create_dir_all(target.join("two")).unwrap();
+        for n in 0..30 {
+            fs::write(target.join("two").join(n.to_string()), "the user's own").unwrap();
+        }
+        let report = scene.restore(Options { overwrite, ..scene.options(&[]) }, &Quiet::default()).unwrap();
+        assert_eq!(report.counts.kept, 30 + 1, "the user's files and their folder: {:?}", report.counts);
+        assert!(scene.is_same("one"), "{overwrite:?}: with its hard link");
+        assert_eq!(fs::read(target.join("two/3")).unwrap(), b"the user's own");
+        assert_eq!(fs::read(target.join("two/31")).unwrap(), fs::read(two.join("31")).unwrap());
+        let asked = scene.store.asked().len();
+        assert!(before < asked && asked < scene.packs(), "{before}, {asked} of {}", scene.packs());
+    }
+}
+
+/// A rule that moves all that is old moves packs of trees, too.
+#[test]
+fn packs_of_trees_are_brought_back_first() {
+    for overwrite in [Overwrite::IfChanged, Overwrite::Never] {
+        let scene = scene();
+        scene.store.state.lock().unwrap().trees = true;
+        // A client that has no copies of them.
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&scene.bench.repository, None, scratch.path()).unwrap());
+        let options = Options { overwrite, ..scene.options(&[]) };
+        let report = restore(&scene.bench.repository, &cache, options, &Quiet::default()).unwrap();
+        assert!(scene.is_same(""));
+        let counts = report.counts;
+        assert_eq!((counts.restored + counts.kept, counts.damaged), (84, 0), "{counts:?}");
+        assert!(overwrite == Overwrite::IfChanged || counts.kept == 0, "{counts:?}");
+        let mut trees = 0;
+        scene.bench.memory.list("tree", &mut |_| trees += 1).unwrap();
+        assert!(trees > 0);
+        assert_eq!(scene.store.asked().len(), scene.packs() + trees);
+    }
 }
 
 /// A wait of hours gets over a line that is down for a while; who can't even ask is told.

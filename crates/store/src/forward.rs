@@ -28,6 +28,9 @@ macro_rules! forward {
             fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
                 (**self).read_at(name, offset, buf)
             }
+            fn freezes(&self) -> bool {
+                (**self).freezes()
+            }
             fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
                 (**self).thaw(name, haste)
             }

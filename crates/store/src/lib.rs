@@ -142,6 +142,11 @@ pub trait Store: Send + Sync {
     /// `offset + buf.len()`, even when `buf` is empty.
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
+    /// Whether some of what is here may be in cold storage, for all that can be known without asking.
+    fn freezes(&self) -> bool {
+        false
+    }
+
     /// See to it that an object that may be in cold storage can be read for some days. Asking again does no harm and costs
     /// little: so one finds out whether it is there. [`Kind::Missing`] if there is no such object.
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {

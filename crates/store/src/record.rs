@@ -217,6 +217,10 @@ impl<S: Store> Store for RecordStore<S> {
         self.log.note(Op::ReadAt, name, result, |()| Call::ReadAt { name: name.to_owned(), offset, bytes })
     }
 
+    fn freezes(&self) -> bool {
+        self.inner.freezes()
+    }
+
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         self.inner.thaw(name, haste)
     }

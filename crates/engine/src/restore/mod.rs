@@ -11,6 +11,7 @@
 //! already and right is left alone; what is there and wrong is replaced in one step, after its new contents are complete.
 
 mod at_hand;
+mod cold;
 mod compare;
 mod dirs;
 mod empties;
@@ -46,6 +47,13 @@ pub enum Overwrite {
     IfNewer,
     /// Leave them alone.
     Never,
+}
+
+impl Overwrite {
+    /// Whether a file may stay for no other reason than that it is there.
+    fn spares(self) -> bool {
+        matches!(self, Overwrite::IfNewer | Overwrite::Never)
+    }
 }
 
 /// What to restore, and how.

@@ -86,14 +86,17 @@ impl Needs<'_> {
     }
 }
 
-/// Whether a file of that size and time is where this one would go.
+/// Whether there is something where this one would go that stays, or a file of its size and time.
 fn is_there(options: &Options, dir: &[u8], name: &[u8], meta: &Meta) -> bool {
     let path = options.target.join(OsStr::from_bytes(dir)).join(OsStr::from_bytes(name));
     let wanted = convert::host_time(meta.mtime);
     path.symlink_metadata().is_ok_and(|there| {
-        options.overwrite == Overwrite::Never
-            || there.is_file()
-                && there.size() == meta.size
-                && (there.mtime(), there.mtime_nsec()) == (wanted.sec, i64::from(wanted.nsec))
+        let time = (there.mtime(), there.mtime_nsec());
+        let stays = match options.overwrite {
+            Overwrite::Never => true,
+            Overwrite::IfNewer => time >= (wanted.sec, i64::from(wanted.nsec)),
+            Overwrite::IfChanged | Overwrite::Always => false,
+        };
+        stays || there.is_file() && there.size() == meta.size && time == (wanted.sec, i64::from(wanted.nsec))
     })
 }

@@ -1,17 +1,15 @@
 //! A restore from its start to its end.
 
-use super::needs;
+use super::cold::Cold;
 use super::plan::{Planned, Planner};
 use super::worker::{Context, Worker};
 use super::{Options, Report, dirs, links, verify};
 use crate::monitor::Monitor;
-use crate::thaw::thaw;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::tree::Cursor;
-use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
+use drumlin_repo::{Cache, Index, Repository};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,14 +18,25 @@ use std::time::Instant;
 /// Restore.
 ///
 /// When a pack turns out to be in cold storage, all that are needed are asked for; once they are there it begins anew, and leaves alone
-/// what it has done.
+/// what it has done. Where it has to leave alone what others have done, too, it couldn't tell one from the other: then nothing is
+/// written before all that is needed is there.
 ///
 /// # Errors
 /// Only what concerns the run as a whole; what can't be read or written is told to the monitor and counted.
 pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_read()?;
     let start = Instant::now();
-    let mut thawed = HashSet::new();
+    let cold = options.thaw.filter(|_| !options.dry_run).map(|how| Cold { repository, cache, options: &options, how });
+    let stopped = || {
+        let (counts, millis) = (monitor.counters().get(), start.elapsed().as_millis() as u64);
+        Report { counts, verified: 0, millis, stopped: true }
+    };
+    if let Some(cold) = cold.as_ref().filter(|_| options.overwrite.spares() && repository.store().freezes())
+        && !cold.thaw(None, monitor)?
+    {
+        return Ok(stopped());
+    }
+    let mut met = HashSet::new();
     loop {
         let ended = attempt(repository, cache, &options, monitor, start);
         let frozen = match &ended {
@@ -35,28 +44,13 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
             _ => None,
         };
         // One that was said to be there and isn't would be asked for again and again.
-        let Some(frozen) = frozen.filter(|name| thawed.insert(name.clone())) else { return ended };
-        let Some(how) = options.thaw.filter(|_| !options.dry_run) else { return ended };
-        let counts = monitor.counters().get();
-        if !thaw(repository, &needed(repository, cache, &options, &frozen)?, how, monitor)? {
-            return Ok(Report { counts, verified: 0, millis: start.elapsed().as_millis() as u64, stopped: true });
+        let Some(frozen) = frozen.filter(|name| met.insert(name.clone())) else { return ended };
+        let Some(cold) = &cold else { return ended };
+        if !cold.thaw(Some(&frozen), monitor)? {
+            return Ok(stopped());
         }
         monitor.counters().reset();
     }
-}
-
-/// The packs that are needed, of which that one is in cold storage.
-fn needed(repository: &Repository, cache: &Arc<Cache>, options: &Options, frozen: &str) -> Result<Vec<Arc<PackInfo>>> {
-    let index = Arc::new(Index::open(repository, cache.clone())?);
-    let all = index.packs();
-    let reader = Arc::new(Reader::new(repository.clone(), index, cache.clone(), options.memory / 16).with_copies());
-    let mut cursor = Cursor::new(reader.clone(), options.snapshot.root)?;
-    let mut packs = needs::packs(&reader, &mut cursor, options)?;
-    // The one that was met may be that of a file which only seemed to be right.
-    let met = all.into_iter().find(|pack| names::pack(pack.kind, pack.id) == frozen);
-    let is_new = met.as_ref().is_some_and(|met| packs.iter().all(|pack| pack.id != met.id));
-    packs.extend(met.filter(|_| is_new));
-    Ok(packs)
 }
 
 fn attempt(

@@ -309,6 +309,10 @@ impl Store for Through {
         self.repository.store().creates_atomically()
     }
 
+    fn freezes(&self) -> bool {
+        self.repository.store().freezes()
+    }
+
     fn thaw(&self, name: &str, haste: Haste) -> store::Result<Thaw> {
         self.repository.store().thaw(name, haste)
     }

@@ -182,6 +182,10 @@ impl Store for S3Store {
         Ok(())
     }
 
+    fn freezes(&self) -> bool {
+        true
+    }
+
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         name::check("thaw", name, self.inner.location())?;
         self.inner.thaw(name, haste)
