@@ -105,6 +105,10 @@ pub enum Put {
     Replace,
 }
 
+/// Nothing that [`Store::get`] is meant for is longer. A storage may claim any length, and send bytes without end.
+pub const WHOLE_BYTES_MAX: u64 = 512 << 20;
+const TOO_LONG: &str = "it is longer than anything that is read whole; whatever it is, nobody here has written it";
+
 /// Named bytes on some storage. All methods may be called from many threads at once.
 ///
 /// Names are made of segments `[A-Za-z0-9._-]+` joined by `/`; no segment starts with a dot, and the first is not
@@ -135,7 +139,7 @@ pub trait Store: Send + Sync {
     /// The length of an object, or `None` if there is none.
     fn len(&self, name: &str) -> Result<Option<u64>>;
 
-    /// The whole object. [`Kind::Missing`] if there is none.
+    /// The whole object. [`Kind::Missing`] if there is none; one longer than [`WHOLE_BYTES_MAX`] is an error.
     fn get(&self, name: &str) -> Result<Vec<u8>>;
 
     /// Fill `buf` from `offset`. [`Kind::Missing`] if there is no such object, [`Kind::Truncated`] if it ends before

@@ -17,6 +17,7 @@ use rustix::fs::{self, FileType, OFlags};
 use rustix::io::Errno;
 
 use super::folder::Root;
+use crate::{TOO_LONG, WHOLE_BYTES_MAX};
 
 /// How many descriptors are kept open.
 pub(super) const HANDLES_MAX: usize = 64;
@@ -55,8 +56,9 @@ impl Handle {
     /// The whole object.
     pub(super) fn read_all(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let len = usize::try_from(self.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // A sparse file may claim any length: no abort for want of memory.
+        // A sparse file may claim any length.
+        let len = usize::try_from(self.len).ok().filter(|_| self.len <= WHOLE_BYTES_MAX);
+        let len = len.ok_or_else(|| io::Error::other(TOO_LONG))?;
         bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         (&self.file).take(self.len).read_to_end(&mut bytes)?;
         Ok(bytes)

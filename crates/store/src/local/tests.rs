@@ -187,6 +187,16 @@ fn an_object_that_shrinks_under_a_reader() {
     assert!(error.to_string().contains("ends after 1000 bytes, and 1010 were expected"), "{error}");
 }
 
+/// A file that claims to be longer than the machine's memory is told, and not read.
+#[test]
+fn an_object_of_any_length() {
+    let (_dir, path, store) = repo();
+    fs::File::create(path.join("config")).unwrap().set_len(1 << 40).unwrap();
+    let error = store.get("config").unwrap_err();
+    assert!(error.kind == Kind::Io && error.to_string().contains("longer than anything"), "{error}");
+    store.read_at("config", 1 << 39, &mut [0; 20]).unwrap();
+}
+
 /// A name in `tmp/` of somebody who is not this process.
 fn name_of(ours: &str, change: impl Fn(&mut [String])) -> String {
     let mut fields: Vec<String> = ours.split('-').map(str::to_owned).collect();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::Inner;
 use super::client::Ask;
 use super::http::Response;
-use crate::{Error, Kind, Put, Result};
+use crate::{Error, Kind, Put, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 impl Inner {
     /// The length of an object, or `None` if there is none.
@@ -59,8 +59,12 @@ impl Inner {
 
     /// The whole object.
     pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let ask = Ask { most: usize::MAX, ..Ask::new("GetObject", "GET", name) };
-        Ok(self.client.done("read", &ask)?.body)
+        let ask = Ask { most: WHOLE_BYTES_MAX as usize + 1, ..Ask::new("GetObject", "GET", name) };
+        let body = self.client.done("read", &ask)?.body;
+        if body.len() as u64 > WHOLE_BYTES_MAX {
+            return Err(self.because(Kind::Io, "read", name, TOO_LONG));
+        }
+        Ok(body)
     }
 
     /// Fill `buf` from `offset`.

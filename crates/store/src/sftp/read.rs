@@ -15,7 +15,7 @@ use super::Inner;
 use super::peer::{Answer, Gone, Peer, Trouble};
 use super::wire::{Attrs, Reply, Request, Sort, open, status};
 use crate::lock::lock;
-use crate::{Error, Kind, Result};
+use crate::{Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 /// Handles that are kept open.
 const HANDLES_MAX: usize = 32;
@@ -215,11 +215,12 @@ impl Kept {
 
 /// Read an object to its end; `false`: it ends before. A server may claim any length: room is taken as bytes come.
 fn read_whole(handle: &Arc<Handle>, len: u64, bytes: &mut Vec<u8>) -> std::result::Result<bool, Trouble> {
-    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let too_long = || Trouble::Status { code: status::FAILURE, words: TOO_LONG.into() };
+    let len = usize::try_from(len).ok().filter(|_| len <= WHOLE_BYTES_MAX).ok_or_else(too_long)?;
     while bytes.len() < len {
         let (at, step) = (bytes.len(), (len - bytes.len()).min(WHOLE_STEP_BYTES));
         if bytes.try_reserve(step).is_err() {
-            return Err(Trouble::Status { code: status::FAILURE, words: "it is too long to be read whole".into() });
+            return Err(too_long());
         }
         bytes.resize(at + step, 0);
         if !Pieces::begin(handle.clone(), at as u64, step).fill(&mut bytes[at..])? {

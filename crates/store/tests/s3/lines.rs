@@ -211,3 +211,16 @@ fn the_end_of_an_upload_that_is_answered_with_nonsense() {
     assert!(error.kind == Kind::Io && error.to_string().contains("hasn't put its parts together"), "{error}");
     assert_eq!((store.len("data/none").unwrap(), server.unfinished()), (None, 0));
 }
+
+#[test]
+fn an_answer_without_end() {
+    let server = S3::start();
+    let store = User::at(&server).create("p");
+    store.put("config", b"1", Put::Create).unwrap();
+    server.instead("GetObject", 0, 1, Instead::Endless);
+    let error = store.get("config").unwrap_err();
+    assert!(error.kind == Kind::Io && error.to_string().contains("longer than anything"), "{error}");
+    server.instead("ListBucket", 0, 1, Instead::Endless);
+    assert!(store.list("", &mut |_| ()).is_err());
+    assert_eq!(store.get("config").unwrap(), b"1", "and the next one is heard");
+}

@@ -179,6 +179,17 @@ fn names_of_others_are_no_objects_and_links_are_told() {
 }
 
 #[test]
+fn an_object_of_any_length() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    let file = std::fs::File::create(place.sshd.folder("plain").join("r/config")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    file.set_permissions(std::fs::Permissions::from_mode(0o444)).unwrap();
+    let error = store.get("config").unwrap_err();
+    assert!(error.kind == Kind::Io && error.to_string().contains("longer than anything"), "{error}");
+}
+
+#[test]
 fn a_full_disk_is_told_and_harms_nothing() {
     let Some(fs) = LoopFs::new(48 << 20) else { return eprintln!("skipped: no file system can be mounted here") };
     std::fs::set_permissions(fs.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

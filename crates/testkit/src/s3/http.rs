@@ -107,6 +107,9 @@ fn converse(shared: &Shared, socket: &TcpStream, stream: impl Read + Write) {
             let _ = socket.shutdown(std::net::Shutdown::Both);
             return;
         }
+        if matches!(instead, Some(Instead::Endless)) {
+            return endless(from.get_mut());
+        }
         let mut bytes = format!("HTTP/1.1 {} X\r\n", response.status).into_bytes();
         for (name, value) in &response.headers {
             bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -125,5 +128,14 @@ fn converse(shared: &Shared, socket: &TcpStream, stream: impl Read + Write) {
             let _ = socket.shutdown(std::net::Shutdown::Both);
             return;
         }
+    }
+}
+
+/// Until whoever listens has had enough.
+fn endless(to: &mut impl Write) {
+    let piece = [format!("{:x}\r\n", 1 << 20).as_bytes(), &[b'x'; 1 << 20], b"\r\n"].concat();
+    let mut sent = to.write_all(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n");
+    while sent.is_ok() {
+        sent = to.write_all(&piece);
     }
 }

@@ -70,6 +70,8 @@ pub enum Instead {
         /// Whether it is done.
         done: bool,
     },
+    /// The answer is 200, and a body in pieces that has no end.
+    Endless,
 }
 
 /// A server that runs as long as this lives.

@@ -90,6 +90,35 @@ fn a_full_server() {
     run(&["backup", "src"]).ok();
 }
 
+/// A quota that is used up, as OpenSSH tells it: a failure, without a reason. Here it is the length that a file may have.
+#[test]
+fn a_quota_that_is_used_up() {
+    let home = Home::new();
+    home.sources();
+    if !std::path::Path::new(SERVER).exists() {
+        assert!(std::env::var_os("DRUMLIN_SERVERS").is_none(), "{SERVER} is missing");
+        return eprintln!("skipped: there is no {SERVER}");
+    }
+    std::fs::create_dir(home.path("repo")).unwrap();
+    let free = format!("stdio:exec {SERVER} -d {}", home.text("repo"));
+    let tight = format!("stdio:trap '' XFSZ; ulimit -f 20000; exec {SERVER} -d {}", home.text("repo"));
+    let run = |repo: &str, args: &[&str]| home.run(&[&["-r", repo, "-k", "k"], args].concat());
+    run(&tight, &["init"]).ok();
+    run(&tight, &["backup", "src"]).ok();
+    home.write("noise", Rng::new(1).bytes(100 << 20));
+    let ran = run(&tight, &["backup", "noise"]).expect(1);
+    for part in ["it gives no reason", "a quota that is used up", "look at the room, the quota"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("repair"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(home.path("repo/tmp")).unwrap().count(), 0, "nothing half-written stays");
+    assert_eq!(run(&tight, &["--json", "snapshots"]).ok().objects().len(), 1);
+    run(&tight, &["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    run(&free, &["backup", "noise"]).ok();
+    run(&free, &["check", "--read-data"]).ok();
+}
+
 /// Debian's rclone, serving a folder: by `cargo test -p drumlin --test cli rclone -- --ignored`.
 #[test]
 #[ignore = "needs rclone"]
