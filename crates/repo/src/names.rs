@@ -118,6 +118,11 @@ pub fn recovery(id: RecoveryId) -> String {
     format!("{PARITY}/{id}")
 }
 
+/// The session that a listed decision is about, by whichever protocol.
+pub fn decided_on(name: &str) -> Option<SessionId> {
+    SessionId::parse(last(name).get(..32)?)
+}
+
 /// The last segment of a listed name, where ids stand.
 pub fn last(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)

@@ -50,9 +50,15 @@ impl Repository {
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
-        let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
-        let sessions: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
-        let decisions: HashSet<SessionId> = self.decided_on()?.into_iter().collect();
+        let (mut ids, mut sessions, mut decisions) = (Vec::new(), HashSet::new(), HashSet::new());
+        self.store().list_in_order(&[names::SNAPSHOTS, names::SESSIONS, names::DECISIONS], &mut |at, listed| {
+            let name = names::last(&listed.name);
+            match at {
+                0 => ids.extend(SnapshotId::parse(name)),
+                1 => sessions.extend(SessionId::parse(name)),
+                _ => decisions.extend(names::decided_on(name)),
+            }
+        })?;
         let trusted = self.trusted_keys()?;
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
@@ -192,7 +198,7 @@ impl Repository {
 
     /// The sessions on which somebody has put a verdict, by whichever protocol.
     pub(crate) fn decided_on(&self) -> Result<Vec<SessionId>> {
-        self.ids(names::DECISIONS, |name| SessionId::parse(name.get(..32)?))
+        self.ids(names::DECISIONS, names::decided_on)
     }
 
     /// The verdict in a decision's bytes, by somebody who may.

@@ -31,6 +31,10 @@ impl<S: Store> Store for DiscardStore<S> {
         self.inner.list(prefix, each)
     }
 
+    fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+        self.inner.list_in_order(folders, each)
+    }
+
     fn len(&self, name: &str) -> Result<Option<u64>> {
         self.inner.len(name)
     }

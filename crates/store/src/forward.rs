@@ -19,6 +19,9 @@ macro_rules! forward {
             fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
                 (**self).list(prefix, each)
             }
+            fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+                (**self).list_in_order(folders, each)
+            }
             fn len(&self, name: &str) -> Result<Option<u64>> {
                 (**self).len(name)
             }

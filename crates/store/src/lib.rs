@@ -136,6 +136,11 @@ pub trait Store: Send + Sync {
     /// A folder that does not exist is empty; anything that keeps the listing from being complete is an error.
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()>;
 
+    /// Several folders, each of them seen after the one before it was; `each` is told by its place which one it is.
+    fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+        folders.iter().enumerate().try_for_each(|(at, folder)| self.list(folder, &mut |listed| each(at, listed)))
+    }
+
     /// The length of an object, or `None` if there is none.
     fn len(&self, name: &str) -> Result<Option<u64>>;
 

@@ -53,8 +53,7 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
     }
-    let decisions =
-        context.list(names::DECISIONS, |name| Some((SessionId::parse(name.get(..32)?)?, name.to_owned())))?;
+    let decisions = context.list(names::DECISIONS, |name| Some((names::decided_on(name)?, name.to_owned())))?;
     for ((session, name), _) in decisions {
         let about = (ObjectKind::Decision, &format!("{}/{name}", names::DECISIONS)[..]);
         let Some(bytes) = context.get_or_tell(about)? else { continue };

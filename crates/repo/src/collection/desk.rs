@@ -68,7 +68,15 @@ impl<'a> Desk<'a> {
 
     /// Of the sessions that wrote these index objects, those that were evicted.
     pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
-        let decided = self.repository.decided_on()?;
+        self.evicted_among(objects, self.repository.decided_on()?)
+    }
+
+    /// The same, where those that somebody has decided on are listed already: after the index objects were.
+    pub fn evicted_among(
+        &self,
+        objects: &[IndexId],
+        decided: impl IntoIterator<Item = SessionId>,
+    ) -> Result<Vec<SessionId>> {
         let mut evicted = Vec::new();
         for session in decided {
             if objects.iter().any(|object| object.is_of(&session)) && self.is_evicted(session)? {

@@ -8,7 +8,7 @@ use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
-use drumlin_store::Kind;
+use drumlin_store::{Kind, Listed};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
@@ -25,16 +25,23 @@ pub(super) type Objects = HashMap<IndexId, u64>;
 /// The index objects that count in a view.
 pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
     let mut objects = HashMap::new();
-    repository.store().list(names::INDEX, &mut |listed| {
-        objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
-    })?;
+    let mut take =
+        |listed: Listed| objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     match view {
-        View::All => {}
-        View::Among { without: ids, .. } | View::Without(ids) => objects.retain(|id, _| !ids.contains(id)),
+        View::All => repository.store().list(names::INDEX, &mut take)?,
+        View::Among { without: ids, .. } | View::Without(ids) => {
+            repository.store().list(names::INDEX, &mut take)?;
+            objects.retain(|id, _| !ids.contains(id));
+        }
         View::Writer { .. } => {
-            let ids: Vec<_> = objects.keys().copied().collect();
             // In this order: an object of somebody who was evicted before he wrote it is told as that.
-            let evicted = Desk::new(repository).evicted(&ids)?;
+            let mut decided = HashSet::new();
+            repository.store().list_in_order(&[names::INDEX, names::DECISIONS], &mut |at, listed| match at {
+                0 => take(listed),
+                _ => decided.extend(names::decided_on(&listed.name)),
+            })?;
+            let ids: Vec<_> = objects.keys().copied().collect();
+            let evicted = Desk::new(repository).evicted_among(&ids, decided)?;
             objects.retain(|id, _| !evicted.iter().any(|session| id.is_of(session)));
         }
     }

@@ -1,6 +1,6 @@
 //! Listings: every object once, with its length, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -9,11 +9,14 @@ use crate::{Put, Store};
 
 /// How many objects the large listing has: more than a page of any service.
 const OBJECTS: usize = 5000;
+/// How many are put while two folders are listed: some pieces of a listing.
+const PUT_MEANWHILE: usize = 300;
 
 pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May) {
     prefixes(&*make(), may);
     many(&*make());
     calls_back(&*make());
+    in_order(&*make());
 }
 
 fn prefixes(store: &dyn Store, may: May) {
@@ -76,4 +79,32 @@ fn calls_back(store: &dyn Store) {
     ok(store.list("", &mut |listed| read.push(ok(store.get(&listed.name)))));
     read.sort_unstable();
     assert_eq!(read, [b"a".to_vec(), b"b/c".to_vec()]);
+}
+
+/// Whoever puts something into the second folder first, and then into the first, is never seen to have done only the latter.
+fn in_order(store: &dyn Store) {
+    let look = || {
+        let mut seen = [BTreeSet::new(), BTreeSet::new()];
+        ok(store.list_in_order(&["first", "none", "second/below"], &mut |at, listed| {
+            assert!(at != 1 && listed.len == 1, "{listed:?}");
+            let name = listed.name.rsplit('/').next().unwrap_or_default().to_owned();
+            assert!(seen[at / 2].insert(name), "listed twice: {}", listed.name);
+        }));
+        let [first, second] = seen;
+        assert!(first.is_subset(&second), "the second folder was seen before the first");
+        first.len()
+    };
+    thread::scope(|scope| {
+        let putting = scope.spawn(|| {
+            for i in 0..PUT_MEANWHILE {
+                ok(store.put(&format!("second/below/{i}"), b"2", Put::Create));
+                ok(store.put(&format!("first/{i}"), b"1", Put::Create));
+            }
+        });
+        while !putting.is_finished() {
+            look();
+        }
+    });
+    assert_eq!(look(), PUT_MEANWHILE);
+    ok(store.list_in_order(&[], &mut |_, _| unreachable!("nothing was asked for")));
 }

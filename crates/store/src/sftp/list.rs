@@ -24,9 +24,17 @@ const FULL_PIECE: usize = 50;
 /// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory.
 const ENTRIES_MAX: usize = 4 << 20;
 
+/// A folder, or why it can't be read.
+struct Read {
+    folder: String,
+    entries: std::result::Result<Vec<Entry>, Trouble>,
+    /// All of it was read by what was asked for at first.
+    at_once: bool,
+}
+
 /// A folder that is being read.
 struct Reading {
-    folder: String,
+    place: usize,
     handle: Vec<u8>,
     entries: Vec<Entry>,
     /// Pieces that were asked for and have not come.
@@ -44,31 +52,79 @@ impl Inner {
             let some: Vec<String> = todo.drain(..todo.len().min(FOLDERS_AT_ONCE)).collect();
             let (read, base) = self.run("list", &some[0], |peer| self.read_folders(peer, &some))?;
             self.linked("list", base)?;
-            for (folder, entries) in read {
-                let entries = match entries {
-                    Ok(entries) => entries,
-                    // Never made, or removed since it was listed; that the root is there was seen above.
-                    Err(trouble) if trouble.is(status::NO_SUCH_FILE) => continue,
-                    Err(trouble) => return Err(self.error("list", &folder, &trouble)),
-                };
-                for Entry { name, attrs } in entries {
-                    let Some(segment) = std::str::from_utf8(&name).ok().filter(|name| is_segment(name.as_bytes()))
-                    else {
-                        continue;
-                    };
-                    let name = if folder.is_empty() { segment.to_owned() } else { format!("{folder}/{segment}") };
-                    match attrs.sort() {
-                        Sort::Folder if name == TMP => {}
-                        Sort::Folder => todo.push_back(name),
-                        sort => match attrs.size.filter(|_| sort == Sort::File) {
-                            Some(len) => each(Listed { name, len }),
-                            None => return Err(self.error("list", &name, &Trouble::NoObject(sort))),
-                        },
+            for Read { folder, entries, .. } in read {
+                todo.extend(self.give(&folder, entries, each)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Give each object of each folder, so that each folder is seen after the one before it was.
+    ///
+    /// OpenSSH answers what a connection asks for in the order in which it was asked: there all are asked for at once.
+    pub(super) fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+        let names: Vec<String> = folders.iter().map(|&folder| folder.to_owned()).collect();
+        let mut read = Vec::new();
+        if let Some(first) = names.first() {
+            let at_once = self.run("list", first, |peer| match peer.offers().sync {
+                true => self.read_folders(peer, &names).map(Some),
+                false => Ok(None),
+            })?;
+            if let Some((came, base)) = at_once {
+                self.linked("list", base)?;
+                read = came;
+            }
+        }
+        let mut in_order = true;
+        let mut read = read.into_iter();
+        for (place, name) in names.iter().enumerate() {
+            match read.next() {
+                // One that wasn't there may have been made while the one before it was read.
+                Some(Read { folder, entries, at_once }) if in_order && (place == 0 || entries.is_ok()) => {
+                    in_order = at_once;
+                    for below in self.give(&folder, entries, &mut |listed| each(place, listed))? {
+                        in_order = false;
+                        self.list(&below, &mut |listed| each(place, listed))?;
                     }
+                }
+                _ => {
+                    in_order = false;
+                    self.list(name, &mut |listed| each(place, listed))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Give each object of a folder; the folders below it.
+    fn give(
+        &self,
+        folder: &str,
+        entries: std::result::Result<Vec<Entry>, Trouble>,
+        each: &mut dyn FnMut(Listed),
+    ) -> Result<Vec<String>> {
+        let entries = match entries {
+            Ok(entries) => entries,
+            // Never made, or removed since it was listed; that the root is there was seen by the caller.
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => return Ok(Vec::new()),
+            Err(trouble) => return Err(self.error("list", folder, &trouble)),
+        };
+        let mut below = Vec::new();
+        for Entry { name, attrs } in entries {
+            let Some(segment) = std::str::from_utf8(&name).ok().filter(|name| is_segment(name.as_bytes())) else {
+                continue;
+            };
+            let name = if folder.is_empty() { segment.to_owned() } else { format!("{folder}/{segment}") };
+            match attrs.sort() {
+                Sort::Folder if name == TMP => {}
+                Sort::Folder => below.push(name),
+                sort => match attrs.size.filter(|_| sort == Sort::File) {
+                    Some(len) => each(Listed { name, len }),
+                    None => return Err(self.error("list", &name, &Trouble::NoObject(sort))),
+                },
+            }
+        }
+        Ok(below)
     }
 
     /// All entries of one folder, but itself and the one above.
@@ -76,7 +132,7 @@ impl Inner {
         let one = [folder.to_owned()];
         let (read, base) = self.run("list", folder, |peer| self.read_folders(peer, &one))?;
         self.linked("list", base)?;
-        match read.into_iter().next().map(|(_, entries)| entries) {
+        match read.into_iter().next().map(|read| read.entries) {
             Some(Ok(entries)) => Ok(entries),
             Some(Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Vec::new()),
             Some(Err(trouble)) => Err(self.error("list", folder, &trouble)),
@@ -84,16 +140,13 @@ impl Inner {
         }
     }
 
-    /// Read folders to their ends, and ask for the repository's own.
+    /// Read folders to their ends, and ask for the repository's own. They come as they were given.
     #[allow(clippy::type_complexity)]
     fn read_folders(
         &self,
         peer: &Peer,
         folders: &[String],
-    ) -> std::result::Result<
-        (Vec<(String, std::result::Result<Vec<Entry>, Trouble>)>, std::result::Result<Attrs, Trouble>),
-        Trouble,
-    > {
+    ) -> std::result::Result<(Vec<Read>, std::result::Result<Attrs, Trouble>), Trouble> {
         let mut flight = peer.flight();
         for folder in folders {
             flight.add(&Request::OpenDir { path: &self.path(folder) });
@@ -104,18 +157,19 @@ impl Inner {
         let (to, answers) = unbounded();
         let (mut reading, mut read) = (Vec::new(), Vec::new());
         for (folder, reply) in folders.iter().zip(replies) {
-            match reply.handle() {
+            let (place, folder) = (read.len(), folder.clone());
+            let entries = match reply.handle() {
                 Ok(handle) => {
-                    let place = reading.len();
                     for _ in 0..PIECES_AT_FIRST {
-                        peer.ask(&Request::ReadDir { handle: &handle }, &to, place);
+                        peer.ask(&Request::ReadDir { handle: &handle }, &to, reading.len());
                     }
                     let (entries, asked, pieces) = (Vec::new(), PIECES_AT_FIRST, PIECES_AT_FIRST);
-                    let folder = folder.clone();
-                    reading.push(Reading { folder, handle, entries, asked, pieces, ended: false, failed: None });
+                    reading.push(Reading { place, handle, entries, asked, pieces, ended: false, failed: None });
+                    Ok(Vec::new())
                 }
-                Err(trouble) => read.push((folder.clone(), Err(trouble))),
-            }
+                Err(trouble) => Err(trouble),
+            };
+            read.push(Read { folder, entries, at_once: true });
         }
         while reading.iter().any(|of| of.asked > 0) {
             let answer = peer.wait(&answers)?;
@@ -137,18 +191,19 @@ impl Inner {
                 other => of.failed = Some(other.done().err().unwrap_or(Trouble::Odd)),
             }
             if !of.ended && of.failed.is_none() && (of.asked == 0 || of.pieces > PIECES_AT_FIRST) {
+                read[of.place].at_once = false;
                 for _ in of.asked..of.pieces {
                     peer.ask(&Request::ReadDir { handle: &of.handle }, &to, answer.tag);
                 }
                 of.asked = of.asked.max(of.pieces);
             }
         }
-        for Reading { folder, handle, mut entries, failed, .. } in reading {
+        for Reading { place, handle, mut entries, failed, .. } in reading {
             peer.tell(&Request::Close { handle: &handle });
             // Some file systems give an entry twice while others change the folder.
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
             entries.dedup_by(|a, b| a.name == b.name);
-            read.push((folder, failed.map_or(Ok(entries), Err)));
+            read[place].entries = failed.map_or(Ok(entries), Err);
         }
         Ok((read, base))
     }

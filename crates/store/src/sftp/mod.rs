@@ -240,6 +240,11 @@ impl Store for SftpStore {
         Ok(())
     }
 
+    fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+        folders.iter().try_for_each(|folder| name::check_prefix("list", folder, self.inner.location()))?;
+        self.inner.list_in_order(folders, each)
+    }
+
     fn len(&self, name: &str) -> Result<Option<u64>> {
         name::check("find", name, self.inner.location())?;
         self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)

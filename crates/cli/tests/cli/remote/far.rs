@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const ROUND_TRIPS_MAX: u64 = 20;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
+/// What a line of 200 ms may add to it, the login included.
+const ADDED_MAX: Duration = Duration::from_secs(5);
 
 #[test]
 fn everything_over_sftp() {
@@ -56,16 +58,27 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
         away.run("plain", args).expect(code);
         (start.elapsed(), away.relay.turns() - turns)
     };
-    let before = away.relay.bytes();
-    let (took, turns) = timed(&["backup", "src"], 0);
-    let (up, down) = (away.relay.bytes().0 - before.0, away.relay.bytes().1 - before.1);
-    // What overlaps is one turn or none; what is waited for takes time.
-    let waited = took.as_secs_f64() / round_trip.as_secs_f64();
-    eprintln!("{turns} turns, {waited:.1} round trips of time, {up} bytes up, {down} down");
-    assert!(turns <= ROUND_TRIPS_MAX + LOGIN_MAX, "{turns}");
-    assert!(waited <= (ROUND_TRIPS_MAX + LOGIN_MAX + 4) as f64, "{waited}");
-    assert!(up < 60_000 && down < 100_000, "{up} {down}");
-    assert_eq!(away.relay.connections(), 9, "one connection a run");
+    away.relay.set(Line { round_trip: Duration::ZERO, rate: 0 });
+    let (at_once, _) = timed(&["backup", "src"], 0);
+    away.relay.set(Line { round_trip, rate: 0 });
+    // What overlaps is one turn or none; what is waited for takes time. A machine that is busy with something else takes it, too.
+    let mut runs = 0;
+    let added = loop {
+        let before = away.relay.bytes();
+        let (took, turns) = timed(&["backup", "src"], 0);
+        let (up, down) = (away.relay.bytes().0 - before.0, away.relay.bytes().1 - before.1);
+        let waited = took.as_secs_f64() / round_trip.as_secs_f64();
+        eprintln!("{turns} turns, {waited:.1} round trips of time, {up} bytes up, {down} down");
+        assert!(turns <= ROUND_TRIPS_MAX + LOGIN_MAX, "{turns}");
+        assert!(up < 60_000 && down < 100_000, "{up} {down}");
+        runs += 1;
+        let added = took.saturating_sub(at_once);
+        if added <= ADDED_MAX || runs == 3 {
+            break added;
+        }
+    };
+    assert!(added <= ADDED_MAX, "{added:?}");
+    assert_eq!(away.relay.connections(), 9 + runs, "one connection a run");
 }
 
 #[test]
