@@ -270,10 +270,8 @@ impl From<drumlin_store::Error> for Failure {
                 failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
             }
             Kind::Transient => failure.hint("it may pass: run it again"),
-            Kind::Io if error.action == "write" => failure.hint(format!(
-                "look at the room, the quota and the disk of {}, and run it again: it goes on from what is stored",
-                error.location
-            )),
+            // What is wrong is the storage and not the object.
+            Kind::Io if error.action == "write" => failure,
             Kind::Io => match remedy(&error.name) {
                 Some(hint) => failure.hint(hint),
                 None => failure,

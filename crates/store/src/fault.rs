@@ -253,6 +253,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.run(Op::ReadAt, name, || self.inner.read_at(name, offset, buf))
     }
 
+    fn freezes(&self) -> bool {
+        self.inner.freezes()
+    }
+
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         self.inner.thaw(name, haste)
     }

@@ -83,28 +83,37 @@ fn calls_back(store: &dyn Store) {
 
 /// Whoever puts something into the second folder first, and then into the first, is never seen to have done only the latter.
 fn in_order(store: &dyn Store) {
-    let look = || {
+    let look = |first: &str, second: &str| {
         let mut seen = [BTreeSet::new(), BTreeSet::new()];
-        ok(store.list_in_order(&["first", "none", "second/below"], &mut |at, listed| {
-            assert!(at != 1 && listed.len == 1, "{listed:?}");
+        ok(store.list_in_order(&[first, second], &mut |at, listed| {
             let name = listed.name.rsplit('/').next().unwrap_or_default().to_owned();
-            assert!(seen[at / 2].insert(name), "listed twice: {}", listed.name);
+            assert!(seen[at].insert(name), "listed twice: {}", listed.name);
         }));
         let [first, second] = seen;
         assert!(first.is_subset(&second), "the second folder was seen before the first");
         first.len()
     };
-    thread::scope(|scope| {
-        let putting = scope.spawn(|| {
-            for i in 0..PUT_MEANWHILE {
-                ok(store.put(&format!("second/below/{i}"), b"2", Put::Create));
-                ok(store.put(&format!("first/{i}"), b"1", Put::Create));
+    // Short ones and long ones; those that are there, and those that come meanwhile.
+    for (round, objects) in [PUT_MEANWHILE / 10, PUT_MEANWHILE / 10, PUT_MEANWHILE].into_iter().enumerate() {
+        let (first, second) = (format!("{round}/first"), format!("{round}/second"));
+        let put = |i: usize| {
+            ok(store.put(&format!("{second}/{i}"), b"2", Put::Create));
+            ok(store.put(&format!("{first}/{i}"), b"1", Put::Create));
+        };
+        if round > 0 {
+            put(0);
+        }
+        thread::scope(|scope| {
+            let putting = scope.spawn(|| (usize::from(round > 0)..objects).for_each(put));
+            while !putting.is_finished() {
+                look(&first, &second);
             }
         });
-        while !putting.is_finished() {
-            look();
-        }
-    });
-    assert_eq!(look(), PUT_MEANWHILE);
+        assert_eq!(look(&first, &second), objects);
+    }
+    let mut names = Vec::new();
+    ok(store.list_in_order(&["0/first", "none", "0"], &mut |at, listed| names.push((at, listed.name))));
+    let of = |place| names.iter().filter(|(at, _)| *at == place).count();
+    assert_eq!((of(0), of(1), of(2)), (PUT_MEANWHILE / 10, 0, PUT_MEANWHILE / 5));
     ok(store.list_in_order(&[], &mut |_, _| unreachable!("nothing was asked for")));
 }

@@ -19,22 +19,16 @@ const FOLDERS_AT_ONCE: usize = 64;
 /// Pieces of a folder's listing that are asked for at once: few at first, more once it turns out to be long.
 const PIECES_AT_FIRST: usize = 2;
 const PIECES_MAX: usize = 16;
+/// Pieces of a folder that is read in order with others: all that OpenSSH gives of some 300 entries.
+const PIECES_IN_ORDER: usize = 4;
 /// OpenSSH gives 100 entries in a piece, and others about as many.
 const FULL_PIECE: usize = 50;
 /// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory.
 const ENTRIES_MAX: usize = 4 << 20;
 
-/// A folder, or why it can't be read.
-struct Read {
-    folder: String,
-    entries: std::result::Result<Vec<Entry>, Trouble>,
-    /// All of it was read by what was asked for at first.
-    at_once: bool,
-}
-
 /// A folder that is being read.
 struct Reading {
-    place: usize,
+    folder: String,
     handle: Vec<u8>,
     entries: Vec<Entry>,
     /// Pieces that were asked for and have not come.
@@ -52,7 +46,7 @@ impl Inner {
             let some: Vec<String> = todo.drain(..todo.len().min(FOLDERS_AT_ONCE)).collect();
             let (read, base) = self.run("list", &some[0], |peer| self.read_folders(peer, &some))?;
             self.linked("list", base)?;
-            for Read { folder, entries, .. } in read {
+            for (folder, entries) in read {
                 todo.extend(self.give(&folder, entries, each)?);
             }
         }
@@ -61,39 +55,105 @@ impl Inner {
 
     /// Give each object of each folder, so that each folder is seen after the one before it was.
     ///
-    /// OpenSSH answers what a connection asks for in the order in which it was asked: there all are asked for at once.
+    /// OpenSSH does what a connection asks for in the order in which it was asked. There each folder is opened along with the reading of the one
+    /// before it; what turns out longer than that, and all behind it, is listed as usual.
     pub(super) fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
-        let names: Vec<String> = folders.iter().map(|&folder| folder.to_owned()).collect();
         let mut read = Vec::new();
-        if let Some(first) = names.first() {
-            let at_once = self.run("list", first, |peer| match peer.offers().sync {
-                true => self.read_folders(peer, &names).map(Some),
+        if let [first, _, ..] = folders {
+            let in_order = self.run("list", first, |peer| match peer.offers().sync {
+                true => self.read_in_order(peer, folders).map(Some),
                 false => Ok(None),
             })?;
-            if let Some((came, base)) = at_once {
+            if let Some((came, base)) = in_order {
                 self.linked("list", base)?;
                 read = came;
             }
         }
-        let mut in_order = true;
         let mut read = read.into_iter();
-        for (place, name) in names.iter().enumerate() {
+        for (place, folder) in folders.iter().enumerate() {
+            let mut each = |listed| each(place, listed);
             match read.next() {
-                // One that wasn't there may have been made while the one before it was read.
-                Some(Read { folder, entries, at_once }) if in_order && (place == 0 || entries.is_ok()) => {
-                    in_order = at_once;
-                    for below in self.give(&folder, entries, &mut |listed| each(place, listed))? {
-                        in_order = false;
-                        self.list(&below, &mut |listed| each(place, listed))?;
+                None => self.list(folder, &mut each)?,
+                Some(entries) => {
+                    let below = self.give(folder, entries, &mut each)?;
+                    if !below.is_empty() {
+                        // What is in those is seen later than the folders behind this one.
+                        read = Vec::new().into_iter();
                     }
-                }
-                _ => {
-                    in_order = false;
-                    self.list(name, &mut |listed| each(place, listed))?;
+                    below.iter().try_for_each(|below| self.list(below, &mut each))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Read the first folders of these, as many as can be read in order, and ask for the repository's own.
+    #[allow(clippy::type_complexity)]
+    fn read_in_order(
+        &self,
+        peer: &Peer,
+        folders: &[&str],
+    ) -> std::result::Result<
+        (Vec<std::result::Result<Vec<Entry>, Trouble>>, std::result::Result<Attrs, Trouble>),
+        Trouble,
+    > {
+        let mut flight = peer.flight();
+        flight.add(&Request::OpenDir { path: &self.path(folders.first().copied().unwrap_or_default()) });
+        flight.add(&Request::Stat { path: &self.base });
+        let mut replies = flight.land()?;
+        let base = replies.pop().ok_or(Trouble::Odd)?.attrs();
+        let mut opened = replies.pop().ok_or(Trouble::Odd)?.handle();
+        let mut read = Vec::new();
+        while read.len() < folders.len() {
+            let next = folders.get(read.len() + 1).copied();
+            let (came, opened_next) = self.read_and_open(peer, opened.as_deref().ok(), next)?;
+            let was = std::mem::replace(&mut opened, opened_next);
+            if let Ok(handle) = &was {
+                peer.tell(&Request::Close { handle });
+            }
+            let Some(entries) = came else { break };
+            read.push(was.map(|_| entries));
+        }
+        // One that was opened too soon.
+        if let Ok(handle) = opened {
+            peer.tell(&Request::Close { handle: &handle });
+        }
+        Ok((read, base))
+    }
+
+    /// Read a folder, if there is one, and then open the next. All its entries; `None` if there are more than were asked for, or what was done may
+    /// have been done in another order.
+    #[allow(clippy::type_complexity)]
+    fn read_and_open(
+        &self,
+        peer: &Peer,
+        handle: Option<&[u8]>,
+        next: Option<&str>,
+    ) -> std::result::Result<(Option<Vec<Entry>>, std::result::Result<Vec<u8>, Trouble>), Trouble> {
+        let (to, answers) = unbounded();
+        let pieces = if handle.is_some() { PIECES_IN_ORDER } else { 0 };
+        for (handle, tag) in handle.iter().flat_map(|handle| (0..pieces).map(move |tag| (handle, tag))) {
+            peer.ask(&Request::ReadDir { handle }, &to, tag);
+        }
+        if let Some(next) = next {
+            peer.ask(&Request::OpenDir { path: &self.path(next) }, &to, pieces);
+        }
+        let (mut entries, mut ended, mut in_order, mut opened) = (Vec::new(), pieces == 0, true, Err(Trouble::Odd));
+        for turn in 0..pieces + usize::from(next.is_some()) {
+            let answer = peer.wait(&answers)?;
+            in_order &= answer.tag == turn;
+            match answer.reply? {
+                reply if answer.tag == pieces => opened = reply.handle(),
+                Reply::Names(names) => {
+                    ended |= names.is_empty();
+                    entries.extend(names.into_iter().filter(|e| e.name != b"." && e.name != b".."));
+                }
+                Reply::Status { code: status::EOF, .. } => ended = true,
+                // Whoever lists it as usual is told what is wrong.
+                _ => in_order = false,
+            }
+        }
+        Ok(((ended && in_order).then(|| once_each(entries)), opened))
     }
 
     /// Give each object of a folder; the folders below it.
@@ -132,7 +192,7 @@ impl Inner {
         let one = [folder.to_owned()];
         let (read, base) = self.run("list", folder, |peer| self.read_folders(peer, &one))?;
         self.linked("list", base)?;
-        match read.into_iter().next().map(|read| read.entries) {
+        match read.into_iter().next().map(|(_, entries)| entries) {
             Some(Ok(entries)) => Ok(entries),
             Some(Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Vec::new()),
             Some(Err(trouble)) => Err(self.error("list", folder, &trouble)),
@@ -140,13 +200,16 @@ impl Inner {
         }
     }
 
-    /// Read folders to their ends, and ask for the repository's own. They come as they were given.
+    /// Read folders to their ends, and ask for the repository's own.
     #[allow(clippy::type_complexity)]
     fn read_folders(
         &self,
         peer: &Peer,
         folders: &[String],
-    ) -> std::result::Result<(Vec<Read>, std::result::Result<Attrs, Trouble>), Trouble> {
+    ) -> std::result::Result<
+        (Vec<(String, std::result::Result<Vec<Entry>, Trouble>)>, std::result::Result<Attrs, Trouble>),
+        Trouble,
+    > {
         let mut flight = peer.flight();
         for folder in folders {
             flight.add(&Request::OpenDir { path: &self.path(folder) });
@@ -157,19 +220,18 @@ impl Inner {
         let (to, answers) = unbounded();
         let (mut reading, mut read) = (Vec::new(), Vec::new());
         for (folder, reply) in folders.iter().zip(replies) {
-            let (place, folder) = (read.len(), folder.clone());
-            let entries = match reply.handle() {
+            match reply.handle() {
                 Ok(handle) => {
+                    let place = reading.len();
                     for _ in 0..PIECES_AT_FIRST {
-                        peer.ask(&Request::ReadDir { handle: &handle }, &to, reading.len());
+                        peer.ask(&Request::ReadDir { handle: &handle }, &to, place);
                     }
                     let (entries, asked, pieces) = (Vec::new(), PIECES_AT_FIRST, PIECES_AT_FIRST);
-                    reading.push(Reading { place, handle, entries, asked, pieces, ended: false, failed: None });
-                    Ok(Vec::new())
+                    let folder = folder.clone();
+                    reading.push(Reading { folder, handle, entries, asked, pieces, ended: false, failed: None });
                 }
-                Err(trouble) => Err(trouble),
-            };
-            read.push(Read { folder, entries, at_once: true });
+                Err(trouble) => read.push((folder.clone(), Err(trouble))),
+            }
         }
         while reading.iter().any(|of| of.asked > 0) {
             let answer = peer.wait(&answers)?;
@@ -191,20 +253,23 @@ impl Inner {
                 other => of.failed = Some(other.done().err().unwrap_or(Trouble::Odd)),
             }
             if !of.ended && of.failed.is_none() && (of.asked == 0 || of.pieces > PIECES_AT_FIRST) {
-                read[of.place].at_once = false;
                 for _ in of.asked..of.pieces {
                     peer.ask(&Request::ReadDir { handle: &of.handle }, &to, answer.tag);
                 }
                 of.asked = of.asked.max(of.pieces);
             }
         }
-        for Reading { place, handle, mut entries, failed, .. } in reading {
+        for Reading { folder, handle, entries, failed, .. } in reading {
             peer.tell(&Request::Close { handle: &handle });
-            // Some file systems give an entry twice while others change the folder.
-            entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            entries.dedup_by(|a, b| a.name == b.name);
-            read[place].entries = failed.map_or(Ok(entries), Err);
+            read.push((folder, failed.map_or_else(|| Ok(once_each(entries)), Err)));
         }
         Ok((read, base))
     }
+}
+
+/// Some file systems give an entry twice while others change the folder.
+fn once_each(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    entries.dedup_by(|a, b| a.name == b.name);
+    entries
 }

@@ -176,7 +176,9 @@ impl Inner {
                     return self.because(Kind::Full, "write", name, "no space is left on the server");
                 }
                 _ => {
-                    let cause = format!("{trouble}; it gives no reason (a quota that is used up, or a damaged disk?)");
+                    let cause = format!(
+                        "{trouble}; it gives no reason: look at the account's quota, and at that machine's disk"
+                    );
                     return self.because(Kind::Io, "write", name, &cause);
                 }
             }

@@ -284,6 +284,8 @@ impl Inner {
 
     /// Remove an object.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
+        // Who removes has mostly put all that he will, and needn't wait once more at his end.
+        self.drop_spare();
         let mut synced = false;
         let (removed, looked, base) = self.run("delete", name, |peer| {
             let path = self.path(name);

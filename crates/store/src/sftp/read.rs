@@ -220,7 +220,7 @@ fn read_whole(handle: &Arc<Handle>, len: u64, bytes: &mut Vec<u8>) -> std::resul
     while bytes.len() < len {
         let (at, step) = (bytes.len(), (len - bytes.len()).min(WHOLE_STEP_BYTES));
         if bytes.try_reserve(step).is_err() {
-            return Err(too_long());
+            return Err(Trouble::Status { code: status::FAILURE, words: "there is no memory for all of it".into() });
         }
         bytes.resize(at + step, 0);
         if !Pieces::begin(handle.clone(), at as u64, step).fill(&mut bytes[at..])? {

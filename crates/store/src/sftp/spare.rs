@@ -48,7 +48,7 @@ impl Inner {
     }
 
     /// Nobody is going to put anything any more: take the file away.
-    fn drop_spare(&self) {
+    pub(super) fn drop_spare(&self) {
         let Some(file) = lock(&self.spare.file).take() else { return };
         let created = file.peer.wait(&file.created).and_then(|answer| answer.reply);
         if let Ok(Ok(handle)) = created.map(super::wire::Reply::handle) {

@@ -1,6 +1,8 @@
 //! Lines that break, stall, and servers that are killed: what was promised holds, and the rest goes on.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use drumlin_store::{Kind, Put, Retries, Store};
 use drumlin_testkit::{Line, Rng};
@@ -194,6 +196,42 @@ fn calls_take_few_round_trips() {
     turns(1, "sync", &|| store.sync().unwrap());
     store.read_at("d/a", 0, &mut [0]).unwrap();
     turns(1, "read_at", &|| store.read_at("d/a", 0, &mut [0]).unwrap());
+}
+
+/// The second folder is read when the first has been, though both are asked for over a line on which a hundred objects come between.
+#[test]
+fn folders_are_listed_in_their_order_over_a_long_line() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    for name in ["first/0", "second/0"] {
+        store.put(name, b"1", Put::Create).unwrap();
+    }
+    place.relay.set(Line { round_trip: Duration::from_millis(20), rate: 0 });
+    let root = place.sshd.folder("plain").join("r");
+    let (mut looks, mut fewest) = (0, u64::MAX);
+    thread::scope(|scope| {
+        // Few enough to be read at once; who looks through another door isn't slowed down by the line.
+        let putting = scope.spawn(|| {
+            for i in 1..250 {
+                fs::write(root.join(format!("second/{i}")), b"2").unwrap();
+                fs::write(root.join(format!("first/{i}")), b"1").unwrap();
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        while !putting.is_finished() {
+            let before = place.relay.turns();
+            let mut seen = [BTreeSet::new(), BTreeSet::new()];
+            let see = &mut |at: usize, listed: drumlin_store::Listed| {
+                assert!(seen[at].insert(listed.name.rsplit('/').next().unwrap_or_default().to_owned()));
+            };
+            store.list_in_order(&["first", "second"], see).unwrap();
+            let [first, second] = seen;
+            assert!(first.is_subset(&second), "look {looks}: the second folder was seen before the first");
+            fewest = fewest.min(place.relay.turns() - before);
+            looks += 1;
+        }
+    });
+    assert!(looks >= 5 && fewest <= 3, "{looks} looks, {fewest} turns");
 }
 
 #[test]

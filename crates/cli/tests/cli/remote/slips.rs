@@ -107,7 +107,7 @@ fn a_quota_that_is_used_up() {
     run(&tight, &["backup", "src"]).ok();
     home.write("noise", Rng::new(1).bytes(100 << 20));
     let ran = run(&tight, &["backup", "noise"]).expect(1);
-    for part in ["it gives no reason", "a quota that is used up", "look at the room, the quota"] {
+    for part in ["it gives no reason", "look at the account's quota"] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     assert!(!ran.stderr.contains("repair"), "{}", ran.stderr);
