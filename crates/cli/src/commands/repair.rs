@@ -78,27 +78,38 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
         if look(None)?.iter().any(|finding| finding.kind == ObjectKind::Index) {
             report = mend(HashSet::new(), HashSet::new())?;
         }
-        let findings = look(Some(Part::All))?;
+        let findings = look(Some(Part::All)).inspect_err(|_| done_so_far(context, &report))?;
         let is_pack = |kind| matches!(kind, ObjectKind::DataPack | ObjectKind::TreePack);
         let recovery = findings.iter().filter(|finding| finding.kind == ObjectKind::Recovery);
         spoiled.extend(recovery.filter_map(|f| RecoveryId::parse(names::last(&f.object))).map(|id| id.band()));
         let packs = findings.iter().filter(|finding| is_pack(finding.kind));
         damaged.extend(packs.filter_map(|finding| PackId::parse(names::last(&finding.object))));
     }
-    report.go_on(mend(damaged, spoiled)?);
-    if context.out.json() {
-        context.out.tell(&json(&report));
-        report.parity.iter().for_each(|parity| context.out.tell(&super::parity::json(parity, false)));
-    } else {
-        lines(&report).into_iter().for_each(|line| context.out.note(line));
-        let parity = report.parity.iter().flat_map(|parity| super::parity::lines(parity, false));
-        parity.for_each(|line| context.out.note(format!("  {line}")));
-    }
+    report.go_on(mend(damaged, spoiled).inspect_err(|_| done_so_far(context, &report))?);
+    tell(context, &report);
     for (id, why) in &report.unreadable {
         context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
     }
     let lost = report.lost_chunks + report.broken_snapshots > 0 || !report.unreadable.is_empty();
     Ok(if lost { Exit::Incomplete } else { Exit::Done })
+}
+
+/// It ends in its second half: what the first has done is worth knowing.
+fn done_so_far(context: &Context, report: &Report) {
+    if !report.is_sound() {
+        tell(context, report);
+    }
+}
+
+fn tell(context: &Context, report: &Report) {
+    if context.out.json() {
+        context.out.tell(&json(report));
+        report.parity.iter().for_each(|parity| context.out.tell(&super::parity::json(parity, false)));
+    } else {
+        lines(report).into_iter().for_each(|line| context.out.note(line));
+        let parity = report.parity.iter().flat_map(|parity| super::parity::lines(parity, false));
+        parity.for_each(|line| context.out.note(format!("  {line}")));
+    }
 }
 
 fn json(report: &Report) -> JsonRepair {

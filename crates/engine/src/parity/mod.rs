@@ -97,6 +97,18 @@ pub struct Report {
     pub left: Option<String>,
 }
 
+impl Report {
+    /// The same, with what was done before it.
+    pub(crate) fn after(mut self, before: &Report) -> Report {
+        self.made += before.made;
+        self.cost.read += before.cost.read;
+        self.cost.written += before.cost.written;
+        self.removed.objects += before.removed.objects;
+        self.removed.bytes += before.removed.bytes;
+        self
+    }
+}
+
 /// Cover what isn't covered yet.
 ///
 /// # Errors

@@ -108,7 +108,10 @@ impl Report {
         self.healed += then.healed;
         self.cleared += then.cleared;
         self.generations += then.generations;
-        self.parity = then.parity.or(self.parity.take());
+        self.parity = match (self.parity.take(), then.parity) {
+            (Some(before), Some(then)) => Some(then.after(&before)),
+            (before, then) => then.or(before),
+        };
         self.broken_snapshots = then.broken_snapshots;
         (self.lost_chunks, self.unreadable) = (then.lost_chunks, then.unreadable);
     }

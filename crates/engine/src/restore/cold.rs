@@ -8,6 +8,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Cursor;
 use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A restore that may have things brought back.
@@ -21,28 +22,34 @@ pub(super) struct Cold<'a> {
 impl Cold<'_> {
     /// See to it that all that is needed can be read, and what was met frozen. Whether it can; if not, the user has ended it.
     pub fn thaw(&self, met: Option<&str>, monitor: &dyn Monitor) -> Result<bool> {
-        let index = Arc::new(Index::open(self.repository, self.cache.clone())?);
-        let packs = match self.needed(&index, met) {
-            // What else is needed the tree tells, which is mostly left where it can be read.
-            Err(Error::Repo(e)) if e.frozen().is_some() => {
-                let trees: Vec<_> = index.packs().into_iter().filter(|pack| pack.kind == PackKind::Tree).collect();
-                if !thaw(self.repository, &trees, self.how, monitor)? {
-                    return Ok(false);
+        let mut asked = HashSet::new();
+        loop {
+            // Afresh: it was waited for hours, and others may have been at work.
+            let index = Arc::new(Index::open(self.repository, self.cache.clone())?);
+            let packs = match self.needed(&index, met, monitor) {
+                // What else is needed the tree tells, which is mostly left where it can be read.
+                Err(Error::Repo(e)) if e.frozen().is_some() => {
+                    index.packs().into_iter().filter(|pack| pack.kind == PackKind::Tree).collect()
                 }
-                self.needed(&index, met)?
+                packs => packs?,
+            };
+            if !monitor.stop() && packs.iter().all(|pack| asked.contains(&pack.id)) {
+                return Ok(true);
             }
-            packs => packs?,
-        };
-        thaw(self.repository, &packs, self.how, monitor)
+            if !thaw(self.repository, &packs, self.how, monitor)? {
+                return Ok(false);
+            }
+            asked.extend(packs.iter().map(|pack| pack.id));
+        }
     }
 
     /// The packs with contents that are needed, and the one that was met.
-    fn needed(&self, index: &Arc<Index>, met: Option<&str>) -> Result<Vec<Arc<PackInfo>>> {
+    fn needed(&self, index: &Arc<Index>, met: Option<&str>, monitor: &dyn Monitor) -> Result<Vec<Arc<PackInfo>>> {
         let memory = self.options.memory / 16;
         let reader = Reader::new(self.repository.clone(), index.clone(), self.cache.clone(), memory);
         let reader = Arc::new(reader.with_copies());
         let mut cursor = Cursor::new(reader.clone(), self.options.snapshot.root)?;
-        let mut packs = needs::packs(&reader, &mut cursor, self.options)?;
+        let mut packs = needs::packs(&reader, &mut cursor, self.options, monitor)?;
         // It may be that of a file which only seemed to be right.
         let met = met.and_then(|met| index.packs().into_iter().find(|pack| names::pack(pack.kind, pack.id) == met));
         let is_new = met.as_ref().is_some_and(|met| packs.iter().all(|pack| pack.id != met.id));

@@ -4,6 +4,7 @@ use super::selection::{self, Selection};
 use super::{Options, Overwrite};
 use crate::Result;
 use crate::convert;
+use crate::monitor::Monitor;
 use drumlin_format::ChunkId;
 use drumlin_format::tree::{Data, Kind, Meta, Ref};
 use drumlin_repo::PackInfo;
@@ -16,15 +17,24 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 /// The packs with contents of what is wanted. Files that are there in the same size and of the same time are taken to be right: if
-/// one isn't, its pack is asked for when that is seen. What of the tree can't be read the restore itself tells.
+/// one isn't, its pack is asked for when that is seen. What of the tree can't be read the restore itself tells. Some of them, if the user
+/// ends it.
 ///
 /// Memory: four bytes a pack.
-pub(super) fn packs(reader: &Reader, cursor: &mut Cursor, options: &Options) -> Result<Vec<Arc<PackInfo>>> {
+pub(super) fn packs(
+    reader: &Reader,
+    cursor: &mut Cursor,
+    options: &Options,
+    monitor: &dyn Monitor,
+) -> Result<Vec<Arc<PackInfo>>> {
     let selection = Selection::new(options)?;
     let mut needs = Needs { reader, packs: BTreeSet::new() };
     for range in selection.ranges.iter().filter(|range| !range.way) {
         cursor.seek(&range.start.0, &range.start.1)?;
         'leaves: loop {
+            if monitor.stop() {
+                break;
+            }
             let child = match cursor.next_leaf() {
                 Ok(Some(child)) => child,
                 Ok(None) => break,
