@@ -267,6 +267,43 @@ fn what_parity_heals_is_written_anew() {
     }
 }
 
+/// A damaged pack that was written anew stays until a prune: no repair takes it into the index again, as long as what was made from it is there.
+#[test]
+fn what_was_written_anew_is_not_taken_in_again() {
+    let scene = Scene::new();
+    let old = scene.largest(names::DATA);
+    let before = scene.names(names::DATA);
+    let mut bytes = scene.bench.memory.get(&old).unwrap();
+    let middle = parity_of(&bytes).start / 2;
+    bytes[middle] ^= 1;
+    scene.bench.memory.put(&old, &bytes, Put::Replace).unwrap();
+    let report = scene.repair(&[pack(&old)]);
+    assert_eq!((report.mended.as_slice(), report.lost_chunks), (&[pack(&old)][..], 0), "{report:?}");
+    let found = |read| {
+        let (repository, cache) = scene.fresh();
+        let options = check::Options { read, workers: 2 };
+        check::check(&repository, &cache, options, &Quiet::default()).unwrap().findings
+    };
+    assert!(found(Some(check::Part::All)).is_empty());
+    let report = scene.repair(&[]);
+    assert!(report.is_sound(), "{report:?}");
+    assert!(found(Some(check::Part::All)).is_empty());
+    // What was made from it gets lost: now it is all that there is.
+    for name in scene.names(names::DATA).iter().filter(|name| !before.contains(name)) {
+        scene.bench.memory.delete(name).unwrap();
+    }
+    assert!(!found(None).is_empty());
+    let report = scene.repair(&[]);
+    assert_eq!((report.lost_chunks, report.damaged.len()), (0, 0), "{report:?}");
+    assert!(scene.names(names::LOSSES).is_empty());
+    assert!(found(Some(check::Part::All)).is_empty());
+    scene.assert_whole();
+    assert!(scene.repair(&[]).is_sound());
+    scene.prune().unwrap();
+    assert!(scene.bench.memory.len(&old).unwrap().is_none());
+    scene.assert_whole();
+}
+
 /// The parity alone is damaged: nothing is touched, and what is written anew has all of it.
 #[test]
 fn parity_that_is_damaged_is_a_finding_and_made_anew() {

@@ -148,7 +148,7 @@ fn lines(report: &Report) -> Vec<String> {
         lines.push(format!("removed: {objects} that nobody could read; what a loss said is found anew"));
     }
     if report.named > 0 {
-        lines.push(format!("{} are in the index again", counted(report.named, "pack", "packs")));
+        lines.push(format!("{} in the index again", counted(report.named, "pack is", "packs are")));
     }
     if report.indexes > 0 {
         lines.push(format!("written anew: {} of the index", counted(report.indexes, "object", "objects")));
@@ -164,7 +164,10 @@ fn lines(report: &Report) -> Vec<String> {
     let packs = (report.gone.len() + report.damaged.len()) as u64;
     if packs > 0 {
         let [gone, damaged] = [&report.gone, &report.damaged].map(|packs| count(packs.len() as u64));
-        lines.push(format!("{} are out of the index: {gone} gone, {damaged} damaged", counted(packs, "pack", "packs")));
+        lines.push(format!(
+            "{} out of the index: {gone} gone, {damaged} damaged",
+            counted(packs, "pack is", "packs are")
+        ));
     }
     if report.salvaged > 0 {
         lines.push(format!("salvaged from them: {}", bytes(report.salvaged)));

@@ -302,8 +302,10 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
         let index_is_damaged = report.findings.iter().any(|f| f.kind == ObjectKind::Index);
         let whose = match (index_is_damaged, report.open_sessions) {
             (true, _) => "perhaps those that the damaged or missing index objects named, and needed",
-            (false, 0) => "left by a run that was cut short; prune removes what is left",
-            (false, _) => "of a backup at work, or left by a run that was cut short; prune removes what is left",
+            (false, 0) => "left by a repair, or a run that was cut short; prune removes what is left",
+            (false, _) => {
+                "of a backup at work, or left by a repair or a run that was cut short; prune removes what is left"
+            }
         };
         lines.push(format!("left over: {leftover} {verb} in no index object that can be read: {whose}"));
     }

@@ -15,6 +15,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId};
 use drumlin_repo::band::Bands;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,6 +28,12 @@ pub(super) struct Mending<'a> {
     monitor: &'a dyn Monitor,
     pub me: SessionId,
     session: Option<WriteSession>,
+    /// Packs that were found damaged by reading them.
+    damaged: HashSet<PackId>,
+    /// Damaged packs that others were made from: left out of the index, unless something is missing.
+    replaced: HashSet<PackId>,
+    /// Something is missing: whatever there is is taken.
+    last_resort: bool,
     /// Packs that no index object shall name.
     bad: HashSet<PackId>,
     /// Of those, packs of which all that snapshots need is in others now.
@@ -46,15 +53,29 @@ impl<'a> Mending<'a> {
         monitor: &'a dyn Monitor,
         me: SessionId,
     ) -> Self {
-        let (session, report) = (None, Report::default());
-        let (bad, moved, through, again) = (HashSet::new(), HashSet::new(), None, false);
-        Mending { repository, cache, options, monitor, me, session, bad, moved, through, again, report }
+        Mending {
+            repository,
+            cache,
+            options,
+            monitor,
+            me,
+            session: None,
+            damaged: options.damaged.clone(),
+            replaced: HashSet::new(),
+            last_resort: false,
+            bad: HashSet::new(),
+            moved: HashSet::new(),
+            through: None,
+            again: false,
+            report: Report::default(),
+        }
     }
 
     /// One that goes on where this one has ended.
     pub fn next(self, me: SessionId) -> (Report, Option<Self>) {
-        let Mending { repository, cache, options, monitor, bad, moved, again, report, .. } = self;
-        let next = Mending { bad, moved, ..Mending::new(repository, cache, options, monitor, me) };
+        let Mending { repository, cache, options, monitor, damaged, last_resort, bad, moved, again, report, .. } = self;
+        let next =
+            Mending { damaged, last_resort, bad, moved, ..Mending::new(repository, cache, options, monitor, me) };
         (report, again.then_some(next))
     }
 
@@ -94,7 +115,7 @@ impl<'a> Mending<'a> {
         match ground.packs.get(&info.id) {
             None => Some(Some("it is not there".into())),
             Some((_, len)) if *len != info.len => Some(Some(format!("it has {len} bytes instead of {}", info.len))),
-            Some(_) => self.options.damaged.contains(&info.id).then_some(None),
+            Some(_) => self.damaged.contains(&info.id).then_some(None),
         }
     }
 
@@ -112,11 +133,31 @@ impl<'a> Mending<'a> {
         }
     }
 
+    /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has made them
+    /// from it and put it out of the index, and no prune has removed it yet.
+    fn is_replaced(&self, entry: &Entry, held: &Index) -> Result<bool> {
+        for chunk in &entry.table.chunks {
+            if held.lookup(&chunk.id)?.is_some() {
+                let healed = Healed::open(self.repository, &PackInfo::from(entry))?;
+                return Ok(healed
+                    .map(|mut healed| healed.look_at_all())
+                    .transpose()?
+                    .is_some_and(|found| found.data > 0));
+            }
+        }
+        Ok(false)
+    }
+
     /// Packs that no sound index object names: named again if they are whole.
     fn scan(&mut self, ground: &Ground, session: &WriteSession) -> Result<()> {
         let scan = PackScan::new(self.repository)?;
         let mut orphans: Vec<PackId> = ground.orphans().filter(|id| !self.bad.contains(id)).collect();
         orphans.sort_unstable();
+        let named: HashSet<PackId> = ground.named.keys().copied().collect();
+        let held = match orphans.is_empty() || named.is_empty() || self.last_resort {
+            true => None,
+            false => Some(Index::open_among(self.repository, self.cache.clone(), named, ids_of(&ground.broken))?),
+        };
         let (mut sound, mut unread) = (None, None);
         for id in orphans {
             if self.monitor.stop() {
@@ -125,7 +166,13 @@ impl<'a> Mending<'a> {
             let (kind, len) = ground.packs[&id];
             match twice(|| scan.entry(kind, id, len)) {
                 Ok(entry) => {
-                    self.again |= self.options.damaged.contains(&id);
+                    if let Some(held) = &held
+                        && self.is_replaced(&entry, held)?
+                    {
+                        self.replaced.insert(id);
+                        continue;
+                    }
+                    self.again |= self.damaged.contains(&id);
                     self.report.named += 1;
                     session.name_again(entry)?;
                     sound = Some((kind, id, len));
@@ -219,6 +266,12 @@ impl<'a> Mending<'a> {
         }
         let mut chunks: Vec<ChunkId> = need.finish().1.into_iter().collect();
         chunks.sort_unstable();
+        let is_missing = !chunks.is_empty() || !self.report.unreadable.is_empty();
+        if is_missing && !self.replaced.is_empty() {
+            self.damaged.extend(self.replaced.drain());
+            (self.again, self.last_resort) = (true, true);
+            return Ok(());
+        }
         self.report.lost_chunks = chunks.len() as u64;
         let (mut mended, mut packs): (Vec<PackId>, Vec<PackId>) =
             self.bad.iter().filter(|id| ground.packs.contains_key(id)).partition(|id| self.moved.contains(id));

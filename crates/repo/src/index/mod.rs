@@ -355,7 +355,7 @@ impl Index {
 
     fn add_pack_info(&self, entry: &Entry) -> u32 {
         let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
-        layers.packs.push(Arc::new(pack_info(entry)));
+        layers.packs.push(Arc::new(PackInfo::from(entry)));
         layers.packs.len() as u32 - 1
     }
 
@@ -384,7 +384,7 @@ impl Index {
             ));
         }
         sorted.sort_unstable();
-        let packs: Vec<_> = entries.iter().map(|e| Arc::new(pack_info(e))).collect();
+        let packs: Vec<_> = entries.iter().map(|e| Arc::new(PackInfo::from(e))).collect();
         let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
         let mut writer = RunWriter::new(file);
         let written = sorted.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
@@ -467,13 +467,15 @@ impl Index {
     }
 }
 
-fn pack_info(entry: &Entry) -> PackInfo {
-    PackInfo {
-        id: entry.pack,
-        kind: entry.kind,
-        generation: entry.generation,
-        len: entry.pack_len,
-        table_offset: entry.table.blocks_end(),
-        table_len: entry.table_len,
+impl From<&Entry> for PackInfo {
+    fn from(entry: &Entry) -> Self {
+        PackInfo {
+            id: entry.pack,
+            kind: entry.kind,
+            generation: entry.generation,
+            len: entry.pack_len,
+            table_offset: entry.table.blocks_end(),
+            table_len: entry.table_len,
+        }
     }
 }
