@@ -1,23 +1,34 @@
-//! A slow storage: the processors have time to spare, and `auto` spends it on size.
+//! A slow storage: the processors have time to spare, and `auto` spends it on size; and whoever restores waits for several blocks at once.
 
 mod common;
 
-use common::{options, small};
+use common::{bench, options, restore_options, small};
 use drumlin_engine::backup::{self, Compression};
 use drumlin_engine::monitor::Quiet;
-use drumlin_repo::{Cache, NewLock, Repository};
+use drumlin_engine::restore;
+use drumlin_repo::{Cache, NewLock, Repository, Unlock};
 use drumlin_seal::Secret;
 use drumlin_store::{Listed, MemoryStore, Put, Result, Store, Upload};
 use drumlin_testkit::Rng;
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::Duration;
 
-/// Takes so many bytes of an upload a second.
+/// Takes so many bytes of an upload a second, and some time for each read.
 struct Slow {
     inner: MemoryStore,
     rate: u64,
+    /// Reads of packs with contents, by who has asked.
+    reads: Mutex<HashMap<ThreadId, usize>>,
+}
+
+impl Slow {
+    fn new(inner: MemoryStore, rate: u64) -> Self {
+        Slow { inner, rate, reads: Mutex::default() }
+    }
 }
 
 struct SlowUpload {
@@ -50,6 +61,10 @@ impl Store for Slow {
         self.inner.get(name)
     }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        if name.starts_with("data/") {
+            *self.reads.lock().unwrap().entry(std::thread::current().id()).or_default() += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.inner.read_at(name, offset, buf)
     }
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
@@ -81,7 +96,7 @@ fn text(rng: &mut Rng, words: &[String], bytes: usize) -> String {
 
 /// Bytes that blocks took when `source` was saved to a storage of this rate.
 fn stored(source: &Path, rate: u64, compression: Compression) -> u64 {
-    let store: Arc<dyn Store> = Arc::new(Slow { inner: MemoryStore::new(), rate });
+    let store: Arc<dyn Store> = Arc::new(Slow::new(MemoryStore::new(), rate));
     let lock = NewLock::File(Secret::new([1; 32]));
     let (repository, _) = Repository::create(store, small(), lock, "test", 0).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -109,4 +124,21 @@ fn a_slow_storage_gets_fewer_bytes() {
     let alike = |at_once: u64| fixed * 100 <= at_once * 102 && at_once * 100 <= fixed * 102;
     let at_once: Vec<u64> = (0..4).map(|_| stored(source.path(), fast, Compression::Auto)).collect();
     assert!(at_once.iter().any(|bytes| alike(*bytes)), "{at_once:?} bytes at a fast storage, {fixed} at a fixed level");
+}
+
+/// One file and nothing else to do: its blocks are fetched by all workers.
+#[test]
+fn a_large_file_is_restored_by_all_workers() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::write(&source, Rng::new(1).bytes(40 << 20)).unwrap();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let store = Arc::new(Slow::new(bench.memory.clone(), 1 << 40));
+    let repository = Repository::open(store.clone(), &Unlock::File(bench.key_file())).unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, bench.folder.path()).unwrap());
+    let options = restore_options(&snapshot, &bench.folder.path().join("out"));
+    restore::restore(&repository, &cache, options, &Quiet::default()).unwrap();
+    let reads: Vec<usize> = store.reads.lock().unwrap().values().copied().filter(|reads| *reads > 2).collect();
+    let all: usize = reads.iter().sum();
+    assert!(reads.len() == 2 && reads.iter().all(|reads| reads * 4 > all), "reads of each thread: {reads:?}");
 }

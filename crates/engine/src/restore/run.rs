@@ -114,15 +114,17 @@ fn attempt(
 fn distribute(context: &Context) -> Result<Planned> {
     let workers = context.options.workers.max(1);
     let (tasks, tasks_in) = bounded(4 * workers);
+    let (at_work, others) = bounded(0);
     std::thread::scope(|scope| {
         for number in 0..workers {
             let (worker, tasks) = (Worker::new(context), tasks_in.clone());
+            let (at_work, others) = (at_work.clone(), others.clone());
             std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn_scoped(scope, move || worker.run(&tasks))
+                .spawn_scoped(scope, move || worker.run(&tasks, at_work, &others))
                 .map_err(Error::system("start a thread"))?;
         }
-        drop(tasks_in);
+        drop((tasks_in, at_work));
         let mut planner = Planner::new(context, tasks)?;
         planner.run()?;
         Ok(planner.finish())

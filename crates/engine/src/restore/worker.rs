@@ -13,6 +13,7 @@ use drumlin_repo::PackInfo;
 use drumlin_repo::pack::Reader;
 use drumlin_seal::IdKey;
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -155,8 +156,9 @@ impl<'a> Worker<'a> {
         Worker { context, scratch: Vec::new(), block: Vec::new(), dirs: Vec::new() }
     }
 
-    /// Work until there is no more.
-    pub fn run(mut self, tasks: &Receiver<Task>) {
+    /// Work until there is no more: neither tasks, nor somebody who has one, for whom blocks may have to be fetched. `at_work` is dropped when
+    /// this one has no more tasks; `others` ends with the last of them.
+    pub fn run(mut self, tasks: &Receiver<Task>, at_work: Sender<Infallible>, others: &Receiver<Infallible>) {
         let fetches = self.context.fetches.1.clone();
         loop {
             // Somebody waits for a fetch.
@@ -169,8 +171,15 @@ impl<'a> Worker<'a> {
                 recv(tasks) -> task => match task {
                     Ok(task) if !self.context.ended() => self.task(task),
                     Ok(_) => {}
-                    Err(_) => return,
+                    Err(_) => break,
                 }
+            }
+        }
+        drop(at_work);
+        loop {
+            select! {
+                recv(fetches) -> fetch => if let Ok(fetch) = fetch { fetch.process(self.context, &mut self.scratch) },
+                recv(others) -> _ => return,
             }
         }
     }
