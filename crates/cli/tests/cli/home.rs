@@ -124,8 +124,9 @@ impl Home {
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drumlin"));
         command.env_clear().current_dir(&self.root).stdin(Stdio::null());
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
+        // `tests/mounts` runs this where nothing else than TMPDIR can be written.
+        for name in ["PATH", "TMPDIR"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
         command.env("HOME", self.path("home")).env("TZ", "UTC");
         for name in ["DATA", "CONFIG", "CACHE", "STATE"] {

@@ -11,10 +11,6 @@ fn mounted() {
     let base = tempfile::tempdir_in(&mount).unwrap();
     let home = Home::new();
     let repo = base.path().join("repo");
-    let run = |args: &[&str]| -> Ran {
-        let mut command = home.command(&[&["-r", repo.to_str().unwrap(), "-k", "k"], args].concat());
-        // Where the file system has been mounted, little else may be writable.
-        command.env("TMPDIR", std::env::temp_dir()).output().unwrap().into()
-    };
+    let run = |args: &[&str]| -> Ran { home.run(&[&["-r", repo.to_str().unwrap(), "-k", "k"], args].concat()) };
     everything::done(&home, &run, "", "the folder is not empty");
 }
