@@ -82,6 +82,7 @@ fn attempt(
         owners: Owners::new(options.numeric_ids),
         monitor,
         fetches: unbounded(),
+        spare: Mutex::default(),
         open: AtomicUsize::new(0),
         owner_told: AtomicBool::new(false),
         lost: Mutex::default(),

@@ -1,7 +1,7 @@
 //! Files written from their start to their end: large ones, and ones that replace others. Blocks are fetched ahead by
 //! whoever has time.
 
-use super::worker::Context;
+use super::worker::{Context, lock};
 use super::{Overwrite, compare};
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ struct Fetched {
 
 impl Fetch {
     pub fn process(self, context: &Context, scratch: &mut Vec<u8>) {
-        let mut bytes = Vec::new();
+        let mut bytes = lock(&context.spare).pop().unwrap_or_default();
         let read = context.reader.block(&self.info, &self.table, self.block, scratch, &mut bytes);
         let checked = read.and_then(|()| {
             for ordinal in &self.ordinals {
@@ -260,6 +260,10 @@ impl Stream {
                         add(&context.counters().bytes_written, content.len() as u64);
                         self.count(context, content.len() as u64);
                         at += u64::from(len);
+                    }
+                    let mut spare = lock(&context.spare);
+                    if spare.len() < AHEAD {
+                        spare.push(bytes);
                     }
                 }
             }

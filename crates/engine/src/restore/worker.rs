@@ -28,6 +28,8 @@ pub(super) struct Context<'a> {
     pub owners: Owners,
     pub monitor: &'a dyn Monitor,
     pub fetches: (Sender<Fetch>, Receiver<Fetch>),
+    /// Room for blocks of streams, used before: fresh memory costs as much as opening a block.
+    pub spare: Mutex<Vec<Vec<u8>>>,
     /// Files of several chunks that are open between two of them.
     pub open: AtomicUsize,
     /// Whether it was told that owners can't be set.
@@ -436,6 +438,6 @@ fn wanted<'w>(window: &'w Window, file: &File) -> Wanted<'w> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

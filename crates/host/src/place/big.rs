@@ -1,35 +1,30 @@
 //! Big files written in order: past the page cache where the file system allows it, with their holes left.
 //!
 //! Direct writes cost a small part of the processor time of buffered ones and throw nothing out of the cache. They go out
-//! in whole blocks from an aligned buffer; an unaligned end is written the ordinary way.
+//! in whole blocks from an aligned buffer, by a thread of their own, since whoever makes one waits for the disk; an
+//! unaligned end is written the ordinary way.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
-
-use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
+use super::behind::Behind;
 use super::error::Result;
 use super::file::{NewFile, write_all_at};
+use super::gathered::{BLOCK_BYTES, BUFFER_BYTES, Gathered, set_direct};
 
-/// Alignment that direct writes of all common devices are content with.
-const BLOCK_BYTES: usize = 4096;
-const BUFFER_BYTES: usize = 4 << 20;
 /// Below that the page cache is quicker, and the file is likely to be read soon.
 const DIRECT_BYTES_MIN: u64 = 8 << 20;
 
 /// Writes one file from its start to its end. Call [`BigFile::finish`], then [`NewFile::finish`].
 pub struct BigFile<'a> {
     file: &'a NewFile,
-    /// `None` only while it is being dropped.
-    buffer: Option<Aligned>,
-    /// Where the buffer's first byte goes: a multiple of the block while writes are direct.
-    base: u64,
-    /// Bytes in the buffer.
-    len: usize,
-    /// The file's length so far.
+    /// Of whole blocks at each hole, while writes are direct. `None` once a write has failed.
+    gathered: Option<Gathered>,
+    position: u64,
+    /// The file's length, once all is written.
     end: u64,
     direct: bool,
+    /// Begins with the first full buffer.
+    behind: Option<Behind>,
 }
 
 impl<'a> BigFile<'a> {
@@ -45,37 +40,36 @@ impl<'a> BigFile<'a> {
             }
             end = size;
         }
-        let direct = big && set_direct(file, true);
-        let buffer = file.dir().shared().take_buffer().unwrap_or_else(Aligned::new);
-        Ok(BigFile { file, buffer: Some(buffer), base: 0, len: 0, end, direct })
+        let direct = big && set_direct(file.fd(), true);
+        let gathered = Some(take_buffer(file));
+        Ok(BigFile { file, gathered, position: 0, end, direct, behind: None })
     }
 
-    /// Whether the page cache is being passed by.
+    /// Whether the page cache is to be passed by.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
     /// The offset that the next byte goes to.
     pub fn position(&self) -> u64 {
-        self.base + self.len as u64
+        self.position
     }
 
     /// Appends `data`.
     pub fn write(&mut self, mut data: &[u8]) -> Result<()> {
         while !data.is_empty() {
-            if !self.direct && self.len == 0 && data.len() >= BUFFER_BYTES / 4 {
+            let Some(gathered) = &mut self.gathered else { return Err(self.file.error("write", Errno::IO)) };
+            let len = if !self.direct && gathered.is_empty() && data.len() >= BUFFER_BYTES / 4 {
                 // Nothing is gained by gathering: the page cache copies anyway.
-                write_all_at(self.file.fd(), self.base, data).map_err(|e| self.file.error("write", e))?;
-                self.base += data.len() as u64;
-                self.end = self.end.max(self.base);
-                return Ok(());
-            }
-            let room = &mut self.bytes()[..];
-            let n = room.len().min(data.len());
-            room[..n].copy_from_slice(&data[..n]);
-            self.len += n;
-            data = &data[n..];
-            if self.len == BUFFER_BYTES {
+                write_all_at(self.file.fd(), self.position, data).map_err(|e| self.file.error("write", e))?;
+                data.len()
+            } else {
+                gathered.add(self.position, data)
+            };
+            self.position += len as u64;
+            self.end = self.end.max(self.position);
+            data = &data[len..];
+            if gathered.is_full() {
                 self.flush()?;
             }
         }
@@ -84,7 +78,7 @@ impl<'a> BigFile<'a> {
 
     /// Leaves a hole of `count` bytes (zeros where it isn't whole blocks).
     pub fn skip(&mut self, count: u64) -> Result<()> {
-        let position = self.position();
+        let position = self.position;
         let Some(next) = position.checked_add(count).filter(|&n| i64::try_from(n).is_ok()) else {
             return Err(self.file.error("write", Errno::FBIG));
         };
@@ -98,120 +92,78 @@ impl<'a> BigFile<'a> {
             return self.zeros(count as usize);
         }
         self.zeros((filled_to - position) as usize)?;
-        self.flush()?;
-        self.base = resume;
+        if self.gathered.as_ref().is_some_and(Gathered::is_scattered) {
+            self.flush()?;
+        }
+        self.position = resume;
         self.zeros((next - resume) as usize)
     }
 
     /// Writes what is left and sets the length; returns that. A hole at the end is kept.
     pub fn finish(mut self) -> Result<u64> {
-        let whole = if self.direct { self.len / BLOCK_BYTES * BLOCK_BYTES } else { self.len };
-        let rest = self.len - whole;
-        if whole > 0 {
-            self.len = whole;
-            self.flush()?;
+        let tail = match &mut self.gathered {
+            Some(gathered) if self.direct => gathered.split_tail(),
+            _ => Vec::new(),
+        };
+        self.flush()?;
+        if let Some(mut behind) = self.behind.take() {
+            behind.settle(|gathered| give_buffer(self.file, gathered)).map_err(|e| self.file.error("write", e))?;
         }
         if self.direct {
-            set_direct(self.file, false);
+            set_direct(self.file.fd(), false);
             self.direct = false;
         }
-        if rest > 0 {
-            let tail = self.buffer.as_ref().map_or(&[][..], |b| &b.bytes()[whole..whole + rest]);
-            write_all_at(self.file.fd(), self.base, tail).map_err(|e| self.file.error("write", e))?;
-            self.base += rest as u64;
-            self.end = self.end.max(self.base);
+        let at = self.position - tail.len() as u64;
+        write_all_at(self.file.fd(), at, &tail).map_err(|e| self.file.error("write", e))?;
+        if self.end != self.position {
+            self.file.set_len(self.position)?;
         }
-        self.len = 0;
-        if self.end != self.base {
-            self.file.set_len(self.base)?;
-        }
-        Ok(self.base)
+        Ok(self.position)
     }
 
-    /// Zero bytes into the buffer; `count` is at most two blocks.
+    /// Zero bytes; `count` is at most two blocks.
     fn zeros(&mut self, count: usize) -> Result<()> {
         const ZEROS: [u8; 2 * BLOCK_BYTES] = [0; 2 * BLOCK_BYTES];
         self.write(&ZEROS[..count.min(ZEROS.len())])
     }
 
-    /// Writes out the buffer: whole blocks, if direct.
+    /// Writes out what was gathered, or has it written.
     fn flush(&mut self) -> Result<()> {
-        if self.len == 0 {
-            return Ok(());
+        let Some(mut gathered) = self.gathered.take() else { return Err(self.file.error("write", Errno::IO)) };
+        if self.direct && self.behind.is_none() && gathered.is_full() {
+            // Without a thread it is written here.
+            self.behind = Behind::start(self.file.fd()).ok();
         }
-        let data = self.buffer.as_ref().map_or(&[][..], |b| &b.bytes()[..self.len]);
-        let mut written = write_all_at(self.file.fd(), self.base, data);
-        if written == Err(Errno::INVAL) && self.direct {
-            // Taken at open, refused at the first write: some file systems do that.
-            set_direct(self.file, false);
-            self.direct = false;
-            written = write_all_at(self.file.fd(), self.base, data);
-        }
-        written.map_err(|e| self.file.error("write", e))?;
-        self.base += self.len as u64;
-        self.end = self.end.max(self.base);
-        self.len = 0;
+        let done = match &mut self.behind {
+            Some(behind) if !gathered.is_empty() => behind.write(gathered, || take_buffer(self.file)),
+            _ => gathered.write_to(self.file.fd()).map(|()| {
+                gathered.clear();
+                gathered
+            }),
+        };
+        self.gathered = Some(done.map_err(|e| self.file.error("write", e))?);
         Ok(())
-    }
-
-    /// The free part of the buffer.
-    fn bytes(&mut self) -> &mut [u8] {
-        let len = self.len;
-        self.buffer.as_mut().map_or(&mut [][..], |b| &mut b.bytes_mut()[len..])
     }
 }
 
 impl Drop for BigFile<'_> {
     fn drop(&mut self) {
+        // Nobody writes to the file any more once it is removed, or has other flags.
+        self.behind = None;
         if self.direct {
-            set_direct(self.file, false);
+            set_direct(self.file.fd(), false);
         }
-        if let Some(buffer) = self.buffer.take() {
-            self.file.dir().shared().give_buffer(buffer);
+        if let Some(gathered) = self.gathered.take() {
+            give_buffer(self.file, gathered);
         }
     }
 }
 
-fn set_direct(file: &NewFile, on: bool) -> bool {
-    let Ok(flags) = fs::fcntl_getfl(file.fd()) else { return false };
-    let flags = if on { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT };
-    fs::fcntl_setfl(file.fd(), flags).is_ok()
+fn take_buffer(file: &NewFile) -> Gathered {
+    file.dir().shared().take_buffer().unwrap_or_else(Gathered::new)
 }
 
-/// A buffer that direct writes accept, [`BUFFER_BYTES`] long.
-pub(super) struct Aligned(NonNull<u8>);
-
-// SAFETY: it is the only owner of its memory, as a `Box<[u8]>` would be.
-unsafe impl Send for Aligned {}
-// SAFETY: shared references only give shared slices.
-unsafe impl Sync for Aligned {}
-
-impl Aligned {
-    const LAYOUT: Layout = match Layout::from_size_align(BUFFER_BYTES, BLOCK_BYTES) {
-        Ok(layout) => layout,
-        Err(_) => unreachable!(),
-    };
-
-    fn new() -> Self {
-        // SAFETY: the layout is not empty.
-        let start = unsafe { alloc_zeroed(Self::LAYOUT) };
-        NonNull::new(start).map_or_else(|| handle_alloc_error(Self::LAYOUT), Aligned)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: allocated with that length, zeroed at first, and owned.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BUFFER_BYTES) }
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` is the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), BUFFER_BYTES) }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`, and not freed before.
-        unsafe { dealloc(self.0.as_ptr(), Self::LAYOUT) }
-    }
+fn give_buffer(file: &NewFile, mut gathered: Gathered) {
+    gathered.clear();
+    file.dir().shared().give_buffer(gathered);
 }

@@ -15,11 +15,13 @@
 //! [`Target::sync`].
 
 mod apply;
+mod behind;
 mod big;
 mod dir;
 mod entry;
 mod error;
 mod file;
+mod gathered;
 mod gift;
 mod handle;
 mod list;

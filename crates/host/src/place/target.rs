@@ -9,9 +9,9 @@ use rustix::fd::AsFd;
 use rustix::fs::{self, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::big::Aligned;
 use super::dir::TargetDir;
 use super::error::{Error, Result};
+use super::gathered::Gathered;
 use super::resolve;
 
 /// Idle buffers for big files kept for the next one.
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     chown_refused: AtomicBool,
     /// Permission bits that creating takes away; all of them where it can't be known.
     pub umask: u32,
-    buffers: Mutex<Vec<Aligned>>,
+    buffers: Mutex<Vec<Gathered>>,
 }
 
 impl Target {
@@ -101,11 +101,11 @@ impl Shared {
         }
     }
 
-    pub fn take_buffer(&self) -> Option<Aligned> {
+    pub fn take_buffer(&self) -> Option<Gathered> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    pub fn give_buffer(&self, buffer: Aligned) {
+    pub fn give_buffer(&self, buffer: Gathered) {
         let mut idle = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < BUFFERS_KEPT_MAX {
             idle.push(buffer);

@@ -114,3 +114,48 @@ fn shorter_and_longer_than_announced() {
     file.write_at(3, b"not aligned").expect("direct writes ended with the writer");
     assert_eq!(File::open(fs.path().join("file")).expect("opened").metadata().expect("there").len(), 14);
 }
+
+#[test]
+fn many_stretches() {
+    let home = tempfile::tempdir().expect("made");
+    let dir = open(home.path());
+    for (hint, stretch, hole) in [(1 << 30, 4096, 4096), (0, 4096, 4096), (1 << 30, 5000, 9000), (0, 10, 9000)] {
+        let file = dir.create_file(b"file").expect("created");
+        let mut big = BigFile::new(&file, hint, true).expect("begun");
+        let mut model: Vec<u8> = Vec::new();
+        for i in 0..3000u32 {
+            let data = vec![i as u8 | 1; stretch];
+            big.write(&data).expect("written");
+            big.skip(hole).expect("skipped");
+            model.extend_from_slice(&data);
+            model.resize(model.len() + hole as usize, 0);
+        }
+        big.finish().expect("ended");
+        file.finish(&plain(0o600)).expect("finished");
+        assert!(std::fs::read(home.path().join("file")).expect("read") == model, "{hint} {stretch} {hole}");
+        dir.remove(b"file").expect("removed");
+    }
+}
+
+/// Writes that fail while more is gathered are told all the same, and nothing is written once the file is given up.
+#[test]
+fn a_file_system_that_fills_up_meanwhile() {
+    let Some(fs) = loop_fs() else { return };
+    let dir = open(fs.path());
+    let data = Rng::new(1).bytes(1 << 20);
+    let file = dir.create_file(b"file").expect("created");
+    let mut big = BigFile::new(&file, 1 << 40, true).expect("begun");
+    let error = (0..4096).find_map(|_| big.write(&data).err()).expect("no such room");
+    assert!(error.is_full(), "{error}");
+    assert!(big.write(&data).is_err() && big.finish().is_err(), "after a failure nothing is well");
+    file.set_len(0).expect("emptied");
+    file.write_at(3, b"not aligned").expect("direct writes ended with the writer");
+    assert_eq!(fs.path().join("file").metadata().expect("there").len(), 14);
+    // Here it is one of the last writes that fails, if not the very last.
+    let free = rustix::fs::statvfs(fs.path()).expect("asked");
+    let free = free.f_bfree * free.f_frsize;
+    file.set_len(0).expect("emptied");
+    let mut big = BigFile::new(&file, 1 << 40, true).expect("begun");
+    let failed = (0..free / data.len() as u64 + 3).find_map(|_| big.write(&data).err());
+    assert!(failed.or_else(|| big.finish().err()).is_some_and(|e| e.is_full()));
+}
