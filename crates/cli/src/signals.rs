@@ -3,7 +3,7 @@
 //!
 //! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once.
 
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use std::fs::File;
@@ -63,18 +63,23 @@ fn asking() -> MutexGuard<'static, Option<(File, Termios)>> {
     ASKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this lives a passphrase is being typed, unseen: whoever ends the program by a signal then gets back a terminal
-/// that shows what is typed.
+/// While this lives the terminal does not show what is typed. With its end, or when a signal ends the program, the
+/// terminal shows it again.
 pub struct Asking(());
 
 impl Asking {
-    /// From now on.
+    /// From now on. To be called before the question is written: whoever answers at once is not shown either.
     pub fn begin() -> Self {
         static WATCHED: OnceLock<()> = OnceLock::new();
         let modes = File::open("/dev/tty").and_then(|tty| Ok((tcgetattr(&tty)?, tty)));
         if let Ok((modes, tty)) = modes {
-            *asking() = Some((tty, modes));
+            let mut unseen = modes.clone();
+            unseen.local_modes.remove(LocalModes::ECHO);
+            let mut asking = asking();
             WATCHED.get_or_init(give_back);
+            // Where it fails rpassword says so.
+            let _ = tcsetattr(&tty, OptionalActions::Now, &unseen);
+            *asking = Some((tty, modes));
         }
         Asking(())
     }
@@ -82,8 +87,15 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        asking().take();
+        show_again(asking().take());
     }
+}
+
+fn show_again(asked: Option<(File, Termios)>) -> bool {
+    asked.is_some_and(|(tty, modes)| {
+        let _ = tcsetattr(&tty, OptionalActions::Now, &modes);
+        true
+    })
 }
 
 /// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to it.
@@ -92,10 +104,8 @@ fn give_back() {
     let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
     let watch = move || {
         for signal in signals.forever() {
-            match asking().take() {
-                Some((tty, modes)) => drop(tcsetattr(&tty, OptionalActions::Now, &modes)),
-                None if HEEDED.load(Ordering::Relaxed) => continue,
-                None => {}
+            if !show_again(asking().take()) && HEEDED.load(Ordering::Relaxed) {
+                continue;
             }
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }

@@ -167,6 +167,10 @@ pub fn can_ask() -> bool {
 /// It can't be asked for, or the user ends the program.
 pub fn ask(prompt: &str) -> Result<Vec<u8>> {
     let _asking = Asking::begin();
+    answer(prompt)
+}
+
+fn answer(prompt: &str) -> Result<Vec<u8>> {
     rpassword::prompt_password(prompt).map(String::into_bytes).map_err(|e| match e.kind() {
         std::io::ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
         _ => Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e))),
@@ -181,9 +185,10 @@ pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
     if !can_ask() {
         return Err(Failure::usage("a new key needs a passphrase, and there is no terminal to ask for one").hint(hint));
     }
+    let _asking = Asking::begin();
     for _ in 0..ATTEMPTS {
-        let first = not_empty(ask("new passphrase: ")?)?;
-        if first == ask("the same again: ")? {
+        let first = not_empty(answer("new passphrase: ")?)?;
+        if first == answer("the same again: ")? {
             return Ok(first);
         }
         eprintln!("the two differ");

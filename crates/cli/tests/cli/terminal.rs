@@ -49,6 +49,23 @@ fn a_passphrase_is_asked_for_and_not_shown() {
 }
 
 #[test]
+fn nothing_is_shown_from_before_the_question_on() {
+    let home = Home::new();
+    let mut terminal = home.on_terminal(80, &[], &["-r", "repo", "init"]);
+    // Ctrl-S: the question waits until Ctrl-Q, and with it whatever is done after it.
+    terminal.press("\u{13}");
+    terminal.wait_until(|_| !terminal.echoes());
+    terminal.press("\u{11}");
+    for question in ["new passphrase: ", "the same again: "] {
+        terminal.wait_for(question, 1);
+        assert!(!terminal.echoes(), "{question}");
+        terminal.press("battery staple\r");
+    }
+    let (code, screen) = terminal.end();
+    assert_eq!((code, screen.contains("staple")), (Some(0), false), "{screen}");
+}
+
+#[test]
 fn whoever_gives_up_at_the_question_gets_the_terminal_back() {
     let home = Home::new();
     home.write("pw", "secret");
