@@ -121,7 +121,7 @@ fn a_slow_storage_gets_fewer_bytes() {
     // The level has to be learned, so that not all of it gains.
     assert!(patiently * 100 < fixed * 95, "{patiently} bytes at a slow storage, {fixed} at a fixed level");
     // On a machine that has much else to do, a fast storage may now and then seem to be slow.
-    let alike = |at_once: u64| fixed * 100 <= at_once * 102 && at_once * 100 <= fixed * 102;
+    let alike = |at_once: u64| fixed * 100 <= at_once * 104 && at_once * 100 <= fixed * 104;
     let at_once: Vec<u64> = (0..4).map(|_| stored(source.path(), fast, Compression::Auto)).collect();
     assert!(at_once.iter().any(|bytes| alike(*bytes)), "{at_once:?} bytes at a fast storage, {fixed} at a fixed level");
 }
