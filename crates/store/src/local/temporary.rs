@@ -17,11 +17,17 @@ use crate::{Cleared, Put};
 
 /// A file in `tmp/`. Dropped before [`Temporary::publish`], it is removed.
 pub(super) struct Temporary {
+    // Before its name, that is closed first: NFS renames what is removed while it is open, and removes it later.
+    file: File,
+    name: Name,
+}
+
+/// A file's name in `tmp/`, removed in the end.
+struct Name {
     tmp: OwnedFd,
     name: String,
-    file: File,
-    /// Whether there is still a name in `tmp/` to remove.
-    named: bool,
+    /// Whether there is still something to remove.
+    stands: bool,
 }
 
 impl Temporary {
@@ -33,7 +39,7 @@ impl Temporary {
             let name = Writer::this().file_name().map_err(|_| Errno::IO)?;
             // Nobody is to write an object twice: it is born read-only, and only this descriptor can write.
             match fs::openat(&tmp, &name, flags, Mode::from_raw_mode(0o444)) {
-                Ok(fd) => return Ok(Self { tmp, name, file: File::from(fd), named: true }),
+                Ok(fd) => return Ok(Self { file: File::from(fd), name: Name { tmp, name, stands: true } }),
                 Err(Errno::EXIST | Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -63,14 +69,15 @@ impl Temporary {
     }
 
     fn rename(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
-        retry_on_intr(|| fs::renameat(&self.tmp, &self.name, folder, file))?;
-        self.named = false;
+        retry_on_intr(|| fs::renameat(&self.name.tmp, &self.name.name, folder, file))?;
+        self.name.stands = false;
         Ok(())
     }
 
     /// One of three ways to create a name only if there is none, by what the file system offers.
     fn publish_new(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
-        match retry_on_intr(|| fs::linkat(&self.tmp, &self.name, folder, file, AtFlags::empty())) {
+        let Name { tmp, name, .. } = &self.name;
+        match retry_on_intr(|| fs::linkat(tmp, name, folder, file, AtFlags::empty())) {
             // NFS may lose the answer to a link, repeat it and then find its own name there: two links to this file
             // mean that it was us.
             Err(Errno::EXIST) if fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 2) => Ok(()),
@@ -81,10 +88,10 @@ impl Temporary {
     }
 
     fn rename_new(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
-        let (tmp, name) = (&self.tmp, &self.name);
+        let Name { tmp, name, .. } = &self.name;
         match retry_on_intr(|| fs::renameat_with(tmp, name, folder, file, RenameFlags::NOREPLACE)) {
             Ok(()) => {
-                self.named = false;
+                self.name.stands = false;
                 Ok(())
             }
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.reserve_and_rename(folder, file),
@@ -106,9 +113,9 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for Name {
     fn drop(&mut self) {
-        if self.named {
+        if self.stands {
             // What stays behind is stale once this process is gone, and is found then.
             let _ = fs::unlinkat(&self.tmp, &self.name, AtFlags::empty());
         }
