@@ -120,14 +120,20 @@ impl Inner {
     pub(super) fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let Some(lock) = self.client.settings().lock(name) else { return Ok(false) };
         let half = i64::from(lock.days) * DAY / 2;
-        Ok(self.retained_until(name)?.is_none_or(|until| until - self.client.now() < half))
+        let Some(head) = self.head("find", name)? else { return Ok(true) };
+        // More strictly than it is now is not for later.
+        let is_loose = lock.is_strict && head.header("x-amz-object-lock-mode").is_some_and(|mode| mode != lock.mode());
+        Ok(is_loose || end_of(&head).is_none_or(|until| until - self.client.now() < half))
     }
 
     /// When an object's retention ends; `None` if it has none, or this user may not know.
     fn retained_until(&self, name: &str) -> Result<Option<i64>> {
-        let until = |head: &Response| head.header("x-amz-object-lock-retain-until-date").and_then(time::iso);
-        Ok(self.head("find", name)?.as_ref().and_then(until))
+        Ok(self.head("find", name)?.as_ref().and_then(end_of))
     }
+}
+
+fn end_of(head: &Response) -> Option<i64> {
+    head.header("x-amz-object-lock-retain-until-date").and_then(time::iso)
 }
 
 #[cfg(test)]

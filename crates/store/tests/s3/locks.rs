@@ -59,6 +59,13 @@ fn what_is_to_last_is_locked_and_begun_anew() {
     let strict = locking(User::at(&server), "compliance:300").open("p");
     strict.retain("data/small").unwrap();
     assert_eq!(lock("data/small").unwrap().0, "COMPLIANCE");
+    // Who asks for more, or for it more strictly, doesn't have to wait for half of the time.
+    store.retain("config").unwrap();
+    assert!(!store.retention_ends_soon("config").unwrap());
+    for (asked, soon) in [("45", false), ("70", true), ("compliance:30", true)] {
+        let asking = locking(User::at(&server), asked).open("p");
+        assert_eq!(asking.retention_ends_soon("config").unwrap(), soon, "{asked}");
+    }
     server.habits(|habits| habits.forbidden = ["PutObjectRetention"].into());
     let refused = strict.retain("config").unwrap_err();
     assert!(refused.kind == Kind::Refused && refused.to_string().contains("PutObjectRetention"), "{refused}");
@@ -92,6 +99,9 @@ fn real_servers() {
         assert!(longer.retention_ends_soon("data/large").unwrap());
         longer.retain("data/large").unwrap();
         assert!(!longer.retention_ends_soon("data/large").unwrap(), "{}", bucket.server());
+        let strict = locking(User::of(bucket.endpoint(), &variables), "compliance:9");
+        let strict = drumlin_store::S3Store::open(&address(locked, "p"), &strict.around).unwrap();
+        assert!(strict.retention_ends_soon("data/large").unwrap(), "{}", bucket.server());
         // A removal hides it; its name is free again, as a prune needs it.
         store.delete("data/small").unwrap();
         assert_eq!(store.len("data/small").unwrap(), None);
