@@ -120,14 +120,7 @@ impl Packs {
     }
 
     fn add(&mut self, context: &Context, object: u32, entry: &Entry, table_sum: [u8; 16]) -> Result<()> {
-        let info = PackInfo {
-            id: entry.pack,
-            kind: entry.kind,
-            generation: entry.generation,
-            len: entry.pack_len,
-            table_offset: entry.table.blocks_end(),
-            table_len: entry.table_len,
-        };
+        let info = PackInfo::from(entry);
         if let Some(number) = self.keys.number(&entry.pack) {
             let known = &mut self.packs[number as usize];
             if known.info != info || known.table_sum != table_sum {

@@ -11,7 +11,7 @@ use drumlin_format::loss::Loss;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Root};
-use drumlin_format::{HistoryId, LossId, PlanId, SessionId, SnapshotId};
+use drumlin_format::{HistoryId, LossId, PlanId, SessionId, Signer, SnapshotId};
 use drumlin_repo::history::Missing;
 use drumlin_repo::{may_decide, names};
 use std::collections::HashSet;
@@ -40,19 +40,19 @@ pub(super) fn writes(role: Role) -> bool {
     matches!(role, Role::Owner | Role::Writer | Role::Keeper)
 }
 
-/// Check sessions, decisions and plans.
+/// Whether a key of this role forgets, prunes and repairs.
+fn collects(role: Role) -> bool {
+    matches!(role, Role::Owner | Role::Keeper)
+}
+
+/// Check sessions, decisions, plans, losses and entries of the history.
 pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions> {
     let (findings, secrets) = (context.findings, context.repository.secrets());
     let mut sessions = Sessions::default();
-    for (id, _) in context.list(names::SESSIONS, SessionId::parse)? {
-        let about = (ObjectKind::Session, &names::session(id)[..]);
-        let Some(bytes) = context.get_or_tell(about)? else { continue };
-        sessions.open += 1;
-        match Session::open(id, secrets, &bytes) {
-            Ok((_, signer)) => drop(signers.check(findings, about, &signer, writes, None)),
-            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
-        }
-    }
+    let named = |id| (ObjectKind::Session, names::session(id));
+    sessions.open = signed(context, signers, (names::SESSIONS, SessionId::parse), named, writes, |id, bytes| {
+        Session::open(id, secrets, bytes).map(|(_, signer)| signer)
+    })?;
     let decisions = context.list(names::DECISIONS, |name| Some((names::decided_on(name)?, name.to_owned())))?;
     for ((session, name), _) in decisions {
         let about = (ObjectKind::Decision, &format!("{}/{name}", names::DECISIONS)[..]);
@@ -68,32 +68,42 @@ pub(super) fn sessions(context: &Context, signers: &Signers) -> Result<Sessions>
             Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
         }
     }
-    let collects = |role| matches!(role, Role::Owner | Role::Keeper);
-    for (id, _) in context.list(names::PLANS, PlanId::parse)? {
-        let about = (ObjectKind::Plan, &names::plan(id)[..]);
-        let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Plan::open(id, secrets, &bytes) {
-            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
-            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
-        }
-    }
-    for (id, _) in context.list(names::LOSSES, LossId::parse)? {
-        let about = (ObjectKind::Loss, &names::loss(id)[..]);
-        let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Loss::open(id, secrets, &bytes) {
-            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
-            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
-        }
-    }
-    for (id, _) in context.list(names::HISTORY, HistoryId::parse)? {
-        let about = (ObjectKind::History, &names::history(id)[..]);
-        let Some(bytes) = context.get_or_tell(about)? else { continue };
-        match Entry::open(id, secrets, &bytes) {
-            Ok((_, signer)) => drop(signers.check(findings, about, &signer, collects, None)),
-            Err(e) => drop(findings.add(about.0, about.1, e.to_string())),
-        }
-    }
+    let named = |id| (ObjectKind::Plan, names::plan(id));
+    signed(context, signers, (names::PLANS, PlanId::parse), named, collects, |id, bytes| {
+        Plan::open(id, secrets, bytes).map(|(_, signer)| signer)
+    })?;
+    let named = |id| (ObjectKind::Loss, names::loss(id));
+    signed(context, signers, (names::LOSSES, LossId::parse), named, collects, |id, bytes| {
+        Loss::open(id, secrets, bytes).map(|(_, signer)| signer)
+    })?;
+    let named = |id| (ObjectKind::History, names::history(id));
+    signed(context, signers, (names::HISTORY, HistoryId::parse), named, collects, |id, bytes| {
+        Entry::open(id, secrets, bytes).map(|(_, signer)| signer)
+    })?;
     Ok(sessions)
+}
+
+/// Check all of a folder: that each can be opened, and was signed by who may. How many were there.
+fn signed<Id: Copy>(
+    context: &Context,
+    signers: &Signers,
+    (folder, parse): (&str, fn(&str) -> Option<Id>),
+    named: impl Fn(Id) -> (ObjectKind, String),
+    may: fn(Role) -> bool,
+    open: impl Fn(Id, &[u8]) -> drumlin_format::Result<Signer>,
+) -> Result<u64> {
+    let mut there = 0;
+    for (id, _) in context.list(folder, parse)? {
+        let (kind, name) = named(id);
+        let about = (kind, &name[..]);
+        let Some(bytes) = context.get_or_tell(about)? else { continue };
+        there += 1;
+        match open(id, &bytes) {
+            Ok(signer) => drop(signers.check(context.findings, about, &signer, may, None)),
+            Err(e) => drop(context.findings.add(kind, &name, e.to_string())),
+        }
+    }
+    Ok(there)
 }
 
 /// Tell of what this client has seen before and that is gone by nobody's word.
