@@ -1,6 +1,7 @@
 """The sweep: every knob is where the list says, a build has one knob turned and leaves nothing behind, and what is better is told
 from what is another choice."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from harness.sweep import judge, knobs, page
-from harness.sweep.build import Builds
+from harness.sweep.build import PACKAGE, Builds
 from harness.workloads import everything
 
 
@@ -28,6 +29,11 @@ class Knobs(unittest.TestCase):
 
 
 class BuildsAreMade(unittest.TestCase):
+    def test_of_a_program_that_there_is(self):
+        told = subprocess.run(["cargo", "metadata", "--no-deps", "--offline", "--format-version", "1"], cwd=knobs.ROOT, check=True, capture_output=True)
+        programs = {(package["name"], target["name"]) for package in json.loads(told.stdout)["packages"] for target in package["targets"] if "bin" in target["kind"]}
+        self.assertIn((PACKAGE, "drumlin"), programs)
+
     def test_with_one_knob_turned_once_a_state_of_the_sources(self):
         knob = knobs.Knob("size", "crates/a.rs", "A = {};", "1", ("2",), ("W3",))
         with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from .knobs import ROOT
 
 # What a build depends on, below the project's root.
 PARTS = ("Cargo.toml", "Cargo.lock", "crates")
+PACKAGE = "drumlin"
 SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_INCREMENTAL": "true"}
 
 
@@ -66,7 +67,7 @@ class Builds:
 
     def build(self, program):
         target = self.folder / "target"
-        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "drumlin-cli", "--bin", "drumlin"], cwd=self.sources, check=True,
+        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", PACKAGE, "--bin", "drumlin"], cwd=self.sources, check=True,
                        env={**os.environ, **SETTINGS, "CARGO_TARGET_DIR": str(target)})
         program.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(target / "release" / "drumlin", program)
