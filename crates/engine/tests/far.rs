@@ -7,6 +7,7 @@ use drumlin_engine::backup;
 use drumlin_engine::check::{self, check};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
+use drumlin_engine::restore;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
 use drumlin_testkit::{Rng, compare};
@@ -129,10 +130,30 @@ fn a_restore_fetches_no_block_twice() {
         let bytes = rng.bytes(400 + n % 900);
         fs::write(source.join(format!("{:02}/noise {n}", n % 36)), bytes).unwrap();
     }
+    assert_reads_once(&bench, &log, &source, 128 << 20);
+}
+
+/// Files of some hundred KiB between small ones: both are in the same blocks, at their edges.
+#[test]
+fn a_restore_of_files_of_all_sizes_fetches_no_block_twice() {
+    let Scene { bench, log, source, .. } = scene();
+    let mut rng = Rng::new(6);
+    fs::create_dir(source.join("mail")).unwrap();
+    for n in 0..3000 {
+        let len = if n % 200 == 7 { 900_000 } else { 1200 };
+        fs::write(source.join(format!("mail/{n:05}")), rng.bytes(len)).unwrap();
+    }
+    // With little room to keep blocks in.
+    assert_reads_once(&bench, &log, &source, 24 << 20);
+}
+
+fn assert_reads_once(bench: &Bench, log: &CallLog, source: &Path, memory: usize) {
     settle();
-    let last = bench.backup(&source).snapshot.unwrap();
+    let last = bench.backup(source).snapshot.unwrap();
     log.take();
-    assert_restores(&bench, &last, &source);
+    let target = bench.folder.path().join("target");
+    let options = restore::Options { memory, ..common::restore_options(&last, &target) };
+    restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
     let mut reads: Vec<String> =
         log.take().iter().filter(|call| matches!(call, Call::ReadAt { .. })).map(|call| format!("{call:?}")).collect();
     let all = reads.len();

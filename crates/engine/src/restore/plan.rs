@@ -27,7 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Files from this size on are written by one worker from start to end.
 const STREAM_BYTES: u64 = 8 << 20;
-/// The first window is small, so that the workers soon have something to do.
+/// The first window is small, so that the workers soon have something to do. Windows end with a directory, unless that is larger than a
+/// window may be at all: what lies in one block is mostly of one directory, and is to be in one window.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
 
 /// Reads the tree and hands out work.
@@ -64,7 +65,7 @@ impl<'a> Planner<'a> {
             tasks,
             window: Window::default(),
             window_bytes: WINDOW_BYTES_FIRST,
-            window_bytes_max: context.options.memory / 24,
+            window_bytes_max: (context.options.memory / 24).max(WINDOW_BYTES_FIRST),
             dir: None,
             selection: Selection::new(context.options)?,
             locator: Locator::new(context.reader.clone()),
@@ -175,6 +176,9 @@ impl<'a> Planner<'a> {
         let (dir, name, meta) = leaf.get(at);
         if self.dir.as_ref().is_none_or(|d| !d.is(dir)) {
             self.end_dir();
+            if self.window.memory() >= self.window_bytes {
+                self.hand_out()?;
+            }
             self.empties.begin(dir, self.context, &self.selection);
             let whole = range.has_all_of(dir) && !self.gap;
             self.dir = Some(AtHand::begin(self.context, &self.selection, dir, whole));
@@ -257,10 +261,7 @@ impl<'a> Planner<'a> {
         let owner = owner(context, leaf, meta);
         let mtime = convert::host_time(meta.mtime);
         if meta.kind == Kind::File {
-            let stream = there.is_some()
-                || meta.size >= STREAM_BYTES
-                || matches!(&content.data, Data::List(l) if l.level > 0)
-                || context.options.dry_run;
+            let stream = there.is_some() || meta.size >= STREAM_BYTES || context.options.dry_run;
             if stream {
                 let stream = current.stream(name, meta, owner, content, path, there.is_some());
                 // What the window has comes first in the packs as well.
@@ -360,6 +361,11 @@ impl<'a> Planner<'a> {
                             at += len;
                         }
                     }
+                    if at > meta.size || uses.len() as u64 > meta.size {
+                        let cause = "the list of its chunks is longer than the file";
+                        self.context.problem(&path, ProblemKind::Damaged, cause);
+                        return Ok(false);
+                    }
                 }
                 if uses.is_empty() {
                     // Nothing but a hole.
@@ -394,7 +400,7 @@ impl<'a> Planner<'a> {
             multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
         });
         window.uses.extend(uses);
-        if window.memory() >= self.window_bytes {
+        if window.memory() >= self.window_bytes_max {
             self.hand_out()?;
         }
         Ok(false)
@@ -416,7 +422,7 @@ impl<'a> Planner<'a> {
         if let Some(dir) = &mut self.dir {
             dir.forget_number();
         }
-        self.window_bytes = (self.window_bytes * 4).min(self.window_bytes_max).max(WINDOW_BYTES_FIRST);
+        self.window_bytes = (self.window_bytes * 4).min(self.window_bytes_max);
         hand_out(self.context, window, &self.tasks)
     }
 

@@ -49,7 +49,8 @@ pub(super) struct MultiState {
     pub file: Option<NewFile>,
     /// Bytes at the start that are hashed already: chunks mostly come in order.
     pub hashed: u64,
-    pub hasher: Option<drumlin_seal::Hasher>,
+    /// In a box, since it is large, and most files of a window have none yet or none any more.
+    pub hasher: Option<Box<drumlin_seal::Hasher>>,
     pub whole: [u8; 32],
     pub holes: Vec<u8>,
 }

@@ -347,7 +347,7 @@ impl<'a> Worker<'a> {
         };
         open.write_at(offset, content)?;
         if state.hashed == offset && state.holes.is_empty() {
-            state.hasher.get_or_insert_with(|| self.context.data_ids.hasher()).update(content);
+            state.hasher.get_or_insert_with(|| Box::new(self.context.data_ids.hasher())).update(content);
             state.hashed += content.len() as u64;
         }
         if self.context.open.load(Ordering::Relaxed) > OPEN_MAX {
@@ -403,7 +403,7 @@ impl<'a> Worker<'a> {
             (None, Some(id)) => dir.reopen_file(window.name(file), id)?,
             (None, None) => return Ok(None),
         };
-        let hasher = state.hasher.take().unwrap_or_else(|| self.context.data_ids.hasher());
+        let hasher = state.hasher.take().map_or_else(|| self.context.data_ids.hasher(), |hasher| *hasher);
         let whole = file::whole(&open, file.size, state.hashed, hasher, &state.holes, &mut self.scratch)?;
         if whole != state.whole {
             drop(open);
