@@ -12,6 +12,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,8 +153,11 @@ fn assert_reads_once(bench: &Bench, log: &CallLog, source: &Path, memory: usize)
     let last = bench.backup(source).snapshot.unwrap();
     log.take();
     let target = bench.folder.path().join("target");
-    let options = restore::Options { memory, ..common::restore_options(&last, &target) };
+    let subfolder = Some(source.as_os_str().as_bytes().to_vec());
+    let options = restore::Options { memory, subfolder, ..common::restore_options(&last, &target) };
     restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    let options = compare::Options { roots: false, ..compare::Options::default() };
+    assert_eq!(compare::trees(source, &target, &options).unwrap(), Vec::new());
     let mut reads: Vec<String> =
         log.take().iter().filter(|call| matches!(call, Call::ReadAt { .. })).map(|call| format!("{call:?}")).collect();
     let all = reads.len();
