@@ -69,12 +69,43 @@ const WORTHWHILE_PERCENT: usize = 97;
 const PROBE_PIECES: usize = 4;
 const PROBE_PIECE_BYTES: usize = 4 << 10;
 const CONFIRM_BYTES: usize = 64 << 10;
+/// Of so many bytes so many at the beginning are looked at, and how many of them must differ for noise.
+const STRETCH_EVERY: usize = 1 << 10;
+const STRETCH_BYTES: usize = 64;
+const STRETCH_DISTINCT: u32 = 46;
+/// So many stretches that are no noise are worth a try.
+const STRETCHES_PERCENT: usize = 3;
 /// One block of so many is coded both ways.
 const TRY_EVERY: u32 = 16;
 /// Smaller ones say nothing of those behind them.
 const TRY_BYTES: usize = 256 << 10;
 /// zstd's fastest level that is no worse on all sorts of data than it has to be.
 const FASTEST: i32 = 1;
+
+/// What a block seems to hold.
+enum Contents {
+    /// Nothing that a compressor could use.
+    Noise,
+    /// Noise, and other things between it: chunks of several files, or a document with pictures.
+    Mixed,
+    Regular,
+}
+
+/// Whether more than a few stretches of a block are no noise: of 64 bytes by chance 57 differ from one another, and fewer than 46 never do.
+fn is_mixed(raw: &[u8]) -> bool {
+    let stretches = raw.chunks_exact(STRETCH_EVERY).map(|stretch| &stretch[..STRETCH_BYTES]);
+    let count = stretches.len();
+    stretches.filter(|stretch| distinct(stretch) < STRETCH_DISTINCT).count() * 100 >= count * STRETCHES_PERCENT
+}
+
+/// How many different bytes there are.
+fn distinct(bytes: &[u8]) -> u32 {
+    let mut seen = [0u64; 4];
+    for &byte in bytes {
+        seen[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+    seen.iter().map(|part| part.count_ones()).sum()
+}
 
 impl Coder {
     /// A coder with its contexts.
@@ -92,13 +123,12 @@ impl Coder {
 
     /// Code `raw` into `self.coded`; left raw, it isn't copied there.
     pub(super) fn encode(&mut self, raw: &[u8], coding: Coding) -> std::io::Result<Codec> {
-        if coding == Coding::Raw || self.is_incompressible(raw)? {
-            return Ok(Codec::Raw);
-        }
-        match coding {
-            Coding::Best(level) => self.compress_best(raw, level)?,
-            Coding::Zstd(level) => self.compress_at(raw, level)?,
-            Coding::Raw => {}
+        match (coding, if coding == Coding::Raw { Contents::Noise } else { self.guess(raw)? }) {
+            (Coding::Raw, _) | (_, Contents::Noise) => return Ok(Codec::Raw),
+            // What is worth it in between is found by any level, and the fastest is soonest through the noise.
+            (_, Contents::Mixed) => self.compress_at(raw, FASTEST)?,
+            (Coding::Best(level), Contents::Regular) => self.compress_best(raw, level)?,
+            (Coding::Zstd(level), Contents::Regular) => self.compress_at(raw, level)?,
         }
         let pays = self.coded.len() * 100 < raw.len() * WORTHWHILE_PERCENT;
         Ok(if pays { Codec::Zstd } else { Codec::Raw })
@@ -127,10 +157,11 @@ impl Coder {
         Ok(())
     }
 
-    /// A fast guess on a few pieces, confirmed on a larger one: pieces alone are wrong for some binaries.
-    fn is_incompressible(&mut self, raw: &[u8]) -> std::io::Result<bool> {
+    /// A fast guess on a few pieces, confirmed on a larger one, as pieces alone are wrong for some binaries; then on many small
+    /// ones, as those few miss what lies between pictures.
+    fn guess(&mut self, raw: &[u8]) -> std::io::Result<Contents> {
         if raw.len() < 2 * CONFIRM_BYTES {
-            return Ok(false);
+            return Ok(Contents::Regular);
         }
         self.set_level(-5)?;
         let mut total = 0;
@@ -139,11 +170,14 @@ impl Coder {
             total += self.compress(&raw[at..at + PROBE_PIECE_BYTES])?;
         }
         if total * 100 < PROBE_PIECES * PROBE_PIECE_BYTES * WORTHWHILE_PERCENT {
-            return Ok(false);
+            return Ok(Contents::Regular);
         }
-        self.set_level(1)?;
+        self.set_level(FASTEST)?;
         let at = (raw.len() - CONFIRM_BYTES) / 2;
-        Ok(self.compress(&raw[at..at + CONFIRM_BYTES])? * 100 >= CONFIRM_BYTES * WORTHWHILE_PERCENT)
+        if self.compress(&raw[at..at + CONFIRM_BYTES])? * 100 < CONFIRM_BYTES * WORTHWHILE_PERCENT {
+            return Ok(Contents::Regular);
+        }
+        Ok(if is_mixed(raw) { Contents::Mixed } else { Contents::Noise })
     }
 
     fn set_level(&mut self, level: i32) -> std::io::Result<()> {
@@ -249,6 +283,20 @@ mod tests {
         let found = (1..=TRY_EVERY).find(|_| at(Coding::Best(3), &text) == slow);
         assert_eq!(found, Some(TRY_EVERY));
         assert_eq!(at(Coding::Best(3), &text), slow);
+    }
+
+    #[test]
+    fn what_lies_between_noise_is_compressed_wherever_it_is() {
+        let mut coder = Coder::new().unwrap();
+        // A sixteenth, which the pieces that are tried first pass over.
+        let (noise, text) = (noise(1 << 20), text(64 << 10));
+        for at in [100 << 10, 350 << 10, 650 << 10, 900 << 10] {
+            let mut mixed = noise.clone();
+            mixed[at..at + text.len()].copy_from_slice(&text);
+            assert_eq!(coder.encode(&mixed, Coding::Best(3)).unwrap(), Codec::Zstd, "text at {at}");
+            assert!(coder.coded.len() < mixed.len() - text.len() / 2);
+        }
+        assert_eq!(coder.encode(&noise, Coding::Best(3)).unwrap(), Codec::Raw);
     }
 
     #[test]
