@@ -68,7 +68,8 @@ class BuildsAreMade(unittest.TestCase):
 
 
 def columns(first, memory=50e6, repository=10e6):
-    return {"first, s": first, "no change, s": 0.1, "restore, s": 1.0, "memory of first, MB": memory, "memory of restore, MB": 50e6, "repository, MB": repository}
+    found = {"first, s": first, "no change, s": 0.1, "restore, s": 1.0, "memory of first, MB": memory, "memory of restore, MB": 50e6, "repository, MB": repository}
+    return {heading: figure if isinstance(figure, list) else [figure] * 3 for heading, figure in found.items()}
 
 
 class Verdicts(unittest.TestCase):
@@ -80,19 +81,32 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual(judge.verdict(default, other), said)
 
     def test_what_nobody_feels_is_no_difference(self):
-        self.assertEqual(judge.verdict({**columns(1.0), "no change, s": 0.030}, {**columns(1.0), "no change, s": 0.015}), "same")
+        self.assertEqual(judge.verdict({**columns(1.0), "no change, s": [0.030] * 3}, {**columns(1.0), "no change, s": [0.015] * 3}), "same")
+
+    def test_rounds_that_overlap_are_no_difference(self):
+        default = columns([1.0, 1.1, 1.4])
+        self.assertEqual(judge.verdict(default, columns([0.7, 0.8, 1.05])), "same")
+        self.assertEqual(judge.verdict(default, columns([0.7, 0.8, 0.95])), "better")
+        self.assertEqual(judge.verdict(default, columns([1.3, 1.5, 1.6])), "same")
+        self.assertEqual(judge.verdict(default, columns([1.45, 1.5, 1.6])), "worse")
+
+    def test_a_knob_is_judged_by_what_it_touches(self):
+        faster = columns(0.8)
+        self.assertEqual([judge.verdict(columns(1.0), faster, touches) for touches in (None, "backup", "restore")], ["better", "better", "same"])
+        slower = {**columns(1.0), "memory of restore, MB": [90e6] * 3}
+        self.assertEqual([judge.verdict(columns(1.0), slower, touches) for touches in (None, "backup", "restore")], ["worse", "same", "worse"])
 
     def test_the_median_of_all_rounds_counts(self):
         rounds = [{"tool": "default", "steps": {"first": {"status": "ok", "wall": wall, "memory": 1, "repository": {"bytes": 5}},
                                                 "no change": {"status": "ok", "wall": 1, "memory": 1, "repository": {"bytes": 7}}},
                    "restores": {"no change": {"status": "failed"}}} for wall in (1, 9, 2)]
         figures = judge.figures({"steps": ["first", "no change"], "restores": ["no change"], "rounds": rounds})["default"]
-        self.assertEqual((figures["first, s"], figures["repository, MB"], figures["restore, s"]), (2, 7, None))
+        self.assertEqual([judge.middle(figures, heading) for heading in ("first, s", "repository, MB", "restore, s")], [2, 7, None])
 
     def test_the_page_says_what_is_better(self):
         runs = [{"workload": "W3", "scale": 0.1, "default": columns(1.0), "values": {"2": columns(0.5), "3": columns(1.5, 20e6), "4": columns(1.01)}}]
         sweep = {"date": "2026-01-02T00:00:00Z", "machine": {"processor": "p", "cores": 2, "kernel": "k"}, "repeat": 3,
-                 "knobs": [{"name": "size", "file": "f", "default": "1", "date": "", "runs": runs}]}
+                 "knobs": [{"name": "size", "file": "f", "default": "1", "touches": None, "date": "", "runs": runs}]}
         text = page.page(sweep)
         self.assertIn("- size = `2`, W3 at 0.1: first 2.00 times as good", text)
         self.assertIn("| | `3` | | × 1.50 |  |  | × 0.40 |  |  | another choice |", text)

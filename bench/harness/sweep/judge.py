@@ -2,14 +2,15 @@
 
 One is better if it gains more than a tenth in one column of a workload and loses more than a tenth in none of that workload's: a
 chunk of half the size that finds more to deduplicate and takes twice the memory is another choice, and no better one. Differences
-that nobody feels, and that two runs of the same program have, are none.
+that nobody feels, and those between rounds that two runs of the same program could have had, are none; nor does a knob of restores
+have a say in how long backups take.
 """
 
 from .. import stats
 
 # What counts as a gain, and as a loss.
 PART = 1.10
-# Heading, where the figure stands in a round, and how large a difference must be to count.
+# Heading, where the figure stands in a round, and how large a difference must be to count. Figures are lists, one of each round.
 COLUMNS = (
     ("first, s", "steps", 0, "wall", 0.05),
     ("no change, s", "steps", 1, "wall", 0.02),
@@ -21,7 +22,7 @@ COLUMNS = (
 
 
 def figures(result):
-    """By tool and column the median of all rounds; None where there is none."""
+    """By tool and column what each round had; None where one had none."""
     found = {}
     for heading, part, place, what, _ in COLUMNS:
         step = result[part][place]
@@ -31,26 +32,39 @@ def figures(result):
             if what == "repository" and value is not None:
                 value = value["bytes"]
             found.setdefault(round_["tool"], {}).setdefault(heading, []).append(value)
-    return {tool: {heading: stats.median(values) for heading, values in columns.items()} for tool, columns in found.items()}
+    return found
 
 
-def compare(default, other):
-    """The default's figures and another value's: (gains, losses), each a ratio above 1 by column."""
+def columns(touches):
+    """The headings that a knob can matter to, which `touches` that part alone; None: both."""
+    return [heading for heading, *_ in COLUMNS if touches is None or ("restore" in heading) == (touches == "restore")]
+
+
+def middle(figures, heading):
+    """The median of a column's rounds; None unless all of them have a figure."""
+    values = figures.get(heading) or [None]
+    return None if None in values else stats.median(values)
+
+
+def compare(default, other, touches=None):
+    """The default's figures and another value's: (gains, losses), each a ratio of medians above 1 by column. A difference counts
+    where every round of the one is better than every round of the other."""
     gains, losses = {}, {}
-    for heading, _, _, _, least in COLUMNS:
-        ours, theirs = default.get(heading), other.get(heading)
-        if not ours or not theirs or abs(ours - theirs) < least:
+    least_of = {heading: least for heading, *_, least in COLUMNS}
+    for heading in columns(touches):
+        ours, theirs = middle(default, heading), middle(other, heading)
+        if not ours or not theirs or abs(ours - theirs) < least_of[heading]:
             continue
-        if ours > theirs * PART:
+        if ours > theirs * PART and min(default[heading]) > max(other[heading]):
             gains[heading] = ours / theirs
-        elif theirs > ours * PART:
+        elif theirs > ours * PART and min(other[heading]) > max(default[heading]):
             losses[heading] = theirs / ours
     return gains, losses
 
 
-def verdict(default, other):
+def verdict(default, other, touches=None):
     """`better`, `worse`, `another choice` or `same`; `failed` where a value doesn't work at all."""
-    if any(default.get(heading) is not None and other.get(heading) is None for heading, *_ in COLUMNS):
+    if any(middle(default, heading) is not None and middle(other, heading) is None for heading, *_ in COLUMNS):
         return "failed"
-    gains, losses = compare(default, other)
+    gains, losses = compare(default, other, touches)
     return {(True, False): "better", (False, True): "worse", (True, True): "another choice", (False, False): "same"}[bool(gains), bool(losses)]

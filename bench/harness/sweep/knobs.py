@@ -18,7 +18,7 @@ class Moved(Exception):
 @dataclass(frozen=True)
 class Knob:
     """A constant of the sources. `line` is the text that sets it, {} in it the value; `values` are those that are tried besides
-    `default`; `runs` the workloads that it can matter to."""
+    `default`; `runs` the workloads that it can matter to; `touches` what it does: `backup`, `restore`, or None for both."""
 
     name: str
     file: str
@@ -26,6 +26,7 @@ class Knob:
     default: str
     values: tuple
     runs: tuple
+    touches: str | None = None
 
     def text(self, value):
         return self.line.replace("{}", value)
@@ -40,7 +41,7 @@ class Knob:
 
 def everything():
     """All knobs, by name."""
-    found = [Knob(k["name"], k["file"], k["line"], k["default"], tuple(k["values"]), tuple(k["runs"])) for k in tomllib.loads(FILE.read_text())["knob"]]
+    found = [Knob(k["name"], k["file"], k["line"], k["default"], tuple(k["values"]), tuple(k["runs"]), k.get("touches")) for k in tomllib.loads(FILE.read_text())["knob"]]
     if len({knob.name for knob in found}) != len(found):
         raise Moved(f"{FILE.name}: two knobs have one name")
     return {knob.name: knob for knob in found}
@@ -52,3 +53,5 @@ def check(root=ROOT):
         knob.turned((Path(root) / knob.file).read_text(), knob.default)
         if knob.default in knob.values or not knob.values or not knob.runs:
             raise Moved(f"{knob.name}: nothing else is tried, or nowhere")
+        if knob.touches not in (None, "backup", "restore"):
+            raise Moved(f"{knob.name}: “{knob.touches}” is nothing that a knob could touch")

@@ -1,6 +1,6 @@
 """The page of the sweep: what each turn of each knob does, as data says. Pure."""
 
-from .judge import COLUMNS, compare, verdict
+from .judge import COLUMNS, compare, middle, verdict
 
 UNITS = {"wall": (1, "{:.2f}"), "memory": (1e6, "{:.0f}"), "repository": (1e6, "{:.1f}")}
 
@@ -13,16 +13,17 @@ def said(figure, what):
 def page(sweep):
     """A sweep's page, in Markdown."""
     machine, knobs = sweep["machine"], sweep["knobs"]
-    verdicts = [(knob, point, run, verdict(run["default"], figures)) for knob in knobs for run in knob["runs"] for point, figures in run["values"].items()]
+    verdicts = [(knob, point, run, verdict(run["default"], figures, knob["touches"])) for knob in knobs for run in knob["runs"] for point, figures in run["values"].items()]
     better = [f"- {knob['name']} = `{point}`, {run['workload']} at {run['scale']:g}: "
-              + ", ".join(f"{heading.split(',')[0]} {ratio:.2f} times as good" for heading, ratio in compare(run["default"], run["values"][point])[0].items())
+              + ", ".join(f"{heading.split(',')[0]} {ratio:.2f} times as good" for heading, ratio in compare(run["default"], run["values"][point], knob["touches"])[0].items())
               for knob, point, run, is_ in verdicts if is_ == "better"]
     parts = [
         "# The sweep",
         "Made by `bench/report` from `bench/results/sweep/sweep.json`, which `bench/sweep` measures; not to be edited.",
         "Every knob that a user can't turn, turned, one at a time, each value beside the default in the same rounds. A value is *better* if it gains more "
         "than a tenth in one column of a workload and loses more than a tenth in none; *another choice* if it does both. Ratios are to the default "
-        "(below 1: less), where they differ by more than a tenth and by more than two runs of one program do.",
+        "of the medians (below 1: less), where they differ by more than a tenth and each round of the one from each of the other in the same direction. "
+        "Knobs of backups are judged by backups alone, those of restores by restores.",
         f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. {sweep['date'][:10]}, {sweep['repeat']} rounds, hot caches. "
         f"{len(knobs)} knobs, {len(verdicts)} comparisons: {', '.join(f'{sum(v == kind for *_, v in verdicts)} {kind}' for kind in ('better', 'worse', 'another choice', 'same', 'failed'))}.",
         "## Better than the default\n\n" + ("\n".join(better) or "None."),
@@ -36,8 +37,8 @@ def page(sweep):
 def rows(knob, run):
     """The default's row with its figures, and one a value with what differs."""
     default, place = run["default"], f"{run['workload']} at {run['scale']:g}"
-    yield f"| {knob['name']} | `{knob['default']}` | {place} | " + " | ".join(said(default.get(heading), what) for heading, _, _, what, _ in COLUMNS) + " | default |"
+    yield f"| {knob['name']} | `{knob['default']}` | {place} | " + " | ".join(said(middle(default, heading), what) for heading, _, _, what, _ in COLUMNS) + " | default |"
     for value, figures in run["values"].items():
-        gains, losses = compare(default, figures)
+        gains, losses = compare(default, figures, knob["touches"])
         cells = [f"× {1 / gains[heading]:.2f}" if heading in gains else f"× {losses[heading]:.2f}" if heading in losses else "" for heading, *_ in COLUMNS]
-        yield f"| | `{value}` | | " + " | ".join(cells) + f" | {verdict(default, figures)} |"
+        yield f"| | `{value}` | | " + " | ".join(cells) + f" | {verdict(default, figures, knob['touches'])} |"
