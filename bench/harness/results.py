@@ -6,7 +6,7 @@
                far (whether all repositories were on a server, or only those of tools that have one of their own)
     data       entries, files, bytes, and where they come from
     steps      the steps' names, in order; restores: those that are restored
-    tools      by name: version, compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
+    tools      by name: version, program (the first digits of its SHA-256), compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
     rounds     one a tool and round: tool, round, took (seconds of all of it, with what is not measured), steps and restores: by a
                step's name
                  status   ok | failed | over ten times | wrong | not run

@@ -4,6 +4,7 @@ What fails or takes too long is a part of the result. Between two tools nothing 
 what has changed in the tree.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -23,7 +24,8 @@ from .workloads.base import same_times
 TIMES_BEST = 10
 # Of the machine's memory, what a tree may take that is read into the cache beforehand.
 CACHE_PART = 0.6
-
+# Of its free memory, what is used once before each step besides twice the data's size.
+FRESH_BYTES = 256 << 20
 
 # What may go wrong around a command that is measured.
 FAILURES = (OSError, subprocess.SubprocessError, measure.Failed)
@@ -81,7 +83,7 @@ class Rounds:
         return self.result
 
     def describe(self, row):
-        told = {"version": row.version(), "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
+        told = {"version": row.version(), "program": digest(row.binary()), "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
         if self.options.count_syncs and row.trees:
             key = f"{row.name}: {told['version']}, {shutil.which(row.program)}{', far' * (self.options.far and row.far)}"
             told["syncs"] = syncs.remembered(self.options.work / "syncs.json", key, lambda: self.syncs(row))
@@ -224,7 +226,7 @@ class Rounds:
         helpers = [*self.workload.helpers(), *([wire.pid] if wire else [])]
         ours, apart = (tool.servers(), tool.clients()) if part in tool.pulls else (tool.clients(), tool.servers())
         try:
-            figures = measure.run(command, tool.environment(), tool.place.root, limit, apart, helpers, tool.fine, ours)
+            figures = measure.run(command, tool.environment(), tool.place.root, limit, apart, helpers, tool.fine, ours, fresh=2 * self.result["data"]["disk"] + FRESH_BYTES)
         except measure.Failed as failed:
             say(f"  {name}: failed, status {failed.status}")
             return {"status": "failed", "exit": failed.status, "output": failed.output}
@@ -252,6 +254,15 @@ class Rounds:
         left = measure.below([os.getpid()]) - {os.getpid()}
         if left:
             measure.end(left)
+
+
+def digest(program):
+    """The first digits of a program's SHA-256, which tells builds of one version apart; None if there is none."""
+    try:
+        with open(program, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except (OSError, TypeError):
+        return None
 
 
 def said(error):

@@ -60,6 +60,11 @@ class Tool:
         return [program for program in (cls.program, *cls.needs) if not shutil.which(program)]
 
     @classmethod
+    def binary(cls):
+        """Where the program is."""
+        return shutil.which(cls.program)
+
+    @classmethod
     def reaches(cls):
         """Whether its repository can be on another machine: by ssh, or on a server of its own."""
         return cls.far or cls.servers is not Tool.servers

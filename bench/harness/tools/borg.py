@@ -1,5 +1,8 @@
 """borg 1 and 2. Both seal, as their guides begin, and compress by themselves (lz4)."""
 
+import os
+import subprocess
+
 from ..machine import first_line
 from .base import Tool, piped, which
 
@@ -37,14 +40,18 @@ class Borg(Tool):
     def archive(self, step):
         return f"::s{step}"
 
+    def saved(self, step):
+        """What a restore calls the archive of a step."""
+        return self.archive(step)
+
     def restore(self, step):
-        return f"cd {self.out} && {self.program} extract {self.archive(step)}"
+        return f"cd {self.out} && {self.program} extract {self.saved(step)}"
 
     def stream(self, step, command):
         return piped(command, f"{self.program} create --stdin-name stream {self.archive(step)} -")
 
     def unstream(self, step):
-        return f"{self.program} extract --stdout {self.archive(step)} stream > {self.out}/stream"
+        return f"{self.program} extract --stdout {self.saved(step)} stream > {self.out}/stream"
 
     def keep(self):
         return ("borg check", "borg check --verify-data", "borg prune --keep-last 3 && borg compact", "borg compact")
@@ -69,7 +76,12 @@ class Borg2(Borg):
         return super(Borg, cls).missing()
 
     def archive(self, step):
-        return f"s{step}"
+        # One name for all, a series, as its guide has it: it knows by the name which files it has seen.
+        return "tree"
+
+    def saved(self, step):
+        listed = subprocess.run([self.program, "repo-list", "--sort-by", "timestamp", "--short"], env={**os.environ, **self.environment()}, check=True, capture_output=True, text=True)
+        return f"aid:{listed.stdout.split()[step - 1]}"
 
     def keep(self):
         return ("borg2 check", "borg2 check --verify-data", "borg2 prune --keep 3 && borg2 compact", "borg2 compact")

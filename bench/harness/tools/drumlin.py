@@ -3,6 +3,7 @@ but -q. The program is $DRUMLIN, or the one on the PATH, or target/release/druml
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 from ..machine import first_line
@@ -32,6 +33,10 @@ class Drumlin(Tool):
     @classmethod
     def missing(cls):
         return [] if which(program()) else [program()]
+
+    @classmethod
+    def binary(cls):
+        return shutil.which(program())
 
     @classmethod
     def version(cls):
