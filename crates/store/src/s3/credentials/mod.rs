@@ -79,10 +79,10 @@ impl Chain {
         }
         match (self.find(), &*known) {
             (Ok(keys), _) => Ok(known.insert(Arc::new(keys)).clone()),
-            // The old ones still count for a while.
-            (Err(NoKeys::Passing(_)), Some(keys)) if keys.expires.is_some_and(|end| end > time::now()) => {
-                Ok(keys.clone())
-            }
+            // The old ones still count for a while, whatever the source says now.
+            (Err(_), Some(keys)) if keys.expires.is_some_and(|end| end > time::now()) => Ok(keys.clone()),
+            // What has given keys may give some again.
+            (Err(NoKeys::Never(why)), Some(_)) => Err(NoKeys::Passing(why)),
             (Err(none), _) => Err(none),
         }
     }

@@ -133,19 +133,40 @@ fn services() {
     assert!(matches!(find(None, &gone, false), Err(NoKeys::Passing(_))));
 }
 
+/// So many seconds from now, as services write it.
+fn after(seconds: i64) -> String {
+    let stamp = time::stamp(time::now() + seconds);
+    let parts = [&stamp[..4], &stamp[4..6], &stamp[6..8], &stamp[9..11], &stamp[11..13], &stamp[13..15]];
+    format!("{}-{}-{}T{}:{}:{}Z", parts[0], parts[1], parts[2], parts[3], parts[4], parts[5])
+}
+
+/// A program that gives keys once, and no more.
+#[test]
+fn keys_count_to_their_end_though_there_are_no_others() {
+    let of = |seconds: i64| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join(".aws")).unwrap();
+        let (given, end) = (dir.path().join("given"), after(seconds));
+        let text = format!(
+            "[default]\ncredential_process = mkdir '{}' && echo '{{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"Expiration\":\"{end}\"}}'\n",
+            given.display()
+        );
+        std::fs::write(dir.path().join(".aws/config"), text).unwrap();
+        let user = user(Some(dir.path()), &[]);
+        (Chain::new(user.clone(), Profile::read(&user).unwrap(), false), dir)
+    };
+    let (chain, _dir) = of(200);
+    let first = chain.keys().unwrap();
+    assert!(Arc::ptr_eq(&first, &chain.keys().unwrap()), "they end within five minutes, and others are not to be had");
+    let (chain, _dir) = of(1);
+    chain.keys().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert!(matches!(chain.keys(), Err(NoKeys::Passing(_))), "who has given some may give some again");
+}
+
 #[test]
 fn what_ends_is_asked_for_again() {
-    let soon = time::now() + 60;
-    let stamp = time::stamp(soon);
-    let end = format!(
-        "{}-{}-{}T{}:{}:{}Z",
-        &stamp[..4],
-        &stamp[4..6],
-        &stamp[6..8],
-        &stamp[9..11],
-        &stamp[11..13],
-        &stamp[13..15]
-    );
+    let end = after(60);
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".aws")).unwrap();
     let count = dir.path().join("count");
