@@ -383,6 +383,27 @@ fn a_hard_link_across_file_systems_becomes_a_file_of_its_own() {
     assert_eq!((counts.restored, counts.kept), (2, 3));
 }
 
+/// What becomes of links is seen to after all files: a disk that is full only then ends the restore, too.
+#[test]
+fn a_disk_that_is_full_when_links_are_made_ends_it() {
+    let Some(fs_there) = LoopFs::new(16 << 20) else {
+        println!("a_disk_that_is_full_when_links_are_made: passed over, it needs root and loop devices");
+        return;
+    };
+    let mount = fs_there.path().file_name().unwrap().to_owned();
+    let scene = scene(|source| {
+        fs::create_dir(source.join(&mount)).unwrap();
+        fs::write(source.join("long"), Rng::new(3).bytes(9 << 20)).unwrap();
+        fs::hard_link(source.join("long"), source.join(&mount).join("long")).unwrap();
+    });
+    fs::write(fs_there.path().join("in the way"), vec![1; 8 << 20]).unwrap();
+    let options = Options { target: fs_there.path().parent().unwrap().to_path_buf(), ..scene.options() };
+    let monitor = Quiet::default();
+    let ended = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &monitor);
+    assert!(matches!(&ended, Err(Error::Place(e)) if e.is_full()), "{ended:?} {:?}", monitor.problems());
+    assert!(!fs_there.path().join("long").exists(), "half a file");
+}
+
 #[test]
 fn the_parent_is_of_the_same_host_and_paths_and_still_there() {
     let bench = bench();

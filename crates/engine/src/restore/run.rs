@@ -12,7 +12,7 @@ use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, Repository};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Restore.
@@ -93,12 +93,15 @@ fn attempt(
     let planned = distribute(&context);
     context.clear_away();
     let planned = planned?;
-    match context.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        None | Some(Error::Interrupted) => {}
-        Some(fatal) => return Err(fatal),
-    }
-    links::make(&context, &planned)?;
+    context.outcome()?;
+    let linked = links::make(&context, &planned);
+    // A full disk is no reason to leave directories as nobody wanted them.
     dirs::finish(&context, &planned)?;
+    match linked {
+        Err(Error::Interrupted) => {}
+        other => other?,
+    }
+    context.outcome()?;
     let verified = if options.verify && !options.dry_run { verify::verify(&context, &planned.selection)? } else { 0 };
     if let Some(target) = context.target.as_ref().filter(|_| options.verify) {
         target.sync()?;

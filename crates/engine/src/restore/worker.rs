@@ -72,6 +72,14 @@ impl Context<'_> {
         self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
+    /// What ended it, if something did that was not the user.
+    pub fn outcome(&self) -> Result<()> {
+        match self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None | Some(Error::Interrupted) => Ok(()),
+            Some(fatal) => Err(fatal),
+        }
+    }
+
     pub fn problem(&self, path: &[u8], kind: ProblemKind, cause: impl ToString) {
         let counters = self.counters();
         let counter = match kind {
