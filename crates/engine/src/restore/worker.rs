@@ -340,8 +340,7 @@ impl<'a> Worker<'a> {
         let open = match state.file.take() {
             Some(open) => open,
             None => {
-                self.context.open.fetch_add(1, Ordering::Relaxed);
-                match state.made {
+                let open = match state.made {
                     Some(id) => dir.reopen_file(window.name(file), id)?,
                     None => {
                         let open = dir.create_file(window.name(file))?;
@@ -350,10 +349,15 @@ impl<'a> Worker<'a> {
                         open.set_len(file.size)?;
                         open
                     }
-                }
+                };
+                self.context.open.fetch_add(1, Ordering::Relaxed);
+                open
             }
         };
-        open.write_at(offset, content)?;
+        if let Err(e) = open.write_at(offset, content) {
+            self.context.open.fetch_sub(1, Ordering::Relaxed);
+            return Err(e);
+        }
         if state.hashed == offset && state.holes.is_empty() {
             state.hasher.get_or_insert_with(|| Box::new(self.context.data_ids.hasher())).update(content);
             state.hashed += content.len() as u64;
