@@ -308,6 +308,70 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
     assert_eq!(fs::read(target.join("0")).unwrap(), b"old", "damage never replaces what is there");
 }
 
+/// A writer's index object takes two chunks of a pack for one another: the pack is as it should be, and so is each chunk in it.
+#[test]
+fn a_chunk_that_the_index_takes_for_another_is_never_restored() {
+    use drumlin_format::index;
+    use drumlin_format::pack::PackKind;
+    use drumlin_format::{Header, IndexId, ObjectType};
+    use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+    use drumlin_repo::{Index, WriteSession, names};
+
+    for elsewhere in [false, true] {
+        let bench = bench();
+        let source = bench.folder.path().join("source");
+        fs::create_dir(&source).unwrap();
+        (0..3u8).for_each(|n| fs::write(source.join(n.to_string()), vec![n; 2000 + usize::from(n)]).unwrap());
+        settle();
+        let snapshot = bench.backup(&source).snapshot.unwrap();
+        let mut whole = objects(&bench.memory);
+        let secrets = bench.repository.secrets();
+        let truth = whole.keys().find(|name| kind(name) == "index").unwrap().clone();
+        let id = IndexId::parse(names::last(&truth)).unwrap();
+        let mut entries = index::open(id, &secrets.index, &whole[&truth]).unwrap().0;
+        let entry = entries.iter_mut().find(|e| e.kind == PackKind::Data).unwrap();
+        let (a, b) = (entry.table.chunks[0].id, entry.table.chunks[1].id);
+        (entry.table.chunks[0].id, entry.table.chunks[1].id) = (b, a);
+        if elsewhere {
+            // Another pack has one of them as well, and an honest index object.
+            let registration = Registration::begin(&bench.repository, Session::new("other", "backup", 0)).unwrap();
+            let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+            let session = WriteSession::begin(registration, index, bench.cache.clone());
+            let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
+            let right = (0..3u8).map(|n| vec![n; 2000 + usize::from(n)]);
+            let right = right.into_iter().find(|bytes| bench.repository.data_id(bytes).unwrap() == a).unwrap();
+            block.push(a, &right);
+            session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+            session.flush().unwrap();
+            session.abandon().unwrap();
+            whole = objects(&bench.memory);
+        }
+        let id = IndexId([9; 16]);
+        let header = Header::new(ObjectType::Index, bench.repository.config().suite, id.0);
+        whole.insert(names::index(id), index::seal(&header, &entries, secrets.sealing(0, [3; 16]).unwrap()));
+        whole.remove(&truth);
+
+        let key = Unlock::File(bench.repository.recovery_file().to_string());
+        let repository = Repository::open(Arc::new(copy(&whole)), &key).unwrap();
+        let folder = bench.folder.path().join("other");
+        fs::create_dir(&folder).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, &folder).unwrap());
+        let (target, monitor) = (folder.join("target"), Quiet::default());
+        let mut options = common::restore_options(&snapshot, &target);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        let report = restore::restore(&repository, &cache, options, &monitor).unwrap();
+        let damaged = if elsewhere { 1 } else { 2 };
+        assert_eq!(report.counts.damaged, damaged, "{:?}", monitor.problems());
+        let mut there = 0;
+        for n in 0..3u8 {
+            let Ok(found) = fs::read(target.join(n.to_string())) else { continue };
+            assert_eq!(found, fs::read(source.join(n.to_string())).unwrap(), "file {n}");
+            there += 1;
+        }
+        assert_eq!(there + damaged, 3);
+    }
+}
+
 /// Contents of two chunks that are there and right, in a file that says it is something else as a whole.
 #[test]
 fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {

@@ -40,11 +40,13 @@ pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Tas
         let (_, info, table) = pack.clone().expect("set above");
         let block_of = |u: &Use| table.chunks.get(u.ordinal as usize).map(|c| c.block);
         let Some(block) = block_of(first) else {
-            return Err(Error::Repo(drumlin_repo::Error::DamagedBlock {
-                pack: info.id,
-                block: 0,
-                detail: "the index and the pack's table contradict each other; 'drumlin cache clear' makes the index anew",
-            }));
+            // It is in another pack, or nowhere: an index may claim what it likes.
+            let cause =
+                "the index and the pack's table contradict each other; 'drumlin cache clear' makes the index anew";
+            let uses = at..at + 1;
+            at += 1;
+            send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: cause.into() })?;
+            continue;
         };
         let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack && block_of(u) == Some(block)).count();
         let uses = at..at + len;

@@ -332,10 +332,13 @@ impl<'a> Planner<'a> {
         let number = self.window.files.len() as u32;
         let used =
             |location: Location, offset| Use { pack: location.pack, ordinal: location.ordinal, file: number, offset };
-        match &content.data {
+        let whole = match &content.data {
             Data::None => return Ok(false),
             Data::Chunk(id) => match self.locator.locate(id)? {
-                Some(location) => uses.push(used(location, 0)),
+                Some(location) => {
+                    uses.push(used(location, 0));
+                    id.0
+                }
                 None => return self.missing(&path, id),
             },
             Data::List(list) => {
@@ -376,10 +379,11 @@ impl<'a> Planner<'a> {
                 multi = Some(Multi {
                     left: AtomicU32::new(uses.len() as u32),
                     failed: AtomicBool::new(false),
-                    state: Mutex::new(MultiState { whole: list.whole, holes, ..MultiState::default() }),
+                    state: Mutex::new(MultiState { holes, ..MultiState::default() }),
                 });
+                list.whole
             }
-        }
+        };
         let window = &mut self.window;
         let dir = self.dir.as_mut().expect("begun").number_in(window);
         let has_extras = !content.xattrs.is_empty() || content.flags != 0;
@@ -396,6 +400,7 @@ impl<'a> Planner<'a> {
             gid,
             mtime: convert::host_time(meta.mtime),
             size: meta.size,
+            whole,
             extras: if has_extras { window.extras.len() as u32 } else { 0 },
             multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
         });

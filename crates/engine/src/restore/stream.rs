@@ -85,7 +85,9 @@ impl Fetch {
         let mut bytes = Vec::new();
         for ordinal in &self.ordinals {
             let chunk = &self.table.chunks[*ordinal as usize];
-            let Some(content) = context.reader.elsewhere(PackKind::Data, &chunk.id, &self.info.id)? else {
+            let content = context.reader.elsewhere(PackKind::Data, &chunk.id, &self.info.id)?;
+            // Of another length than the pack's table has it, that table lies.
+            let Some(content) = content.filter(|content| content.len() == chunk.len as usize) else {
                 return Err(why);
             };
             let end = chunk.offset as usize + content.len();

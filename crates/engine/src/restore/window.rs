@@ -1,6 +1,7 @@
 //! A window of work: many small files whose chunks are fetched together, in the order in which they lie in the packs.
 //! Compact, because there may be hundreds of thousands.
 
+use drumlin_format::ChunkId;
 use drumlin_host::meta::{Extras, Time};
 use drumlin_host::place::{FileId, NewFile};
 use std::sync::Mutex;
@@ -17,6 +18,8 @@ pub(super) struct File {
     pub gid: u32,
     pub mtime: Time,
     pub size: u64,
+    /// What its contents are called: as a chunk, if they are one, and else as a whole.
+    pub whole: [u8; 32],
     /// 0, or one more than a number into [`Window::extras`].
     pub extras: u32,
     /// 0, or one more than a number into [`Window::multis`].
@@ -51,7 +54,6 @@ pub(super) struct MultiState {
     pub hashed: u64,
     /// In a box, since it is large, and most files of a window have none yet or none any more.
     pub hasher: Option<Box<drumlin_seal::Hasher>>,
-    pub whole: [u8; 32],
     pub holes: Vec<u8>,
 }
 
@@ -97,6 +99,11 @@ impl Window {
 
     pub fn multi(&self, file: &File) -> Option<&Multi> {
         self.multis.get((file.multi as usize).wrapping_sub(1))
+    }
+
+    /// The chunk that a file consists of; `None` if those are several.
+    pub fn only_chunk(&self, file: &File) -> Option<ChunkId> {
+        (file.multi == 0).then_some(ChunkId(file.whole))
     }
 
     /// The path of a file in the source.

@@ -238,9 +238,15 @@ impl<'a> Worker<'a> {
             let used = &window.uses[at];
             let chunk = &table.chunks[used.ordinal as usize];
             let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
+            // Of several chunks the whole tells whether they were the right ones; where one is all, the index alone says which it is, and
+            // anybody who writes may have made that.
+            let wanted = window.only_chunk(&window.files[used.file as usize]).unwrap_or(chunk.id);
             let fault = match (&damage, content) {
                 (Some(cause), _) => Some(cause.clone()),
                 (None, None) => Some("a chunk lies outside of its block".into()),
+                (None, Some(_)) if wanted != chunk.id => {
+                    Some(format!("the index takes chunk {} of pack '{}' for chunk {wanted}", chunk.id, info.id))
+                }
                 (None, Some(content)) => {
                     if checked != Some(used.ordinal)
                         && !self.context.reader.check(PackKind::Data, &chunk.id, content)?
@@ -254,7 +260,7 @@ impl<'a> Worker<'a> {
             };
             match fault {
                 // A prune may have moved it, or another pack may have it too.
-                Some(cause) => match self.context.reader.elsewhere(PackKind::Data, &chunk.id, &info.id)? {
+                Some(cause) => match self.context.reader.elsewhere(PackKind::Data, &wanted, &info.id)? {
                     Some(content) => self.write(window, used, &content),
                     None => self.damaged(window, used, &cause),
                 },
@@ -270,8 +276,15 @@ impl<'a> Worker<'a> {
             if self.context.ended() {
                 break;
             }
-            let used = &window.uses[at];
-            match self.context.reader.elsewhere_of(PackKind::Data, pack, used.ordinal)? {
+            let (used, reader) = (&window.uses[at], &self.context.reader);
+            let mut content = reader.elsewhere_of(PackKind::Data, pack, used.ordinal)?;
+            if let (Some(wanted), Some(found)) = (window.only_chunk(&window.files[used.file as usize]), &content)
+                && !reader.check(PackKind::Data, &wanted, found)?
+            {
+                // What the index takes for it is something else.
+                content = reader.elsewhere(PackKind::Data, &wanted, &reader.index().pack(pack).id)?;
+            }
+            match content {
                 Some(content) => self.write(window, used, &content),
                 None => self.damaged(window, used, cause),
             }
@@ -294,6 +307,9 @@ impl<'a> Worker<'a> {
 
     fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
         let file = &window.files[used.file as usize];
+        if window.multi(file).is_none() && content.len() as u64 != file.size {
+            return self.damaged(window, used, "its contents are not as long as the tree says that it is");
+        }
         let written = match window.multi(file) {
             None => self.write_single(window, file, content),
             Some(multi) => self.write_part(window, file, multi, used.offset, content),
@@ -417,7 +433,7 @@ impl<'a> Worker<'a> {
         };
         let hasher = state.hasher.take().map_or_else(|| self.context.data_ids.hasher(), |hasher| *hasher);
         let whole = file::whole(&open, file.size, state.hashed, hasher, &state.holes, &mut self.scratch)?;
-        if whole != state.whole {
+        if whole != file.whole {
             drop(open);
             let _ = dir.remove(window.name(file));
             return Ok(None);
