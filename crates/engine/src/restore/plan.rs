@@ -81,7 +81,9 @@ impl<'a> Planner<'a> {
         self.check_paths()?;
         let mut cursor = Cursor::new(self.context.reader.clone(), self.context.options.snapshot.root)?;
         for range in self.selection.ranges.clone() {
-            cursor.seek(&range.start.0, &range.start.1)?;
+            if let Err(e) = cursor.seek(&range.start.0, &range.start.1) {
+                self.gap(None, e)?;
+            }
             'leaves: loop {
                 let child = match cursor.next_leaf() {
                     Ok(Some(child)) => child,
@@ -138,6 +140,7 @@ impl<'a> Planner<'a> {
         }
         match child {
             Some(child) => report_damage(self.context.monitor, child, error),
+            // The cursor goes on behind it.
             None if error.is_damage() => {
                 self.context.problem(
                     b"/",

@@ -14,7 +14,10 @@ pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
     let mut cursor = Cursor::new(context.reader.clone(), context.options.snapshot.root)?;
     let mut right = 0;
     for range in selection.ranges.iter().filter(|r| !r.way) {
-        cursor.seek(&range.start.0, &range.start.1)?;
+        match cursor.seek(&range.start.0, &range.start.1) {
+            Err(e) if e.is_damage() => {}
+            other => other?,
+        }
         'leaves: loop {
             let child = match cursor.next_leaf() {
                 Ok(Some(child)) => child,

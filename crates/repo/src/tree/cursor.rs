@@ -20,14 +20,20 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// At the start of the tree with this root.
+    /// At the start of the tree with this root, which is read; what is below it, when it is come to.
     pub fn new(reader: Arc<Reader>, root: Option<Root>) -> Result<Self> {
         let mut cursor = Cursor { reader, root, path: Vec::new() };
-        cursor.seek(b"", b"")?;
+        if let Some(root) = root {
+            let inner = cursor.inner(&root.node, root.level)?;
+            cursor.path.push((inner, 0));
+        }
         Ok(cursor)
     }
 
     /// Go to the leaf that holds an entry, or would.
+    ///
+    /// # Errors
+    /// A node on the way can't be read: the next leaf is then the first one behind all that it holds.
     pub fn seek(&mut self, dir: &[u8], name: &[u8]) -> Result<()> {
         self.path.clear();
         let Some(root) = self.root else { return Ok(()) };
@@ -46,6 +52,9 @@ impl Cursor {
     }
 
     /// The next leaf, not read yet.
+    ///
+    /// # Errors
+    /// The node that holds it can't be read: the next one is then the first behind all that it holds.
     pub fn next_leaf(&mut self) -> Result<Option<LeafRef>> {
         loop {
             let Some((inner, at)) = self.path.last_mut() else { return Ok(None) };
