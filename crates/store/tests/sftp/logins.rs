@@ -263,6 +263,36 @@ fn through_a_program_and_through_another_host() {
     assert_eq!(store.get("a").unwrap(), b"1");
 }
 
+/// The host on the way answers, and the one behind it doesn't.
+#[test]
+fn a_server_that_falls_silent_behind_another_is_given_up() {
+    let Some(place) = Place::new() else { return };
+    let file = place.sshd.folder("etc/sshd_config");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("AllowTcpForwarding no", "AllowTcpForwarding yes")).unwrap();
+    place.sshd.reload();
+    let lines = format!(
+        "ServerAliveInterval 1\nServerAliveCountMax 1\nHost plain\n ProxyJump jail\nHost jail\n User plain\n Port {}\n UserKnownHostsFile {}\nHost *",
+        place.sshd.port(),
+        place.sshd.known_hosts().display()
+    );
+    let around = Surroundings { ssh_config: Some(place.sshd.config(place.relay.port(), &lines)), ..place.around() };
+    let store = SftpStore::create(&place.location("plain", "/~/behind"), &around).unwrap();
+    store.put("a", b"1", Put::Create).unwrap();
+    let before = place.relay.connections();
+    place.relay.stall(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_secs(6));
+            let again = place.relay.connections();
+            place.relay.cut();
+            place.relay.stall(false);
+            assert!(again > before, "nobody tried another connection");
+        });
+        assert_eq!(store.get("a").unwrap(), b"1");
+    });
+}
+
 #[test]
 fn what_is_no_server() {
     let around = Surroundings { ssh_config: Some("/none".into()), ..Surroundings::default() };

@@ -12,6 +12,7 @@ mod server;
 mod stream;
 mod wait;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -139,11 +140,15 @@ async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
     let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, "connect to", "there is no host"))?;
     let line = Line::new(last.patience());
     let mut sessions: Vec<Handle<Client>> = Vec::new();
+    let mut is_last: Option<Arc<AtomicBool>> = None;
     for (at, hop) in inner.hops.iter().enumerate() {
         let stream = match sessions.last() {
             None => stream::first(hop, &line).await?,
             Some(before) => stream::through(before, hop, &line).await?,
         };
+        if let Some(before) = is_last.replace(stream.is_last()) {
+            before.store(false, Ordering::Relaxed);
+        }
         let session = server::connect(inner, hop, stream).await?;
         sessions.push(login::login(inner, at, &line, session).await?);
     }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use russh::client::Handle;
@@ -24,15 +25,26 @@ use crate::sftp::program::shell;
 pub(super) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Both for S {}
 
-/// A stream that takes note when something comes in.
+/// A stream that takes note when something comes in: as long as it is the last one on the way. Hosts before that answer by themselves,
+/// whether the one behind them does or not.
 pub(super) struct Heard {
     inner: Box<dyn Both>,
     line: Arc<Line>,
+    is_last: Arc<AtomicBool>,
 }
 
 impl Heard {
+    fn new(inner: Box<dyn Both>, line: &Arc<Line>) -> Self {
+        Heard { inner, line: line.clone(), is_last: Arc::new(AtomicBool::new(true)) }
+    }
+
     pub(super) fn line(&self) -> Arc<Line> {
         self.line.clone()
+    }
+
+    /// Whether it is the last one, to be changed once there is another behind it.
+    pub(super) fn is_last(&self) -> Arc<AtomicBool> {
+        self.is_last.clone()
     }
 }
 
@@ -44,7 +56,7 @@ pub(super) async fn first(hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure>
         })?,
         None => Box::new(connect(hop, line).await?),
     };
-    Ok(Heard { inner, line: line.clone() })
+    Ok(Heard::new(inner, line))
 }
 
 /// To the next host, through the one before.
@@ -59,7 +71,7 @@ pub(super) async fn through(before: &Handle<Client>, hop: &Hop, line: &Arc<Line>
         Wait::Failed(error) => told(error.to_string()),
         Wait::Silent | Wait::Over => told("it doesn't answer".into()),
     })?;
-    Ok(Heard { inner: Box::new(channel.into_stream()), line: line.clone() })
+    Ok(Heard::new(Box::new(channel.into_stream()), line))
 }
 
 async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
@@ -112,10 +124,11 @@ impl AsyncRead for Heard {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut *self.inner).poll_read(cx, buf);
-        match &polled {
-            _ if buf.filled().len() > before => self.line.hear(),
-            Poll::Ready(_) if buf.remaining() > 0 => self.line.close(),
-            _ => {}
+        let came = buf.filled().len() > before;
+        if came && self.is_last.load(Ordering::Relaxed) {
+            self.line.hear();
+        } else if !came && polled.is_ready() && buf.remaining() > 0 {
+            self.line.close();
         }
         polled
     }
