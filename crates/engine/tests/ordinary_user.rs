@@ -87,6 +87,38 @@ fn a_nasty_tree_of_ones_own_comes_back_whole() {
     });
 }
 
+/// Go's module cache has no directory that its owner may write to.
+#[test]
+fn a_restore_goes_on_in_directories_that_are_closed_to_writing() {
+    user::run("a_restore_goes_on_in_directories_that_are_closed_to_writing", |folder| {
+        let bench = bench();
+        let (source, target) = (folder.join("source"), folder.join("target"));
+        fs::create_dir_all(source.join("closed/inner")).unwrap();
+        let files = ["closed/a", "closed/b", "closed/inner/c"];
+        files.iter().for_each(|name| fs::write(source.join(name), name).unwrap());
+        fs::write(source.join("closed/large"), vec![7; 9 << 20]).unwrap();
+        let close = |root: &Path| ["closed/inner", "closed"].iter().for_each(|dir| mode(&root.join(dir), 0o555));
+        close(&source);
+        settle();
+        let snapshot = run(&bench, &source).0.snapshot.unwrap();
+        let restore = || {
+            let (report, monitor) = bench.restore(&snapshot, &source, &target);
+            assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+            assert_eq!(differences(&source, &target), []);
+            report.counts
+        };
+        restore();
+        // As a run that was stopped leaves it: some are missing, others are not right.
+        ["closed", "closed/inner"].iter().for_each(|dir| mode(&target.join(dir), 0o755));
+        fs::remove_file(target.join("closed/a")).unwrap();
+        fs::remove_file(target.join("closed/large")).unwrap();
+        fs::write(target.join("closed/inner/c"), "something else").unwrap();
+        close(&target);
+        assert_eq!(restore().restored, 3);
+        let _ = tree::unprotect(folder);
+    });
+}
+
 const SECRET: [u8; 32] = [1; 32];
 
 /// A repository in `folder/repository`.

@@ -283,8 +283,14 @@ impl<'a> Planner<'a> {
         let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
         let made = match meta.kind {
             Kind::File => handle.place_file(name, &[], &wanted),
-            Kind::Dir if there.is_some() => Ok(Vec::new()),
-            Kind::Dir => handle.make_dir(name).map(|_| Vec::new()),
+            Kind::Dir => match &there {
+                None => handle.make_dir(name).map(|_| Vec::new()),
+                Some(stat) => {
+                    // It gets its mode when all is in it.
+                    handle.open_up(name, stat);
+                    Ok(Vec::new())
+                }
+            },
             kind => {
                 if let Some(stat) = there {
                     let right = match kind {

@@ -77,6 +77,14 @@ impl TargetDir {
         Ok(Arc::new(TargetDir::new(dir.fd, dir.readable, Arc::clone(&self.shared))))
     }
 
+    /// Makes the existing directory `name` usable for a while, if by its mode it isn't: as one that was restored before. Who may not,
+    /// is told by what comes next.
+    pub fn open_up(&self, name: &[u8], stat: &Stat) {
+        if self.shared.euid != 0 && stat.mode & 0o700 != 0o700 {
+            let _ = self.open_dir_for_writing(name);
+        }
+    }
+
     /// Sets the inode flags of `flags` that only work while this directory is empty (case-insensitive names, no copy on
     /// write, compression): right after [`TargetDir::make_dir`].
     pub fn set_early_flags(&self, flags: u32) {
