@@ -383,6 +383,37 @@ fn a_hard_link_across_file_systems_becomes_a_file_of_its_own() {
     assert_eq!((counts.restored, counts.kept), (2, 3));
 }
 
+#[test]
+fn what_matches_comes_with_the_directories_that_lead_to_it() {
+    let scene = scene(|source| {
+        for dir in ["a/b", "c", "d"] {
+            fs::create_dir_all(source.join(dir)).unwrap();
+            fs::write(source.join(dir).join("x.txt"), dir).unwrap();
+            fs::write(source.join(dir).join("x.bin"), dir).unwrap();
+        }
+        for (dir, mode, time) in [("a/b", 0o750, 3), ("a", 0o711, 2), ("d", 0o770, 1)] {
+            fs::set_permissions(source.join(dir), fs::Permissions::from_mode(mode)).unwrap();
+            fs::File::open(source.join(dir)).unwrap().set_modified(at(time)).unwrap();
+        }
+    });
+    // One is in the way, and one is there already and stays as it is.
+    symlink("elsewhere", scene.target.join("c")).unwrap();
+    fs::create_dir(scene.target.join("d")).unwrap();
+    fs::set_permissions(scene.target.join("d"), fs::Permissions::from_mode(0o701)).unwrap();
+    let (report, monitor) = scene.run(Options { include: vec!["*.txt".into()], ..scene.options() });
+    let told: Vec<_> = monitor.problems().iter().map(|p| (p.path.clone(), p.kind)).collect();
+    assert_eq!(told, [(scene.source.join("c").as_os_str().as_bytes().to_vec(), ProblemKind::Unwritable)]);
+    assert!(report.counts.unwritable > 0);
+    assert_eq!((scene.read("a/b/x.txt"), scene.read("d/x.txt")), ("a/b".to_owned(), "d".to_owned()));
+    assert!(["a/b/x.bin", "d/x.bin"].iter().all(|name| !scene.target.join(name).exists()));
+    for (dir, mode, time) in [("a/b", 0o750, Some(3)), ("a", 0o711, Some(2)), ("d", 0o701, None)] {
+        let found = fs::metadata(scene.target.join(dir)).unwrap();
+        assert_eq!(found.mode() & 0o7777, mode, "{dir}");
+        assert!(time.is_none_or(|time| found.modified().unwrap() == at(time)), "{dir}");
+    }
+    assert_eq!(fs::read_link(scene.target.join("c")).unwrap(), Path::new("elsewhere"));
+}
+
 /// What becomes of links is seen to after all files: a disk that is full only then ends the restore, too.
 #[test]
 fn a_disk_that_is_full_when_links_are_made_ends_it() {

@@ -10,6 +10,7 @@ use crate::{Error, Result, convert};
 use drumlin_format::tree::{Content, Meta};
 use drumlin_host::place::{Names, TargetDir};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The directory at hand.
@@ -27,6 +28,8 @@ pub(super) struct AtHand {
     number: Option<u32>,
     /// Names that the snapshot has, where all others are to be deleted.
     keep: Option<Vec<Box<[u8]>>>,
+    /// Something is in its way: why was told.
+    pub barred: bool,
 }
 
 impl AtHand {
@@ -38,7 +41,7 @@ impl AtHand {
             None => None,
             Some(Ok(handle)) => Some(handle),
             // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
-            Some(Err(e)) if e.is_missing() => None,
+            Some(Err(e)) if e.is_missing() || selection.is_picky() => None,
             Some(Err(e)) => {
                 context.unwritable(&source, e);
                 None
@@ -48,7 +51,7 @@ impl AtHand {
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
         let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
-        AtHand { key: key.to_vec(), path, source, handle, there, number: None, keep }
+        AtHand { key: key.to_vec(), path, source, handle, there, number: None, keep, barred: false }
     }
 
     pub fn is(&self, key: &[u8]) -> bool {
@@ -72,14 +75,25 @@ impl AtHand {
         self.there.as_ref().is_some_and(|names| names.contains(name))
     }
 
-    /// Make it, and those above it.
-    pub fn make(&mut self, context: &Context) -> Result<()> {
+    /// Make it, and those above it. Paths below the target of those that were not there go to `made`.
+    pub fn make(&mut self, context: &Context, made: &mut HashSet<Vec<u8>>) -> Result<()> {
         let target = context.target.as_ref().ok_or(Error::Worker)?;
-        let mut dir = target.root().clone();
+        let (mut dir, mut path) = (target.root().clone(), Vec::new());
         for name in self.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-            dir = match dir.make_dir(name) {
-                Err(e) if e.is_exists() => dir.open_dir(name)?,
-                other => other?,
+            path.extend_from_slice(if path.is_empty() { b"" } else { b"/" });
+            path.extend_from_slice(name);
+            let next = match dir.make_dir(name) {
+                Err(e) if e.is_exists() => dir.open_dir(name),
+                other => other.inspect(|_| _ = made.insert(path.clone())),
+            };
+            dir = match next {
+                Ok(next) => next,
+                Err(e) => {
+                    // What else is wanted may lie elsewhere.
+                    self.barred = true;
+                    context.unwritable(&self.source, e);
+                    return Ok(());
+                }
             };
         }
         self.handle = Some(dir);

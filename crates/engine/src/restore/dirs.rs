@@ -27,7 +27,12 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
         for at in (0..leaf.len()).rev() {
             let (dir, name, meta) = leaf.get(at);
             let path = selection::source(dir, name);
-            if meta.kind != Kind::Dir || !planned.selection.covers(dir, name) || !planned.selection.wants(&path, meta) {
+            if meta.kind != Kind::Dir || !planned.selection.covers(dir, name) {
+                continue;
+            }
+            let below = planned.selection.below(dir);
+            let own = if below.is_empty() { name.to_vec() } else { [&below[..], b"/", name].concat() };
+            if !planned.made.contains(&own) && !planned.selection.wants(&path, meta) {
                 continue;
             }
             let extras = extras(&body.contents[at]);
@@ -37,8 +42,6 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
                 mtime: convert::host_time(meta.mtime),
                 extras: &extras,
             };
-            let below = planned.selection.below(dir);
-            let own = if below.is_empty() { name.to_vec() } else { [&below[..], b"/", name].concat() };
             match target.dir(&own).and_then(|d| d.finish_dir(&wanted)) {
                 Ok(problems) => context.attributes(&path, problems),
                 // Its absence was told where it should have been made.

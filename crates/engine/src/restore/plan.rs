@@ -22,6 +22,7 @@ use drumlin_host::meta::{Extras, Stat};
 use drumlin_host::place::Wanted;
 use drumlin_repo::Location;
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
+use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -45,6 +46,8 @@ pub(super) struct Planner<'a> {
     leaves: Vec<LeafRef>,
     links: Links,
     empties: Empties,
+    /// Directories that were made for what is wanted in them: paths below the target.
+    made: HashSet<Vec<u8>>,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -55,6 +58,8 @@ pub(super) struct Planned {
     pub links: Vec<(Link, Link)>,
     /// Leaves with directories in them.
     pub leaves: Vec<LeafRef>,
+    /// Directories that were made for what is wanted in them: paths below the target.
+    pub made: HashSet<Vec<u8>>,
     pub selection: Selection,
 }
 
@@ -72,6 +77,7 @@ impl<'a> Planner<'a> {
             leaves: Vec::new(),
             links: Links::default(),
             empties: Empties::new(context.options),
+            made: HashSet::new(),
             gap: false,
         })
     }
@@ -172,7 +178,7 @@ impl<'a> Planner<'a> {
 
     /// What is left to do when the files are there.
     pub fn finish(self) -> Planned {
-        Planned { links: self.links.found, leaves: self.leaves, selection: self.selection }
+        Planned { links: self.links.found, leaves: self.leaves, made: self.made, selection: self.selection }
     }
 
     fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, range: &Range) -> Result<()> {
@@ -220,12 +226,14 @@ impl<'a> Planner<'a> {
             return Ok(false);
         }
         if current.handle.is_none() && !context.options.dry_run {
-            if !self.selection.is_picky() {
+            if self.selection.is_picky() && !current.barred {
+                current.make(context, &mut self.made)?;
+            }
+            if current.handle.is_none() {
                 // Why was told when the directory could not be had.
                 add(&counters.unwritable, 1);
                 return Ok(false);
             }
-            current.make(context)?;
         }
         let there = match &current.handle {
             Some(handle) if current.had(name) => {
