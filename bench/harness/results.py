@@ -6,8 +6,8 @@
                far (whether all repositories were on a server, or only those of tools that have one of their own)
     data       entries, files, bytes, and where they come from
     steps      the steps' names, in order; restores: those that are restored
-    tools      by name: version, program (the first digits of its SHA-256), compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
-    rounds     one a tool and round: tool, round, took (seconds of all of it, with what is not measured), steps and restores: by a
+    tools      by name: version, program (the first digits of its SHA-256), deduplicates, compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
+    rounds     one a tool and round: tool, round, date, took (seconds of all of it, with what is not measured), steps and restores: by a
                step's name
                  status   ok | failed | over ten times | wrong | not run
                  wall, cpu (seconds), memory, server_cpu, server_memory (bytes; None without a server)
@@ -15,7 +15,9 @@
                  connections
                  output (the last lines of one that failed), limit (seconds, of one that was killed), check (of a restore)
 
-A file is written anew after each round, whole or not at all: a run that is stopped leaves what it has measured.
+    complete   whether all rounds were done that were asked for
+
+A file is written anew after each round, whole or not at all: a run that is stopped leaves what it has measured, and can be taken up.
 """
 
 import json
@@ -25,6 +27,8 @@ from pathlib import Path
 from .wire import both_ways
 
 SCHEMA = 1
+# What the rows of Drumlin's own begin with.
+OURS = "drumlin"
 FOLDER = Path(__file__).resolve().parent.parent / "results"
 
 
@@ -72,15 +76,55 @@ def read(path):
     return result
 
 
+def kind(result):
+    """What has a page of its own: a workload, a scale, a kind of cache, a line."""
+    return (result["workload"], result["scale"], result["cache"], line(result))
+
+
+def all_in(folder=FOLDER):
+    """All results in a folder."""
+    return [read(path) for path in sorted(Path(folder).glob("*.json"))]
+
+
 def newest(folder=FOLDER):
-    """The results in a folder, the newest of each workload, scale, kind of cache and line, in that order."""
+    """Of each kind the newest result that is complete; where none is, the newest. In the order of their kinds."""
     found = {}
-    for path in sorted(Path(folder).glob("*.json")):
-        result = read(path)
-        key = (result["workload"], result["scale"], result["cache"], line(result))
-        if key not in found or found[key]["date"] < result["date"]:
-            found[key] = result
-    return [found[key] for key in sorted(found)]
+    for result in all_in(folder):
+        mark = (result.get("complete", True), result["date"])
+        if kind(result) not in found or found[kind(result)][0] < mark:
+            found[kind(result)] = (mark, result)
+    return [found[key][1] for key in sorted(found)]
+
+
+def last(folder, workload, options):
+    """The newest result of a workload under such options, complete or not; None if there is none."""
+    wire = {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate}
+    wanted = {"workload": workload.name, "scale": workload.scale, "cache": "cold" if options.cold else "hot", "wire": wire}
+    return max((result for result in all_in(folder) if kind(result) == kind(wanted)), key=lambda result: result["date"], default=None)
+
+
+def outdone(folder=FOLDER):
+    """What to tell of the newest: each that isn't complete, or lacks tools that an older one has."""
+    told, everything = [], all_in(folder)
+    for result in newest(folder):
+        name = f"{result['workload']} at {result['scale']:g}, {result['date']}"
+        if not result.get("complete", True):
+            told.append(f"{name}: was stopped before it was done")
+        older = {tool for other in everything if kind(other) == kind(result) for tool in other["tools"]}
+        if lacking := sorted(older - set(result["tools"])):
+            told.append(f"{name}: an older one has {', '.join(lacking)}, too")
+    return told
+
+
+def differences(begun, now):
+    """Why a run can't go on with another's rounds: all in which the two are not the same."""
+    same = ("workload", "seed", "ground", "data", "steps", "restores")
+    found = [name for name in same if begun[name] != now[name]]
+    found += [name for name in ("processor", "cores", "memory", "kernel") if begun["machine"].get(name) != now["machine"].get(name)]
+    for tool in sorted(begun["tools"].keys() | now["tools"].keys()):
+        one, other = (result["tools"].get(tool, {}) for result in (begun, now))
+        found += [tool] * any(one.get(what) != other.get(what) for what in ("version", "program"))
+    return found
 
 
 def sweep(folder=FOLDER):

@@ -6,6 +6,7 @@ what has changed in the tree.
 
 import hashlib
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from .truth import Truth
 from .weigh import weigh
 from .workloads.base import same_times
 
-# A step may take this many times the best time so far, or the floor.
+# A step may take this many times the best time of Drumlin's peers so far, or the floor.
 TIMES_BEST = 10
 # Of the machine's memory, what a tree may take that is read into the cache beforehand.
 CACHE_PART = 0.6
@@ -36,10 +37,11 @@ class Unfit(Exception):
 
 
 class Rounds:
-    """One run of a workload. `write` is called with the result after each round of a tool."""
+    """One run of a workload. `write` is called with the result after each round of a tool. `begun`: the result of a run of the same,
+    which is taken up where it stopped."""
 
-    def __init__(self, workload, tools, options, write=lambda result: None):
-        self.workload, self.tools, self.options, self.write = workload, tools, options, write
+    def __init__(self, workload, tools, options, write=lambda result: None, begun=None):
+        self.workload, self.tools, self.options, self.write, self.taken_up = workload, tools, options, write, begun
         self.best, self.out = {}, set()
         self.truth = Truth(workload, options.work)
 
@@ -61,8 +63,10 @@ class Rounds:
             "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
-            "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [],
+            "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [], "complete": False,
         }
+        if self.taken_up:
+            self.take_up(self.taken_up)
         # Room for every step's state as it is, with hard links of all, and for a restore: making a larger file system takes longer than most tools.
         self.needed = told["disk"] * (2 * len(steps) + 4) + told["entries"] * (len(steps) + 2) * 4096 + (8 << 30)
         with Ground(options.work, "source", int(told["disk"] * 1.3) + told["entries"] * 512 + (1 << 30), options.loop) as self.ground:
@@ -71,19 +75,42 @@ class Rounds:
             self.tree = self.ground.path / "tree"
             self.begun = int(time.time())
             changes = workload.stream or any(step.change for step in workload.steps())
-            self.kept = self.ground.keep() if changes else None
+            self.kept, self.changed = self.ground.keep() if changes else None, False
             try:
-                for number in range(options.repeat):
-                    for place in range(len(self.tools)):
-                        self.one(number + 1, self.tools[(place + number) % len(self.tools)])
+                for number in range(1, options.repeat + 1):
+                    for tool in self.order(number):
+                        self.one(number, tool)
             finally:
                 if self.kept:
                     forget(self.kept)
                 self.truth.forget()
+        self.result["complete"] = True
         return self.result
 
+    def order(self, number):
+        """The tools of a round as the seed throws them: none comes always first, or always after the same."""
+        return random.Random(f"order/{self.workload.seed}/{number}").sample(self.tools, len(self.tools))
+
+    def take_up(self, begun):
+        """Goes on with a run of the same programs on the same data; Unfit if it is not the same."""
+        if other := results.differences(begun, self.result):
+            raise Unfit(f"the run of {begun['date']} can't be taken up, as these are others now: {', '.join(other)}")
+        self.result |= {"date": begun["date"], "load": begun["load"], "rounds": [*begun["rounds"]]}
+        for record in begun["rounds"]:
+            if went_wrong(record):
+                self.out.add(record["tool"])
+            for part in ("steps", "restores"):
+                for name, figures in record[part].items():
+                    if figures["status"] == "ok":
+                        self.noted(record["tool"], part, name, figures["wall"])
+
+    def noted(self, tool, part, name, wall):
+        """Keeps the best time of a step. Not Drumlin's: where it alone is fast, nobody is to be killed for that."""
+        if not tool.startswith(results.OURS):
+            self.best[part, name] = min(wall, self.best.get((part, name), wall))
+
     def describe(self, row):
-        told = {"version": row.version(), "program": digest(row.binary()), "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
+        told = {"version": row.version(), "program": digest(row.binary()), "deduplicates": row.deduplicates, "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
         if self.options.count_syncs and row.trees:
             key = f"{row.name}: {told['version']}, {shutil.which(row.program)}{', far' * (self.options.far and row.far)}"
             told["syncs"] = syncs.remembered(self.options.work / "syncs.json", key, lambda: self.syncs(row))
@@ -110,13 +137,14 @@ class Rounds:
 
     def one(self, number, row):
         """A round of a tool."""
-        if row.name in self.out:
+        if row.name in self.out or any((record["tool"], record["round"]) == (row.name, number) for record in self.result["rounds"]):
             return
         say(f"{self.workload.name}, round {number} of {self.options.repeat}: {row.name}")
-        record = {"tool": row.name, "round": number, "steps": {}, "restores": {}}
+        record = {"tool": row.name, "round": number, "date": today(), "steps": {}, "restores": {}}
         begun = time.monotonic()
-        if self.kept and self.result["rounds"]:
+        if self.kept and self.changed:
             self.ground.back(self.kept)
+        self.changed = True
         with Ground(self.options.work, "ground", int(min(room(self.options.work) * 0.9, self.needed)), self.options.loop) as ground:
             tool = None
             try:
@@ -139,7 +167,7 @@ class Rounds:
                     say(f"  it can't be closed: {said(error)}")
                 self.workload.finish()
                 self.sweep()
-        if any(step["status"] != "ok" for part in ("steps", "restores") for step in record[part].values()):
+        if went_wrong(record):
             self.out.add(row.name)
         record["took"] = round(time.monotonic() - begun, 2)
         self.result["rounds"].append(record)
@@ -177,13 +205,12 @@ class Rounds:
     def steps(self, tool, record):
         """All backups."""
         workload = self.workload
-        if not self.options.cold:
-            self.warm()
         for number, step in enumerate(workload.steps(), 1):
             if step.change:
                 self.change(number, step)
             if self.checks(record):
                 self.write_down(number)
+            self.warm([self.tree])
             time.sleep(self.options.settle)
             save = tool.stream(number, workload.dump(self.tree)) if workload.stream else tool.backup(number)
             command = f"{{ {tool.init() or 'true'}; }} && {{ {save}; }}" if number == 1 else save
@@ -205,6 +232,7 @@ class Rounds:
             return
         for number in self.workload.restored():
             name = steps[number - 1]
+            self.warm(tool.weighed()[0])
             if record["steps"].get(name, {}).get("status") != "ok":
                 self.left_out(record, "restores", {"status": "not run"})
                 return
@@ -236,7 +264,7 @@ class Rounds:
         if part in tool.pulls:
             for what in ("cpu", "memory"):
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
-        self.best[part, name] = min(figures["wall"], best or figures["wall"])
+        self.noted(tool.name, part, name, figures["wall"])
         passed = wire and wire.since(before)
         return {"status": "ok", **figures, "wire": passed if passed and any(passed.values()) else None}
 
@@ -244,16 +272,22 @@ class Rounds:
         """Whether this round's restores are held against the source."""
         return self.options.check == "all" or (self.options.check == "first" and record["round"] == 1)
 
-    def warm(self):
-        """Reads the tree once, if it fits into the memory."""
-        if self.result["data"]["bytes"] < CACHE_PART * (self.result["machine"]["memory"] or 0):
-            measure.run(f"find {self.tree} -type f -print0 | xargs -0 -r cat > /dev/null")
+    def warm(self, paths):
+        """Reads what is to be in the caches, if they are to be hot and it fits into the memory: the tree before each backup, whoever
+        has just changed it or written down its truth; the repository before each restore, however it was written."""
+        if not self.options.cold and self.result["data"]["bytes"] < CACHE_PART * (self.result["machine"]["memory"] or 0):
+            subprocess.run(["find", *map(str, paths), "-type", "f", "-exec", "cat", "{}", "+"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def sweep(self):
         """Ends what is left of a tool's processes: all that is below this process but what it has started itself."""
         left = measure.below([os.getpid()]) - {os.getpid()}
         if left:
             measure.end(left)
+
+
+def went_wrong(record):
+    """Whether anything in a round of a tool didn't go well."""
+    return any(step["status"] != "ok" for part in ("steps", "restores") for step in record[part].values())
 
 
 def digest(program):

@@ -7,8 +7,10 @@ import unittest
 from pathlib import Path
 
 from harness import manifest, results, stats, syncs
+from harness.options import Options
 from harness.report import figures, svg
 from harness.weigh import weigh
+from harness.workloads.w1 import W1
 
 
 class Stats(unittest.TestCase):
@@ -122,6 +124,24 @@ class Results(unittest.TestCase):
                 results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": date,
                                "wire": {"rtt_ms": 0.0, "rate": 0}}, folder)
             self.assertEqual([result["date"] for result in results.newest(folder)], ["2026-01-02T00:00:00Z"])
+
+    def test_a_run_that_was_stopped_replaces_none(self):
+        def write(date, tools, **more):
+            results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": f"2026-01-0{date}T00:00:00Z",
+                           "wire": {"far": False, "rtt_ms": 0.0, "rate": 0}, "tools": dict.fromkeys(tools), **more}, folder)
+        with tempfile.TemporaryDirectory() as folder:
+            write(1, ["tar", "cp"], complete=False)
+            self.assertEqual([result["date"][9] for result in results.newest(folder)], ["1"])
+            self.assertEqual(results.outdone(folder), ["W1 at 0.1, 2026-01-01T00:00:00Z: was stopped before it was done"])
+            write(2, ["tar", "cp"], complete=True)
+            write(3, ["tar"], complete=True)
+            write(4, ["tar", "cp"], complete=False)
+            self.assertEqual([result["date"][9] for result in results.newest(folder)], ["3"])
+            self.assertEqual(results.outdone(folder), ["W1 at 0.1, 2026-01-03T00:00:00Z: an older one has cp, too"])
+            workload = W1(0.1)
+            self.assertEqual(results.last(folder, workload, Options(folder))["date"][9], "4")
+            self.assertIsNone(results.last(folder, workload, Options(folder, cold=True)))
+            self.assertIsNone(results.last(folder, workload, Options(folder, far=True)))
 
     def test_lines_are_told_apart_and_in_order(self):
         lines = [({"rtt_ms": 0.0, "rate": 0}, ""), ({"far": False, "rtt_ms": 40.0, "rate": 3e6}, "-40ms-3MBs"), ({"far": True, "rtt_ms": 0.0, "rate": 0}, "-far"),

@@ -138,6 +138,16 @@ class Meaning(unittest.TestCase):
         self.assertEqual((figures["failing"].value, figures["failing"].status), (None, "failed"))
         self.assertEqual(figures["endless"].status, "killed after 60 s")
 
+    def test_a_tool_that_fails_once_keeps_its_other_rounds(self):
+        result = fixed()
+        left = {"no change": {"status": "not run"}}
+        result["rounds"].append({"tool": "tar", "round": 4, "restores": left, "steps": {"first": record(0, status="failed", output="no\n"), **left}})
+        figure = column(result, "steps", "first", SECONDS)["tar"]
+        self.assertEqual((round(figure.value, 3), figure.rounds), (0.525, 3))
+        self.assertIn("- tar, backup “first”: failed: `no`", page.page(result))
+        result["rounds"][-1]["steps"]["first"]["status"] = "wrong"
+        self.assertIsNone(column(result, "steps", "first", SECONDS)["tar"].value)
+
     def test_more_than_ten_times_the_best_is_marked(self):
         figures = column(fixed(), "steps", "no change", SECONDS)
         self.assertTrue(far(figures, figures["restic"]))
@@ -156,6 +166,16 @@ class Trails(unittest.TestCase):
         self.assertEqual(rows, [("W0 (servers far, 40 ms, 3 MB/s)", "seconds", "tar: first 2.00; tar-zstd: restore 1.38", "it copies")])
         self.assertEqual(unknown, [])
         self.assertTrue(trails.trails([fixed()], [])[1])
+
+    def test_whose_rounds_overlap_is_not_ahead(self):
+        result = fixed()
+        found, _ = trails.ahead(result, SECONDS)
+        self.assertEqual({tool: [step for step, _ in steps] for tool, steps in found.items()}, {"tar": ["first"], "tar-zstd": ["restore"]})
+        for record_ in result["rounds"]:
+            if record_["tool"] == "tar-zstd":
+                record_["restores"]["no change"]["wall"] += 0.35 * (record_["round"] == 2)
+        self.assertEqual(list(trails.ahead(result, SECONDS)[0]), ["tar"])
+        self.assertIn("1.16: ≈ ", page.contents([result]))
 
     def test_many_steps_are_told_as_a_range(self):
         self.assertEqual(trails.said([("a", 1.5), ("b", 3), ("c", 2), ("d", 1.1)], 6), "4 of 6 columns, 1.10 to 3.00")

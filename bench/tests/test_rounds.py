@@ -1,6 +1,7 @@
 """The rounds, with tools that do what they should, or fail, dawdle, lie: each is told as what it is."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import tempfile
 import time
 import unittest
 from contextlib import redirect_stderr
+from itertools import permutations
 from pathlib import Path
 
 from harness import measure, results
@@ -116,12 +118,17 @@ class Agent(Good):
         return super().backup(step) + " && (setsid sleep 100 > /dev/null 2>&1 &)"
 
 
+def of(tool, result):
+    """The first round of a tool, whenever its turn came."""
+    return next(record for record in result["rounds"] if record["tool"] == tool)
+
+
 class TheRounds(unittest.TestCase):
-    def run_(self, *tools, **options):
+    def run_(self, *tools, seed=1, **options):
         with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
             settings = {"repeat": 2, "loop": False, "floor": 60.0, "settle": 0.0, "count_syncs": False, **options}
             seen = []
-            result = Rounds(Small(), tools, Options(folder, **settings), lambda result: seen.append(len(result["rounds"]))).run()
+            result = Rounds(Small(seed=seed), tools, Options(folder, **settings), lambda result: seen.append(len(result["rounds"]))).run()
             self.assertEqual(seen, list(range(1, len(result["rounds"]) + 1)))
             self.assertEqual(sorted(path.name for path in Path(folder).iterdir()), ["data"])
             return result
@@ -136,22 +143,66 @@ class TheRounds(unittest.TestCase):
         self.assertEqual(result["rounds"][0]["restores"]["one more"]["check"], {"entries": 4, "wrong": 0, "first": None, "metadata": 0})
         self.assertEqual(results.status(result, "steps", "first", "good")[0], "ok")
 
-    def test_turns_alternate(self):
+    def test_turns_are_thrown_by_the_seed(self):
         class Other(Good):
             name = "other"
-        self.assertEqual([round_["tool"] for round_ in self.run_(Good, Other)["rounds"]], ["good", "other", "other", "good"])
+
+        class Third(Good):
+            name = "third"
+        orders = [Rounds(Small(seed=seed), [Good, Other, Third], Options("unused")).order(number) for seed in (1, 2) for number in range(1, 20)]
+        self.assertEqual({tuple(order) for order in orders}, set(permutations([Good, Other, Third])))
+        again = Rounds(Small(seed=2), [Good, Other, Third], Options("unused"))
+        self.assertEqual([again.order(number) for number in range(1, 20)], orders[19:])
+
+    def test_a_run_is_taken_up_where_it_stopped(self):
+        class Other(Good):
+            name = "other"
+
+        class Stop(Exception):
+            pass
+
+        def stop(result):
+            kept[:] = [json.loads(json.dumps(result))]
+            if len(result["rounds"]) == 3:
+                raise Stop
+        kept = []
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            options = Options(folder, 2, loop=False, settle=0.0, count_syncs=False)
+            with self.assertRaises(Stop):
+                Rounds(Small(), [Good, Failing, Other], options, stop).run()
+            begun = kept[0]
+            self.assertFalse(begun["complete"])
+            result = Rounds(Small(), [Good, Failing, Other], options, begun=begun).run()
+            self.assertEqual((result["complete"], result["date"], result["rounds"][:3]), (True, begun["date"], begun["rounds"]))
+            # Whoever failed once is not asked again.
+            done = sorted((record["tool"], record["round"]) for record in result["rounds"])
+            self.assertEqual(done, [("failing", 1), ("good", 1), ("good", 2), ("other", 1), ("other", 2)])
+            begun["tools"]["other"]["version"] = "an older one"
+            with self.assertRaisesRegex(Unfit, "others now: other$"):
+                Rounds(Small(), [Good, Failing, Other], options, begun=begun).run()
+            begun["data"]["bytes"] += 1
+            with self.assertRaisesRegex(Unfit, "others now: data, good, other$"):
+                Rounds(Small(), [Failing, Other], options, begun=begun).run()
+
+    def test_drumlin_sets_no_limit(self):
+        rounds = Rounds(Small(), [Good], Options("unused"))
+        for tool, wall in (("drumlin", 0.1), ("drumlin-passphrase", 0.2), ("good", 3.0), ("other", 2.0), ("good", 4.0)):
+            rounds.noted(tool, "steps", "first", wall)
+        self.assertEqual(rounds.best, {("steps", "first"): 2.0})
 
     def test_a_failure_is_a_row_and_the_others_go_on(self):
         result = self.run_(Failing, Good)
-        failed = result["rounds"][0]
+        failed = of("failing", result)
         self.assertEqual([failed["steps"][step]["status"] for step in result["steps"]], ["ok", "failed", "not run"])
         self.assertEqual(failed["steps"]["no change"]["exit"], 9)
         self.assertIn("the disk is round", failed["steps"]["no change"]["output"])
         self.assertEqual([failed["restores"][step]["status"] for step in result["restores"]], ["ok", "not run"])
-        self.assertEqual([round_["tool"] for round_ in result["rounds"]], ["failing", "good", "good"])
+        self.assertEqual(sorted(round_["tool"] for round_ in result["rounds"]), ["failing", "good", "good"])
 
     def test_over_ten_times_the_best_is_killed_and_told(self):
-        slow = self.run_(Good, Slow, repeat=1, floor=1.5)["rounds"][1]
+        # Whoever comes before all others has all the time there is.
+        seed = next(seed for seed in range(100) if Rounds(Small(seed=seed), [Good, Slow], Options("unused")).order(1) == [Good, Slow])
+        slow = of("slow", self.run_(Good, Slow, repeat=1, floor=1.5, seed=seed))
         self.assertEqual(slow["steps"]["first"]["status"], "ok")
         self.assertEqual(slow["steps"]["no change"]["status"], "over ten times")
         self.assertEqual(slow["steps"]["no change"]["limit"], 1.5)
@@ -159,10 +210,10 @@ class TheRounds(unittest.TestCase):
         self.assertEqual([step["status"] for step in slow["restores"].values()], ["not run"] * 2)
 
     def test_a_wrong_restore_is_found(self):
-        lying = self.run_(Lying, Losing, repeat=1)["rounds"]
-        self.assertEqual(lying[0]["restores"]["first"]["status"], "wrong")
-        self.assertIn("such as b", lying[0]["restores"]["first"]["output"])
-        self.assertEqual(lying[1]["restores"]["first"]["status"], "wrong")
+        result = self.run_(Lying, Losing, repeat=1)
+        self.assertEqual(of("lying", result)["restores"]["first"]["status"], "wrong")
+        self.assertIn("such as b", of("lying", result)["restores"]["first"]["output"])
+        self.assertEqual(of("losing", result)["restores"]["first"]["status"], "wrong")
 
     def test_a_server_that_does_not_come_up_is_a_failure(self):
         broken = self.run_(Broken, repeat=1)["rounds"][0]
@@ -170,9 +221,9 @@ class TheRounds(unittest.TestCase):
         self.assertEqual(broken["restores"]["first"]["status"], "not run")
 
     def test_settings_that_can_not_be_made_are_a_failure_too(self):
-        result = self.run_(Unlucky, Good, repeat=1)["rounds"]
-        self.assertEqual((result[0]["steps"]["first"]["status"], result[1]["steps"]["first"]["status"]), ("failed", "ok"))
-        self.assertIn("no settings today", result[0]["steps"]["first"]["output"])
+        result = self.run_(Unlucky, Good, repeat=1)
+        self.assertEqual([of(tool, result)["steps"]["first"]["status"] for tool in ("unlucky", "good")], ["failed", "ok"])
+        self.assertIn("no settings today", of("unlucky", result)["steps"]["first"]["output"])
 
     def test_nothing_of_a_tool_goes_on(self):
         self.run_(Agent, repeat=1)

@@ -6,7 +6,10 @@ from .. import results, stats
 
 # How many times the best a figure may be before it is marked.
 TIMES_BEST = 10
-OURS = "drumlin"
+OURS = results.OURS
+# Whom Drumlin is compared with: what the best of them is called, and what they all do.
+CIRCLES = (("best peer", ()), ("best that compresses and encrypts", ("compresses", "encrypts")),
+           ("best that deduplicates, too", ("compresses", "encrypts", "deduplicates")))
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Figure:
     most: float | None
     status: str
     measure: Measure
+    rounds: int = 1
 
     @property
     def said(self):
@@ -77,23 +81,27 @@ def column(result, part, step, measure):
         of = [value / measure.one for value in values.get(tool, []) if value is not None]
         status, record = results.status(result, part, step, tool)
         middle, range_ = stats.median(of), stats.spread(of)
-        if status != "ok":
+        if status == "wrong":
             middle, range_ = None, None
         limit = record.get("limit")
         said = f"killed after {limit:.0f} s" if limit else "–" if status in ("ok", "not run") else "restored wrong" if status == "wrong" else status
-        found[tool] = Figure(tool, middle, *(range_ or (None, None)), said, measure)
+        found[tool] = Figure(tool, middle, *(range_ or (None, None)), said, measure, len(of))
     return found
 
 
-def peers(result, sealed=False):
-    """The tools that Drumlin is compared with; `sealed`: those that both compress and encrypt."""
-    return [name for name, tool in result["tools"].items()
-            if not name.startswith(OURS) and (not sealed or tool["compresses"] and tool["encrypts"])]
+def peers(result, do=()):
+    """The tools that Drumlin is compared with; `do`: what they all do."""
+    return [name for name, tool in result["tools"].items() if not name.startswith(OURS) and all(tool.get(what) for what in do)]
 
 
-def best_peer(result, figures, sealed=False):
-    """(name, value) of the best of them in a column; None if there is none."""
-    return stats.best({name: figures[name].value for name in peers(result, sealed)})
+def best_peers(result, figures):
+    """Of each circle (name, value) of the best in a column; None where there is none."""
+    return [stats.best({name: figures[name].value for name in peers(result, do)}) for _, do in CIRCLES]
+
+
+def alike(figure, other):
+    """Whether two figures can't be told apart: each of several rounds, of which the worst of one is beyond the best of the other."""
+    return figure.rounds > 1 < other.rounds and figure.least <= other.most and other.least <= figure.most
 
 
 def far(figures, figure):
@@ -131,9 +139,15 @@ def called(result):
     return result["workload"] + (f" ({distance(result)})" if distance(result) else "")
 
 
+def rounds(result):
+    """How many rounds were done, in words."""
+    done = result["repeat"] if result.get("complete", True) else max((record["round"] for record in result["rounds"]), default=0)
+    return "one round" if done == 1 else f"{done} rounds"
+
+
 def conditions(result):
     """What a figure has to say below its title."""
     machine = result["machine"]
     memory = f", {machine['memory'] / 2**30:.0f} GiB" if machine.get("memory") else ""
     return (f"{result['title']}; scale {result['scale']:g}: {amount(result)}, {result['cache']} caches, "
-            f"{'median of ' + str(result['repeat']) if result['repeat'] > 1 else 'one round'}; {machine['cores']} cores{memory}, {result['date'][:10]}")
+            f"{'median of ' * (rounds(result) != 'one round')}{rounds(result)}; {machine['cores']} cores{memory}, {result['date'][:10]}")

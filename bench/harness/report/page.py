@@ -2,7 +2,7 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, best_peer, called, column, distance, number
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, rounds
 from .lines import lines
 from .tables import about, failures, tables
 from .trails import section
@@ -48,7 +48,7 @@ def page(result):
         f"# {called(result)}: {result['title']}, at scale {result['scale']:g}",
         MADE.format(file=results.file_name(result)),
         f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
-        f"{result['cache'].capitalize()} caches. {result['repeat']} round{'s' * (result['repeat'] > 1)}, in turns"
+        f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
         f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}. Ground: {result['ground']}.{wire(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.",
@@ -74,28 +74,30 @@ def wire(result):
             + (f" Between client and server: {', '.join(parts)}." if parts else ""))
 
 
-def standing(ours, bests):
+def standing(result, figures):
     """Drumlin's figure, and how many times each of the best it is; each of them once."""
+    ours = figures.get(OURS)
     if ours is None or ours.value is None:
         return ours.said if ours else "–"
-    there = dict.fromkeys(best for best in bests if best and best[1])
-    return f"{ours.said}: " + ", ".join(f"{ours.value / value:.2f} × {name}" for name, value in there) if there else ours.said
+    there = dict.fromkeys(best for best in best_peers(result, figures) if best and best[1])
+    said = [f"{'≈ ' * alike(ours, figures[name])}{ours.value / value:.2f} × {name}" for name, value in there]
+    return f"{ours.said}: {', '.join(said)}" if there else ours.said
 
 
 def contents(all_results):
     """The list of all pages, with how Drumlin stands."""
     rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
-            "Drumlin's figure, and how many times it is that of the best peer, and of the best that compresses and encrypts (below 1: Drumlin "
-            "leads):"]
-    lines_ = ["| workload | scale | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | date |", "|---|---:|---|---|---:|---:|---:|---:|---:|---|"]
+            "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
+            "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
+    lines_ = ["| workload | scale | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | rounds | date |", "|---|---:|---|---|---:|---:|---:|---:|---:|---|---|"]
     for result in all_results:
         cells = []
         for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
                                     ("restores", result["restores"][-1], SECONDS), ("steps", result["steps"][0], MEMORY),
                                     ("steps", result["steps"][0], REPOSITORY)):
             figures = column(result, part, step, measure)
-            cells.append(standing(figures.get(OURS), [best_peer(result, figures), best_peer(result, figures, sealed=True)]))
-        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {result['date'][:10]} |")
+            cells.append(standing(result, figures))
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {rounds(result)} | {result['date'][:10]} |")
     if not all_results:
         return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
     where = section(all_results)

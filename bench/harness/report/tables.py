@@ -1,8 +1,8 @@
 """Tables of a result, in Markdown: a row a tool, and below them how Drumlin stands to the best of its peers. Pure."""
 
 from .. import stats
-from .figures import (CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
-                      best_peer, column, far, number)
+from .figures import (CIRCLES, CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
+                      best_peers, column, far, number)
 
 
 def table(result, columns):
@@ -17,10 +17,11 @@ def table(result, columns):
             continue
         rows.append([bold(name), *(cell(figures, figures[name]) for _, figures in filled)])
     if any(OURS in figures and figures[OURS].value is not None for _, figures in filled):
-        for sealed, said in ((False, "*best peer*"), (True, "*best that compresses and encrypts*")):
-            best = [best_peer(result, figures, sealed) for _, figures in filled]
-            if any(best):
-                rows.append([said, *(f"{figures[of[0]].said} {of[0]}" if of else "–" for (_, figures), of in zip(filled, best))])
+        told = None
+        for (said, _), best in zip(CIRCLES, zip(*(best_peers(result, figures) for _, figures in filled))):
+            if any(best) and best != told:
+                told = best
+                rows.append([f"*{said}*", *(f"{figures[of[0]].said} {of[0]}" if of else "–" for (_, figures), of in zip(filled, best))])
                 rows.append(["*Drumlin : that*", *(times(figures[OURS].value, of) for (_, figures), of in zip(filled, best))])
     return "\n".join(["| " + " | ".join(rows[0]) + " |", "|---" + "|---:" * len(filled) + "|"] + ["| " + " | ".join(row) + " |" for row in rows[1:]])
 
@@ -75,13 +76,17 @@ def tables(result):
 
 def about(result):
     """The tools: version, what they do with their repository, whether they sync, what to know."""
-    rows = ["| | version | compresses | encrypts | syncs | |", "|---|---|---|---|---|---|"]
+    rows = ["| | version | deduplicates | compresses | encrypts | syncs | |", "|---|---|---|---|---|---|---|"]
     for name, tool in result["tools"].items():
         calls = tool["syncs"]
         synced = "not known" if calls is None else ", ".join(f"{count} {call}" for call, count in sorted(calls.items())) or "no"
         notes = "; ".join(filter(None, (f"as {tool['of']}" if tool["of"] else "", tool["note"], trust(result, name))))
-        rows.append(f"| {bold(name)} | {tool['version'] or 'not told'} | {'yes' if tool['compresses'] else 'no'} | {'yes' if tool['encrypts'] else 'no'} | {synced} | {notes} |")
+        rows.append(f"| {bold(name)} | {tool['version'] or 'not told'} | {' | '.join(does(tool, what) for what in ('deduplicates', 'compresses', 'encrypts'))} | {synced} | {notes} |")
     return "\n".join(rows)
+
+
+def does(tool, what):
+    return {True: "yes", False: "no", None: "not told"}[tool.get(what)]
 
 
 def trust(result, name):

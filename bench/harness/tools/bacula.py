@@ -114,7 +114,7 @@ class Bacula(Tool):
         return (f"exec 3< <(exec tail -c +$(($(stat -c %s {self.log}) + 1)) -f {self.log}); reader=$!; "
                 f"echo {command} | bconsole -n -c {self.home}/console.conf > {self.home}/said && grep 'Job queued' {self.home}/said && "
                 f'while read -r line <&3; do case "$line" in *Termination:*) break ;; esac; done; kill $reader; '
-                f'[[ "$line" =~ (Backup|Restore)\ OK ]] || {{ tail -n 20 {self.home}/said {self.log}; false; }}')
+                f'[[ "$line" =~ (Backup|Restore)\\ OK ]] || {{ tail -n 20 {self.home}/said {self.log}; false; }}')
 
     def backup(self, step):
         return self.job("run job=save yes")

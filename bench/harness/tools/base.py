@@ -36,6 +36,8 @@ class Tool:
     needs = ()
     # What it does with its repository.
     compresses = encrypts = False
+    # Whether it keeps once what files, or states of a file, have in common, wherever it lies in them.
+    deduplicates = False
     # The row that this one is a variant of, with more of that.
     of = None
     # Whether it is run when no tool is named; whether it saves trees, streams.

@@ -10,7 +10,7 @@ from .base import Tool, piped, which
 class Borg(Tool):
     name = "borg"
     program = "borg"
-    compresses = encrypts = True
+    deduplicates = compresses = encrypts = True
     streams = far = True
     fine = (0, 1)  # 1: warnings
     make = "borg init -e repokey"

@@ -5,7 +5,7 @@ from .base import Tool, piped
 
 class Bup(Tool):
     name = program = "bup"
-    compresses = streams = far = True
+    deduplicates = compresses = streams = far = True
     note = "its index lies in the repository's folder; far away, in one on this side"
 
     @property

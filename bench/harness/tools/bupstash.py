@@ -7,7 +7,7 @@ from .base import Tool
 
 class Bupstash(Tool):
     name = program = "bupstash"
-    compresses = encrypts = True
+    deduplicates = compresses = encrypts = True
     streams = far = True
 
     @classmethod

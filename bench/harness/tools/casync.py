@@ -6,7 +6,7 @@ from .base import Tool
 
 class Casync(Tool):
     name = program = "casync"
-    compresses = True
+    deduplicates = compresses = True
     note = "a file a chunk"
 
     def backup(self, step):
@@ -21,7 +21,7 @@ class Casync(Tool):
 
 class Desync(Tool):
     name = program = "desync"
-    compresses = True
+    deduplicates = compresses = True
     note = "a file a chunk"
 
     @classmethod

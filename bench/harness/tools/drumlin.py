@@ -19,7 +19,7 @@ def program():
 
 class Drumlin(Tool):
     name = program = "drumlin"
-    compresses = encrypts = True
+    deduplicates = compresses = encrypts = True
     streams = True
     order, far = 0, True
     note = "unlocks with a key file, as it does by itself"

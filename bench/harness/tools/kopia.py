@@ -6,7 +6,7 @@ from .base import Tool, piped
 
 class Kopia(Tool):
     name = program = "kopia"
-    encrypts = True
+    deduplicates = encrypts = True
     streams = far = True
     note = "leaves out folders with a CACHEDIR.TAG"
 

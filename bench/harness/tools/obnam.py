@@ -23,7 +23,7 @@ log: {home}/obnam.log
 class Obnam(Tool):
     name = program = "obnam"
     needs = ("obnam-server", "openssl")
-    encrypts = True
+    deduplicates = encrypts = True
     note = "over TLS to a server of its own on this machine; leaves out folders with a CACHEDIR.TAG"
     process = relay = None
 

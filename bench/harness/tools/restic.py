@@ -6,7 +6,7 @@ from .base import Tool, piped
 
 class Restic(Tool):
     name = program = "restic"
-    compresses = encrypts = True
+    deduplicates = compresses = encrypts = True
     streams = far = True
 
     @classmethod

@@ -6,7 +6,7 @@ from .base import Tool
 
 class Zpaq(Tool):
     name = program = "zpaq"
-    compresses = True
+    deduplicates = compresses = True
     key = ""
     note = "keeps times to the second, no owners"
 
