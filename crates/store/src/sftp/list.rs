@@ -23,14 +23,18 @@ const PIECES_MAX: usize = 16;
 const PIECES_IN_ORDER: usize = 4;
 /// OpenSSH gives 100 entries in a piece, and others about as many.
 const FULL_PIECE: usize = 50;
-/// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory.
+/// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory, nor one whose names
+/// are longer than any file system has them.
 const ENTRIES_MAX: usize = 4 << 20;
+const NAME_BYTES_MAX: usize = 255;
 
 /// A folder that is being read.
 struct Reading {
     folder: String,
     handle: Vec<u8>,
     entries: Vec<Entry>,
+    /// Entries that came.
+    came: usize,
     /// Pieces that were asked for and have not come.
     asked: usize,
     pieces: usize,
@@ -146,7 +150,7 @@ impl Inner {
                 reply if answer.tag == pieces => opened = reply.handle(),
                 Reply::Names(names) => {
                     ended |= names.is_empty();
-                    entries.extend(names.into_iter().filter(|e| e.name != b"." && e.name != b".."));
+                    entries.extend(names.into_iter().filter(is_possible));
                 }
                 Reply::Status { code: status::EOF, .. } => ended = true,
                 // Whoever lists it as usual is told what is wrong.
@@ -228,7 +232,16 @@ impl Inner {
                     }
                     let (entries, asked, pieces) = (Vec::new(), PIECES_AT_FIRST, PIECES_AT_FIRST);
                     let folder = folder.clone();
-                    reading.push(Reading { folder, handle, entries, asked, pieces, ended: false, failed: None });
+                    reading.push(Reading {
+                        folder,
+                        handle,
+                        entries,
+                        came: 0,
+                        asked,
+                        pieces,
+                        ended: false,
+                        failed: None,
+                    });
                 }
                 Err(trouble) => read.push((folder.clone(), Err(trouble))),
             }
@@ -244,8 +257,9 @@ impl Inner {
                     if names.len() >= FULL_PIECE {
                         of.pieces = (of.pieces * 2).min(PIECES_MAX);
                     }
-                    of.entries.extend(names.into_iter().filter(|e| e.name != b"." && e.name != b".."));
-                    if of.entries.len() > ENTRIES_MAX {
+                    of.came += names.len();
+                    of.entries.extend(names.into_iter().filter(is_possible));
+                    if of.came > ENTRIES_MAX {
                         return Err(Trouble::Status { code: status::FAILURE, words: "the folder has no end".into() });
                     }
                 }
@@ -265,6 +279,11 @@ impl Inner {
         }
         Ok((read, base))
     }
+}
+
+/// Whether an entry may be an object or a folder of a repository.
+fn is_possible(entry: &Entry) -> bool {
+    !matches!(&entry.name[..], b"." | b"..") && entry.name.len() <= NAME_BYTES_MAX
 }
 
 /// Some file systems give an entry twice while others change the folder.

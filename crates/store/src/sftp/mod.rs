@@ -49,6 +49,7 @@ use crate::{Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Up
 use folders::Folders;
 use peer::{Peer, Trouble};
 use pool::{Pool, Way};
+use publish::Reserved;
 use read::Kept;
 use spare::Spare;
 use wire::{Request, Sort, status};
@@ -65,6 +66,7 @@ struct Inner {
     /// The folder has been seen.
     found: AtomicBool,
     folders: Folders,
+    reserved: Reserved,
     kept: Kept,
     ahead: Ahead,
     spare: Spare,
@@ -98,6 +100,7 @@ impl SftpStore {
             base,
             found: AtomicBool::new(false),
             folders: Folders::default(),
+            reserved: Reserved::default(),
             kept: Kept::default(),
             ahead: Ahead::default(),
             spare: Spare::default(),

@@ -269,12 +269,15 @@ impl Inner {
         }
     }
 
-    /// Whether the object under this name has these bytes; `None` if there is none.
+    /// Whether the object under this name has these bytes; `None` if there is none, or but the name.
     fn compare(&self, peer: &Arc<Peer>, name: &str, body: &Bytes) -> std::result::Result<Option<bool>, Trouble> {
         let attrs = match peer.one(&Request::LinkStat { path: &self.path(name) })?.attrs() {
             Err(trouble) if trouble.is(status::NO_SUCH_FILE) => return Ok(None),
             other => other?,
         };
+        if self.reserved.has(name, &attrs) && !body.is_empty() {
+            return Ok(None);
+        }
         if attrs.size != Some(body.len() as u64) {
             return Ok(Some(false));
         }
@@ -286,8 +289,9 @@ impl Inner {
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         // Who removes has mostly put all that he will, and needn't wait once more at his end.
         self.drop_spare();
-        let mut synced = false;
+        let (mut synced, mut tries) = (false, 0);
         let (removed, looked, base) = self.run("delete", name, |peer| {
+            tries += 1;
             let path = self.path(name);
             let opened = self.folders.at_hand(peer, split(name).0);
             let mut flight = peer.flight();
@@ -305,6 +309,10 @@ impl Inner {
             Ok(told)
         })?;
         self.kept.forget(name);
+        if tries > 1 {
+            // It may have been removed the first time, and the folder not been synced.
+            self.folders.mark_removed(split(name).0);
+        }
         match (removed, looked) {
             (Ok(()), _) if synced => {}
             (Ok(()), _) => self.folders.mark_removed(split(name).0),

@@ -9,14 +9,16 @@
 //! Only with the last one may a reader, or a crash, find an object empty; and it is as good as the server's exclusive creation
 //! is: rclone's is not.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use super::folders::Opened;
 use super::peer::{Peer, Trouble};
-use super::wire::{Request, open, status};
+use super::wire::{Attrs, Request, open, status};
 use super::{Inner, split};
 use crate::Put;
+use crate::lock::lock;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,32 @@ pub(super) enum Named {
     Taken,
     /// The account may not replace anything, or the server can't.
     NoReplacing,
+}
+
+/// Names that this process has asked for by creating them empty, and not given to anything yet. When the connection breaks in between,
+/// an empty object of such a name is nobody else's: whoever tries again goes on with it. (Two clients that want one name at
+/// one moment may then both get it, on a server that says of neither which it was; most names are random.)
+#[derive(Default)]
+pub(super) struct Reserved(Mutex<HashSet<String>>);
+
+impl Reserved {
+    /// Whether what stands under a name is such an empty object.
+    pub(super) fn has(&self, name: &str, attrs: &Attrs) -> bool {
+        attrs.size == Some(0) && lock(&self.0).contains(name)
+    }
+
+    fn is_asked_for(&self, name: &str) -> bool {
+        lock(&self.0).contains(name)
+    }
+
+    /// Whether nobody else here has asked for it.
+    fn ask_for(&self, name: &str) -> bool {
+        lock(&self.0).insert(name.to_owned())
+    }
+
+    fn forget(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
 }
 
 impl Inner {
@@ -75,29 +103,48 @@ impl Inner {
 
     fn reserve(&self, peer: &Arc<Peer>, from: &[u8], name: &str, opened: &Opened) -> Result<Named, Trouble> {
         let to = self.path(name);
-        let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
-        let mut is_second = false;
-        let reserved = loop {
-            match peer.one(&Request::Open { path: &to, flags, mode: Some(0o444) })?.handle() {
-                Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
-                    self.folders.make(self, peer, split(name).0)?;
-                    is_second = true;
-                }
-                Err(_) if self.is_there(peer, name)? => return Ok(Named::Taken),
-                other => break other?,
-            }
-        };
-        peer.one(&Request::Close { handle: &reserved })?.done()?;
+        let was_asked = self.reserved.is_asked_for(name);
+        let was_ours = was_asked && self.look(peer, name)?.is_some_and(|attrs| self.reserved.has(name, &attrs));
+        if !was_ours && !self.create_empty(peer, name)? {
+            return Ok(Named::Taken);
+        }
         let rename = match peer.offers().replace {
             true => Request::Replace { from, to: &to },
             false => Request::Rename { from, to: &to },
         };
-        match self.named_by(peer, name, opened, &rename)? {
+        let renamed = self.named_by(peer, name, opened, &rename)?;
+        self.reserved.forget(name);
+        match renamed {
             Ok(()) => Ok(Named::Done),
             Err(trouble) => {
                 // The name is ours; leave nothing empty under it.
                 peer.tell(&Request::Remove { path: &to });
                 Err(trouble)
+            }
+        }
+    }
+
+    /// Create the empty object of a name; `false` if somebody has it.
+    fn create_empty(&self, peer: &Arc<Peer>, name: &str) -> Result<bool, Trouble> {
+        let (to, flags) = (self.path(name), open::WRITE | open::CREATE | open::EXCLUSIVE);
+        let is_first = self.reserved.ask_for(name);
+        let mut is_second = false;
+        loop {
+            match peer.one(&Request::Open { path: &to, flags, mode: Some(0o444) })?.handle() {
+                Ok(handle) => {
+                    peer.one(&Request::Close { handle: &handle })?.done()?;
+                    return Ok(true);
+                }
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
+                    self.folders.make(self, peer, split(name).0)?;
+                    is_second = true;
+                }
+                Err(trouble) => {
+                    if is_first {
+                        self.reserved.forget(name);
+                    }
+                    return if self.is_there(peer, name)? { Ok(false) } else { Err(trouble) };
+                }
             }
         }
     }
@@ -140,9 +187,14 @@ impl Inner {
     }
 
     pub(super) fn is_there(&self, peer: &Peer, name: &str) -> Result<bool, Trouble> {
+        Ok(self.look(peer, name)?.is_some())
+    }
+
+    /// What stands under a name, if anything.
+    fn look(&self, peer: &Peer, name: &str) -> Result<Option<Attrs>, Trouble> {
         match peer.one(&Request::LinkStat { path: &self.path(name) })?.attrs() {
-            Ok(_) => Ok(true),
-            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => Ok(false),
+            Ok(attrs) => Ok(Some(attrs)),
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => Ok(None),
             Err(trouble) => Err(trouble),
         }
     }

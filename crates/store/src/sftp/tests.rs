@@ -43,6 +43,72 @@ fn conforms() {
     }
 }
 
+/// Stands between a client and the server, and makes a failure of each answer to the CLOSE of a file that was written to at offset 0 with the
+/// bytes `full`. Its argument is the server's command.
+const REFUSING: &str = r#"
+import struct, subprocess, sys, threading
+server = subprocess.Popen(sys.argv[1], shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+closing, full = set(), set()
+
+def packets(stream):
+    while head := stream.read(4):
+        yield stream.read(struct.unpack(">I", head)[0])
+
+def heard():
+    for packet in packets(sys.stdin.buffer):
+        if packet[0] in (4, 6):  # CLOSE, WRITE: id, handle
+            number, length = struct.unpack(">II", packet[1:9])
+            handle = packet[9:9 + length]
+            if packet[0] == 6 and packet[9 + length + 12:].startswith(b"full"):
+                full.add(handle)
+            if packet[0] == 4 and handle in full:
+                full.discard(handle)
+                closing.add(number)
+        server.stdin.write(struct.pack(">I", len(packet)) + packet)
+        server.stdin.flush()
+    server.stdin.close()
+
+threading.Thread(target=heard, daemon=True).start()
+for packet in packets(server.stdout):
+    if packet[0] == 101 and struct.unpack(">I", packet[1:5])[0] in closing:
+        packet = packet[:5] + struct.pack(">II", 4, 10) + b"quota used" + struct.pack(">I", 0)
+    sys.stdout.buffer.write(struct.pack(">I", len(packet)) + packet)
+    sys.stdout.buffer.flush()
+"#;
+
+/// A server that can't sync tells at the end that it has not kept what it took: nothing is named that may be short.
+#[test]
+fn what_is_told_when_a_file_is_closed_is_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let python = std::process::Command::new("python3").arg("--version").output();
+    if location(dir.path(), "").is_none() || python.is_err() {
+        return;
+    }
+    let script = dir.path().join("refusing.py");
+    std::fs::write(&script, REFUSING).unwrap();
+    for (number, options) in ["-P fsync", "-P fsync,posix-rename", "-P fsync,hardlink"].into_iter().enumerate() {
+        let repo = new_folder(dir.path(), &format!("repo-{number}"));
+        let server = format!("exec {SERVER} {options} -d '{}'", repo.display());
+        let command = format!("exec python3 '{}' \"{server}\"", script.display());
+        let store = SftpStore::create(&Location::Program(command), &Surroundings::default()).unwrap();
+        let upload = |name: &str, bytes: &[u8]| {
+            let mut upload = store.upload(name, 0)?;
+            upload.write(bytes)?;
+            upload.finish()
+        };
+        let error = upload("data/1", &[b"full".repeat(100_000), vec![0; 100]].concat()).unwrap_err();
+        assert!(error.to_string().contains("quota used"), "{options}: {error}");
+        let error = store.put("d/a", b"full of it", Put::Create).unwrap_err();
+        assert!(error.to_string().contains("quota used"), "{options}: {error}");
+        upload("data/2", b"there is room for this").unwrap();
+        drop(store);
+        let mut listed = Vec::new();
+        crate::LocalStore::open(&repo).unwrap().list("", &mut |l| listed.push(l.name)).unwrap();
+        assert_eq!(listed, ["data/2"], "{options}");
+        assert_eq!(std::fs::read_dir(repo.join("tmp")).unwrap().count(), 0, "{options}");
+    }
+}
+
 /// Where the first connection is cut: after so many bytes of what the server hears, or of what it says. In the second case it goes on
 /// with what it has heard, while the next connection is at work already.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +167,16 @@ fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
     if location(dir.path(), "").is_none() {
         return;
     }
-    // All ways to give a name: by a link, by a rename that never replaces, by both.
-    let ways = [("", 31), ("-P posix-rename", 131), ("-P hardlink,posix-rename", 131), ("-P hardlink", 131)];
+    // All ways to give a name: by a link, by a rename that never replaces, by both; without syncs, by a link or by an empty file that is
+    // created first and then replaced, as well as it goes.
+    let ways = [
+        ("", 31),
+        ("-P posix-rename", 131),
+        ("-P hardlink,posix-rename", 131),
+        ("-P hardlink", 131),
+        ("-P fsync", 131),
+        ("-P fsync,hardlink", 67),
+    ];
     let mut runs = Vec::new();
     for (way, (options, step)) in ways.into_iter().enumerate() {
         let base = new_folder(dir.path(), &way.to_string());

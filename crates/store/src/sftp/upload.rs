@@ -84,7 +84,7 @@ pub(super) struct SftpUpload {
     store: Arc<Inner>,
     name: String,
     manner: Manner,
-    /// In `tmp/`; the object's own name if it is written straight.
+    /// In `tmp/`; of no use if it is written straight.
     temporary: String,
     under: Option<Under>,
     /// The piece that is being filled.
@@ -416,12 +416,19 @@ impl SftpUpload {
         let pool = self.store.pool.clone();
         let mut is_second = false;
         let named = pool.again(|| {
+            let is_first = !std::mem::replace(&mut is_second, true);
             let peer = match self.close(self.manner == Manner::Mendable) {
-                Some(peer) => peer,
+                Some((peer, closed)) => {
+                    if let Err(trouble) = closed {
+                        // It may be refused; then it stays.
+                        peer.tell(&Request::Remove { path: &self.store.path(self.written_to()) });
+                        return Err(self.error(&peer, &trouble));
+                    }
+                    peer
+                }
                 None => self.store.pool.peer()?,
             };
-            let named = if is_second { self.name_again(&peer) } else { self.give_name(&peer) };
-            is_second = true;
+            let named = if is_first { self.give_name(&peer) } else { self.name_again(&peer) };
             named.map_err(|trouble| self.error(&peer, &trouble))
         })?;
         self.finished = true;
@@ -435,19 +442,24 @@ impl SftpUpload {
         self.store.told(named, &self.name)
     }
 
+    /// Where the file is, as long as it has no name, or not another one.
+    fn written_to(&self) -> &str {
+        if self.manner == Manner::Straight { &self.name } else { &self.temporary }
+    }
+
     /// Close the file everywhere, and take away the right to write to it, if wanted. Gives the connection on which that
-    /// was done.
-    fn close(&mut self, protect: bool) -> Option<Arc<Peer>> {
+    /// was done, and what came of it.
+    fn close(&mut self, protect: bool) -> Option<(Arc<Peer>, std::result::Result<(), Trouble>)> {
         let under = self.under.take()?;
-        for lane in under.lanes.iter().skip(1) {
-            lane.peer.tell(&Request::Close { handle: &lane.handle });
-        }
-        let Lane { peer, handle } = under.lanes.into_iter().next()?;
+        let is_synced = under.syncs();
+        let others = under.lanes.iter().skip(1).map(|lane| lane.close(is_synced));
+        let closed = others.fold(Ok(()), std::result::Result::and);
+        let first = under.lanes.into_iter().next()?;
         if protect {
-            peer.tell(&Request::SetMode { handle: &handle, mode: OBJECT });
+            first.peer.tell(&Request::SetMode { handle: &first.handle, mode: OBJECT });
         }
-        peer.tell(&Request::Close { handle: &handle });
-        Some(peer)
+        let closed = closed.and(first.close(is_synced));
+        Some((first.peer, closed))
     }
 
     fn give_name(&self, peer: &Arc<Peer>) -> std::result::Result<Named, Trouble> {
@@ -476,6 +488,13 @@ impl SftpUpload {
         let mut replies = flight.land()?.into_iter().map(Reply::attrs);
         let (ours_looked, named) = (replies.next().ok_or(Trouble::Odd)?, replies.next().ok_or(Trouble::Odd)?);
         let missing = |trouble: &Trouble| trouble.is(status::NO_SUCH_FILE);
+        let named = match named {
+            // The name alone, which nothing has got yet.
+            Ok(named) if self.end > 0 && self.store.reserved.has(&self.name, &named) => {
+                Err(Trouble::Status { code: status::NO_SUCH_FILE, words: String::new() })
+            }
+            named => named,
+        };
         match (ours_looked, named) {
             // A file with two names: same length, and made at the same moment. Names of objects are random, but for some
             // small ones, which are not uploaded.
@@ -509,6 +528,19 @@ impl SftpUpload {
         peer.tell(&Request::SetMode { handle: &opened, mode: OBJECT });
         peer.tell(&Request::Close { handle: &opened });
         Ok(())
+    }
+}
+
+impl Lane {
+    /// Where nothing can be synced, only this tells whether the server has kept what it has taken: a quota, or a storage behind it
+    /// that is full.
+    fn close(&self, is_synced: bool) -> std::result::Result<(), Trouble> {
+        let close = Request::Close { handle: &self.handle };
+        if is_synced {
+            self.peer.tell(&close);
+            return Ok(());
+        }
+        self.peer.one(&close)?.done()
     }
 }
 
@@ -581,8 +613,7 @@ impl Drop for SftpUpload {
             }
         }
         // Without a connection, whoever comes later clears it away.
-        let Some(peer) = self.close(false) else { return };
-        let left = if self.manner == Manner::Straight { &self.name } else { &self.temporary };
-        let _ = peer.one(&Request::Remove { path: &self.store.path(left) });
+        let Some((peer, _)) = self.close(false) else { return };
+        let _ = peer.one(&Request::Remove { path: &self.store.path(self.written_to()) });
     }
 }
