@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::profile::Profile;
 use crate::render::Out;
-use crate::{place, process, unlock};
+use crate::{place, process, signals, unlock};
 use drumlin_repo::names;
 use drumlin_store::Surroundings;
 use std::path::PathBuf;
@@ -38,6 +38,7 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
         }),
         // An output of its own, for threads that outlive any borrow.
         tell: Some(Arc::new(move |words: &str| Out::new(json, quiet, verbose).warn(words))),
+        stopped: Some(Arc::new(signals::is_stopped)),
         upload_limit: rate(global.limit_upload.or_else(|| of_profile(|p| p.limit_upload))),
         download_limit: rate(global.limit_download.or_else(|| of_profile(|p| p.limit_download))),
         ..Surroundings::default()

@@ -18,6 +18,12 @@ pub struct Signals {
 }
 
 static STATE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Whether an operation that heeds signals was asked to stop.
+pub fn is_stopped() -> bool {
+    STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
 
 /// Take note of SIGUSR1 from now on; unheeded it would end the program.
 pub fn note_state_requests() {
@@ -28,7 +34,7 @@ pub fn note_state_requests() {
 impl Signals {
     /// Heed them from now on.
     pub fn heed() -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = STOP.get_or_init(Arc::default).clone();
         HEEDED.store(true, Ordering::Relaxed);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             if signal == SIGHUP && is_ignored(signal) {

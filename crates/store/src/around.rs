@@ -13,6 +13,9 @@ pub type Ask = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// Tells a person something that needs no answer.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Whether whoever uses a store wants to stop: then a line that is down is not waited for.
+pub type Stopped = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// What a store may know of whoever uses it. By default: nothing.
 #[derive(Clone, Default)]
 pub struct Surroundings {
@@ -40,6 +43,8 @@ pub struct Surroundings {
     pub ask: Option<Ask>,
     /// Tells of a line that broke and is being mended.
     pub tell: Option<Tell>,
+    /// Whether the user wants to stop.
+    pub stopped: Option<Stopped>,
     /// Bytes a second that may be sent.
     pub upload_limit: Option<u64>,
     /// Bytes a second that may be received.

@@ -22,7 +22,7 @@ mod s3;
 mod sftp;
 mod whose;
 
-pub use around::{Ask, Surroundings, Tell};
+pub use around::{Ask, Stopped, Surroundings, Tell};
 pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
 pub use fault::{Fault, FaultStore, Faults, When};

@@ -1,10 +1,18 @@
 //! Trying again what failed in passing: with growing pauses, and no longer than the user's patience.
 //!
-//! Only failures of [`Kind::Transient`] are tried again. Whether doing it twice is safe is for whoever calls to know.
+//! Only failures of [`Kind::Transient`] are tried again. Whether doing it twice is safe is for whoever calls to know. A user who
+//! wants to stop doesn't wait for the end of all patience.
 
 use std::time::{Duration, Instant};
 
 use crate::{Error, Kind, Result};
+
+/// Once the user wants to stop: so many attempts more, with pauses no longer than this. A line that is mended by then takes what
+/// can be saved.
+const LAST_ATTEMPTS: u32 = 5;
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked at whether the user wants to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// When to try again, and when to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +37,15 @@ impl Default for Retries {
 
 impl Retries {
     /// Call until it succeeds, fails for good, or has failed for too long. `tell` hears of each failure that is tried
-    /// again, with the pause before that and whether it is the first of its row.
+    /// again, with the pause before that and whether it is the first of its row. `stopped`: whether the user wants to stop.
     pub fn run<T>(
         &self,
         mut call: impl FnMut() -> Result<T>,
         mut tell: impl FnMut(&Error, Duration, bool),
+        stopped: impl Fn() -> bool,
     ) -> Result<T> {
         let mut began: Option<Instant> = None;
-        let mut pause = self.first;
+        let (mut pause, mut last) = (self.first, 0);
         loop {
             let error = match call() {
                 Err(error) if error.kind == Kind::Transient => error,
@@ -45,21 +54,34 @@ impl Retries {
             let is_first = began.is_none();
             let began = *began.get_or_insert_with(Instant::now);
             let wait = jittered(pause);
-            if began.elapsed() + wait > self.give_up {
-                return Err(self.given_up(error, is_first));
+            last += u32::from(stopped());
+            if began.elapsed() + wait > self.give_up || last > LAST_ATTEMPTS {
+                return Err(given_up(error, began, is_first));
             }
             tell(&error, wait, is_first);
-            std::thread::sleep(wait);
+            doze(wait, &stopped);
             pause = (pause * 2).min(self.longest);
         }
     }
+}
 
-    fn given_up(&self, error: Error, is_first: bool) -> Error {
-        if is_first {
-            return error;
+fn given_up(error: Error, began: Instant, is_first: bool) -> Error {
+    if is_first {
+        return error;
+    }
+    let cause = format!("{}; tried again for {} seconds", error.cause(), began.elapsed().as_secs());
+    Error::because(Kind::Transient, error.action, &error.name, &error.location, cause)
+}
+
+/// Sleep for so long, or, once the user wants to stop, for no longer than [`LAST_PAUSE`].
+pub(crate) fn doze(time: Duration, stopped: &impl Fn() -> bool) {
+    let began = Instant::now();
+    loop {
+        let time = if stopped() { time.min(LAST_PAUSE) } else { time };
+        match time.checked_sub(began.elapsed()) {
+            Some(left) if !left.is_zero() => std::thread::sleep(left.min(LOOK)),
+            _ => return,
         }
-        let cause = format!("{}; tried again for {} seconds", error.cause(), self.give_up.as_secs());
-        Error::because(Kind::Transient, error.action, &error.name, &error.location, cause)
     }
 }
 
@@ -91,7 +113,7 @@ mod tests {
             calls += 1;
             if calls < 6 { Err(failure(Kind::Transient)) } else { Ok(calls) }
         };
-        let result = quick(60_000).run(call, |_, pause, first| told.push((pause, first)));
+        let result = quick(60_000).run(call, |_, pause, first| told.push((pause, first)), || false);
         assert_eq!(result.unwrap(), 6);
         assert_eq!(told.iter().filter(|(_, first)| *first).count(), 1);
         assert!(told.iter().all(|(pause, _)| *pause <= Duration::from_millis(4)), "{told:?}");
@@ -106,17 +128,46 @@ mod tests {
                 calls += 1;
                 Err(failure(kind))
             };
-            let error = quick(60_000).run(call, |_, _, _| panic!("it was to be tried again")).unwrap_err();
+            let error = quick(60_000).run(call, |_, _, _| panic!("it was to be tried again"), || false).unwrap_err();
             assert_eq!((error.kind, calls), (kind, 1));
         }
     }
 
     #[test]
     fn patience_ends() {
-        let error = quick(30).run(|| Err::<(), _>(failure(Kind::Transient)), |_, _, _| ()).unwrap_err();
+        let fails = || Err::<(), _>(failure(Kind::Transient));
+        let error = quick(30).run(fails, |_, _, _| (), || false).unwrap_err();
         assert_eq!(error.kind, Kind::Transient);
         assert!(error.to_string().contains("the line broke; tried again for"), "{error}");
-        let error = quick(0).run(|| Err::<(), _>(failure(Kind::Transient)), |_, _, _| ()).unwrap_err();
+        let error = quick(0).run(fails, |_, _, _| (), || false).unwrap_err();
         assert_eq!(error.to_string(), "cannot read 'a' in sftp://h/r: the line broke");
+    }
+
+    #[test]
+    fn who_wants_to_stop_waits_no_longer() {
+        let minute = Duration::from_secs(60);
+        let slow = Retries { first: Duration::from_millis(2), longest: minute, give_up: 10 * minute };
+        // Nobody wants to, and the line is mended; somebody does, and it is, or is not.
+        for (stopped, mended_after, expected) in [(false, 9, true), (true, 4, true), (true, 9, false)] {
+            let (mut calls, began) = (0, Instant::now());
+            let call = || {
+                calls += 1;
+                if calls > mended_after { Ok(()) } else { Err(failure(Kind::Transient)) }
+            };
+            assert_eq!(slow.run(call, |_, _, _| (), || stopped).is_ok(), expected, "{stopped} {mended_after}");
+            assert!(began.elapsed() < minute / 2);
+        }
+        // While it waits.
+        let wants = std::sync::atomic::AtomicBool::new(false);
+        let (began, slow) = (Instant::now(), Retries { first: minute, ..slow });
+        let call = || Err::<(), _>(failure(Kind::Transient));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                wants.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            assert!(slow.run(call, |_, _, _| (), || wants.load(std::sync::atomic::Ordering::Relaxed)).is_err());
+        });
+        assert!(began.elapsed() < minute / 2);
     }
 }

@@ -13,9 +13,10 @@ use super::said::Said;
 use super::settings::Settings;
 use super::sign::{self, Scope};
 use super::time;
-use crate::around::{Surroundings, Tell};
+use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::{Limit, Limits};
 use crate::lock::lock;
+use crate::retry::doze;
 use crate::{Error, Kind, Result, Retries};
 
 /// An answer that says why not is no longer.
@@ -68,6 +69,7 @@ pub(super) struct Client {
     pool: Pool,
     retries: Retries,
     tell: Option<Tell>,
+    stopped: Option<Stopped>,
     /// Something has answered: what fails from now on may pass.
     reached: AtomicBool,
     /// By so many seconds the server's clock is ahead.
@@ -85,6 +87,7 @@ impl Client {
             keys,
             retries: around.retries,
             tell: around.tell.clone(),
+            stopped: around.stopped.clone(),
             reached: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
         }
@@ -136,10 +139,11 @@ impl Client {
         tries: &mut u32,
     ) -> Result<std::result::Result<Response, Said>> {
         let mut throttled = 0;
+        let stopped = || self.stopped.as_ref().is_some_and(|stopped| stopped());
         retries.run(
             || {
                 // A server that has said when to come back has its way; the pause before this one has been counted already.
-                std::thread::sleep(Duration::from_secs(std::mem::take(&mut throttled)));
+                doze(Duration::from_secs(std::mem::take(&mut throttled)), &stopped);
                 let answered = self.once(verb, ask, tries)?;
                 match answered {
                     Err(said) if said.passes() => {
@@ -155,6 +159,7 @@ impl Client {
                     self.tell(&format!("{error}; trying again"));
                 }
             },
+            stopped,
         )
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::peer::{Gone, Peer, Trouble};
 use super::{program, ssh};
-use crate::around::{Surroundings, Tell};
+use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::Limits;
 use crate::lock::lock;
 use crate::{Error, Kind, Result, Retries};
@@ -41,6 +41,7 @@ pub(super) struct Pool {
     limits: Limits,
     retries: Retries,
     tell: Option<Tell>,
+    stopped: Option<Stopped>,
     /// A path that nobody has.
     none: Vec<u8>,
     connections: Mutex<Connections>,
@@ -65,6 +66,7 @@ impl Pool {
             limits: Limits { upload: limit(around.upload_limit), download: limit(around.download_limit) },
             retries: around.retries,
             tell: around.tell.clone(),
+            stopped: around.stopped.clone(),
             none,
             connections: Mutex::default(),
             changed: Condvar::new(),
@@ -98,12 +100,13 @@ impl Pool {
             true => self.retries,
             false => Retries { give_up: Duration::ZERO, ..self.retries },
         };
-        retries.run(call, |error, _, is_first| {
+        let tell = |error: &Error, _, is_first: bool| {
             // The first attempt after a break usually mends it, and nobody needs to know.
             if !is_first && let Some(tell) = &self.tell {
                 tell(&format!("{error}; trying again"));
             }
-        })
+        };
+        retries.run(call, tell, || self.stopped.as_ref().is_some_and(|stopped| stopped()))
     }
 
     pub(super) fn broken(&self, action: &'static str, name: &str, gone: &Gone) -> Error {

@@ -1,7 +1,7 @@
 //! A repository that is far away, over lines that break.
 
 use super::Away;
-use crate::home::same;
+use crate::home::{same, signal};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,29 @@ fn a_line_that_breaks_again_and_again_is_no_matter() {
     away.relay.cut_at((1..4).map(|n| passed + n * (9 << 20)).collect());
     away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(0);
     assert!(same(&away.home.path("src"), &away.home.path("out")));
+}
+
+#[test]
+fn who_stops_while_the_line_is_down_waits_no_longer() {
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    away.home.write("src/large", Rng::new(9).bytes(60 << 20));
+    let passed = away.relay.bytes().0 + away.relay.bytes().1;
+    // From then on each connection breaks while it logs in.
+    away.relay.cut_at((0..100_000).map(|n| passed + (8 << 20) + n * 500).collect());
+    let mut child = away.home.start(&["-r", "sftp://plain/~/repo", "-k", "k", "-q", "backup", "src"]);
+    let connections = away.relay.connections();
+    while away.relay.connections() < connections + 4 {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let start = Instant::now();
+    signal(&child, rustix::process::Signal::INT);
+    assert!(!child.wait().unwrap().success());
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    away.relay.cut_at(Vec::new());
+    away.run("plain", &["backup", "src"]).expect(0);
+    away.run("plain", &["check", "--read-data"]).ok();
 }
 
 /// As when the server's machine goes down and comes up again.
