@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
+use super::file::close;
 use super::gathered::Gathered;
 
 /// Buffers between the two: one that is filled, one that is written.
@@ -16,7 +17,8 @@ pub(super) struct Behind {
     /// `None` only while it is being dropped.
     to: Option<Sender<Gathered>>,
     back: Receiver<(Gathered, rustix::io::Result<()>)>,
-    thread: Option<JoinHandle<()>>,
+    /// Ends with what closing its descriptor said.
+    thread: Option<JoinHandle<rustix::io::Result<()>>>,
     /// Buffers that were sent and have not come back.
     away: usize,
 }
@@ -34,9 +36,10 @@ impl Behind {
                 failed |= written.is_err();
                 gathered.clear();
                 if done.send((gathered, written)).is_err() {
-                    return;
+                    break;
                 }
             }
+            close(file)
         })?;
         Ok(Behind { to: Some(to), back, thread: Some(thread), away: 0 })
     }
@@ -57,6 +60,12 @@ impl Behind {
             keep(self.wait()?);
         }
         Ok(())
+    }
+
+    /// End, once all is settled: what closing said, which a file system far away may say once only.
+    pub fn end(mut self) -> rustix::io::Result<()> {
+        self.to = None;
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(Errno::IO)))
     }
 
     fn wait(&mut self) -> rustix::io::Result<Gathered> {

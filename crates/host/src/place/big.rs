@@ -107,7 +107,8 @@ impl<'a> BigFile<'a> {
         };
         self.flush()?;
         if let Some(mut behind) = self.behind.take() {
-            behind.settle(|gathered| give_buffer(self.file, gathered)).map_err(|e| self.file.error("write", e))?;
+            let settled = behind.settle(|gathered| give_buffer(self.file, gathered)).and_then(|()| behind.end());
+            settled.map_err(|e| self.file.error("write", e))?;
         }
         if self.direct {
             set_direct(self.file.fd(), false);

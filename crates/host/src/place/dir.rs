@@ -135,7 +135,10 @@ impl TargetDir {
         }
         apply::apply(handle, &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(handle, &now, wanted, &mut problems);
-        file::close(fd).map_err(|e| Error::system("write", name, e))?;
+        if let Err(e) = file::close(fd) {
+            let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
+            return Err(Error::system("write", name, e));
+        }
         Ok(problems)
     }
 

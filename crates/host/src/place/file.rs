@@ -88,13 +88,17 @@ impl NewFile {
         fs::fdatasync(&self.fd).map_err(|e| self.error("sync", e))
     }
 
-    /// Gives the file its metadata and closes it: after the last write.
+    /// Gives the file its metadata and closes it: after the last write. If it turns out only then that what was written is lost, the
+    /// file is removed.
     pub fn finish(self, wanted: &Wanted<'_>) -> Result<Problems> {
         let mut problems = Problems::new();
         apply::apply(Handle::open(self.fd()), &self.now, wanted, self.dir.shared(), &mut problems);
         apply::apply_flags(Handle::open(self.fd()), &self.now, wanted, &mut problems);
-        let NewFile { fd, name, .. } = self;
-        close(fd).map_err(|e| Error::system("write", &name, e))?;
+        let NewFile { fd, name, dir, .. } = self;
+        close(fd).map_err(|e| {
+            let _ = fs::unlinkat(dir.fd(), &*name, AtFlags::empty());
+            Error::system("write", &name, e)
+        })?;
         Ok(problems)
     }
 
@@ -152,6 +156,7 @@ impl TempFile {
         if let Some(file) = &self.file {
             let handle = Handle::open(file.fd());
             apply::apply(handle, &file.now, wanted, self.dir.shared(), &mut problems);
+            hear(file.fd()).map_err(|e| Error::system("write", name, e))?;
             fs::renameat(self.dir.fd(), &*file.name, self.dir.fd(), name)
                 .map_err(|e| Error::system("replace", name, e))?;
         }
@@ -219,6 +224,11 @@ pub(super) fn write_all_at(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8])
         }
     }
     Ok(())
+}
+
+/// What closing would say, while the file stays open: a file system far away tells there that it has no room.
+fn hear(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    close(fd.try_clone_to_owned().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?)
 }
 
 /// Closes and listens: network file systems and quotas may report a lost write only here.
