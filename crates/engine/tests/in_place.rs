@@ -8,6 +8,7 @@ use drumlin_engine::monitor::{Counters, Monitor, Problem, ProblemKind, Quiet};
 use drumlin_engine::restore::{self, Options, Overwrite};
 use drumlin_engine::{Error, backup};
 use drumlin_format::snapshot::Snapshot;
+use drumlin_store::{Put, Store};
 use drumlin_testkit::{LoopFs, Rng, compare};
 use std::collections::BTreeSet;
 use std::fs;
@@ -203,6 +204,63 @@ fn other_kinds_of_things_give_way_but_a_directory_only_when_told() {
     assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
     scene.same();
     assert_eq!(fs::read_to_string(outside.path().join("sub/file")).unwrap(), "outside");
+}
+
+/// Law 24, for what is of another kind than what the snapshot has: it goes when its successor is whole, and stays where that is lost.
+#[test]
+fn what_is_of_another_kind_stays_until_its_successor_is_whole() {
+    let scene = scene(|source| {
+        for name in ["was-a-link", "was-a-pipe", "was-a-folder", "linked"] {
+            fs::write(source.join(name), name.repeat(1000)).unwrap();
+        }
+        fs::hard_link(source.join("linked"), source.join("linked-too")).unwrap();
+        symlink("there", source.join("link")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o640);
+        rustix::fs::mkfifoat(rustix::fs::CWD, source.join("pipe"), mode).unwrap();
+    });
+    let target = |name: &str| scene.target.join(name);
+    symlink("elsewhere", target("was-a-link")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, target("was-a-pipe"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    for name in ["was-a-folder", "linked-too", "link"] {
+        fs::create_dir_all(target(name).join("full")).unwrap();
+        fs::write(target(name).join("full/of"), "things").unwrap();
+    }
+    fs::write(target("pipe"), "things").unwrap();
+    let mut packs = Vec::new();
+    scene.bench.memory.list("data", &mut |listed| packs.push(listed.name)).unwrap();
+    let kept: Vec<_> = packs.iter().map(|name| (name, scene.bench.memory.get(name).unwrap())).collect();
+    packs.iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+
+    let options = || Options { delete: true, ..scene.options() };
+    let (report, monitor) = scene.run(options());
+    assert_eq!((report.counts.damaged, report.counts.unwritable), (4, 1), "{:?}", monitor.problems());
+    assert_eq!(fs::read_link(target("was-a-link")).unwrap(), Path::new("elsewhere"));
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::symlink_metadata(target("was-a-pipe")).unwrap().file_type()));
+    for name in ["was-a-folder", "linked-too"] {
+        assert_eq!(scene.read(&format!("{name}/full/of")), "things");
+    }
+    // What has no contents is there.
+    assert_eq!(fs::read_link(target("link")).unwrap(), Path::new("there"));
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::symlink_metadata(target("pipe")).unwrap().file_type()));
+
+    kept.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    let (_, monitor) = scene.run(options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    scene.same();
+}
+
+/// More chunks and holes than a window has room for.
+#[test]
+fn a_small_file_of_many_holes_comes_back() {
+    let scene = scene(|source| {
+        let file = fs::File::create(source.join("scattered")).unwrap();
+        (0..900).for_each(|n| file.write_all_at(&Rng::new(n).bytes(4096), n * 8192).unwrap());
+        file.set_len(900 * 8192).unwrap();
+    });
+    let (report, monitor) = scene.run(scene.options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(report.counts.restored, 1);
+    scene.same();
 }
 
 #[test]

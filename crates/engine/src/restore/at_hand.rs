@@ -8,6 +8,7 @@ use super::window::Window;
 use super::worker::Context;
 use crate::{Error, Result, convert};
 use drumlin_format::tree::{Content, Meta};
+use drumlin_host::meta::Stat;
 use drumlin_host::place::{Names, TargetDir};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -100,7 +101,7 @@ impl AtHand {
         Ok(())
     }
 
-    /// A file of it that one worker writes from start to end. `exists`: in the place of what is there.
+    /// A file of it that one worker writes from start to end, in the place of what is there.
     pub fn stream(
         &self,
         name: &[u8],
@@ -108,7 +109,7 @@ impl AtHand {
         owner: (u32, u32),
         content: &Content,
         path: Vec<u8>,
-        exists: bool,
+        there: Option<Stat>,
     ) -> Stream {
         Stream {
             path,
@@ -120,7 +121,7 @@ impl AtHand {
             size: meta.size,
             extras: extras(content),
             data: content.data.clone(),
-            exists,
+            there,
             counted: Cell::new(0),
         }
     }

@@ -7,10 +7,11 @@ use crate::convert;
 use crate::monitor::{Change, ProblemKind, add};
 use drumlin_format::tree::{Kind, Meta};
 use drumlin_host::meta::Stat;
-use drumlin_host::place::TargetDir;
+use drumlin_host::place::{self, TargetDir};
 use std::sync::Arc;
 
-/// What is there of that name, if anything that may stay; `None` if the entry is not to be touched.
+/// What is there of that name, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
+/// is whole: see [`make_way`].
 pub(super) fn there(
     context: &Context,
     handle: &Arc<TargetDir>,
@@ -32,21 +33,23 @@ pub(super) fn there(
         context.placed(path, Vec::new(), Change::Kept);
         return None;
     }
-    if same_kind {
-        return Some(Some(stat));
-    }
-    if convert::kind(stat.kind) == Kind::Dir && !context.options.delete {
+    if !same_kind && convert::kind(stat.kind) == Kind::Dir && !context.options.delete {
         let cause = "a directory of that name is there; --delete would remove it";
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }
-    if !context.options.dry_run
-        && let Err(e) = remove(handle, name, &stat)
-    {
-        context.problem(path, ProblemKind::Unwritable, e);
-        return None;
+    Some(Some(stat))
+}
+
+/// Remove a directory whose place something else is about to take, and which no rename replaces. Anything else stays for that.
+pub(super) fn make_way(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> place::Result<()> {
+    if convert::kind(stat.kind) != Kind::Dir {
+        return Ok(());
     }
-    Some(None)
+    match handle.remove_tree(name)?.failed.into_iter().next() {
+        Some((_, first)) => Err(first),
+        None => Ok(()),
+    }
 }
 
 /// Delete an entry that the snapshot doesn't have, if it would have been restored.

@@ -7,7 +7,7 @@ use super::worker::Context;
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
 use drumlin_format::tree::Meta;
-use drumlin_host::meta::{Kind, Stat};
+use drumlin_host::meta::Stat;
 use drumlin_host::place;
 use drumlin_repo::tree::Cursor;
 use std::cell::Cell;
@@ -95,7 +95,13 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
             {
                 return Ok(Change::Kept);
             }
-            to.replace_by_link(&link.name, &from, &first.name)?;
+            to.replace_by(&link.name, |temporary| {
+                to.hard_link(temporary, &from, &first.name, None)?;
+                match to.stat(&link.name)? {
+                    Some(there) => existing::make_way(&to, &link.name, &there),
+                    None => Ok(()),
+                }
+            })?;
             Ok(Change::Restored)
         }
         other => other.map(|()| Change::Restored),
@@ -134,7 +140,7 @@ fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratc
         size: meta.size,
         extras: extras(&body.contents[at]),
         data: body.contents[at].data.clone(),
-        exists: there.is_some_and(|stat| stat.kind == Kind::File),
+        there,
         // The planner has counted this name.
         counted: Cell::new(meta.size),
     };

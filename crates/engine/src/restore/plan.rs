@@ -19,12 +19,12 @@ use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
 use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, join, marks};
 use drumlin_host::meta::{Extras, Stat};
-use drumlin_host::place::Wanted;
+use drumlin_host::place::{self, TargetDir, Wanted};
 use drumlin_repo::Location;
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
 use std::collections::HashSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex};
 
 /// Files from this size on are written by one worker from start to end.
 const STREAM_BYTES: u64 = 8 << 20;
@@ -240,6 +240,7 @@ impl<'a> Planner<'a> {
                 let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(false) };
                 if let Some(stat) = &there
                     && meta.kind == Kind::Dir
+                    && convert::kind(stat.kind) == Kind::Dir
                     && range.has_all_of(&join(dir, name))
                 {
                     self.empties.expect(dir, name, handle, stat);
@@ -265,7 +266,7 @@ impl<'a> Planner<'a> {
         meta: &Meta,
         content: &Content,
         path: Vec<u8>,
-        mut there: Option<Stat>,
+        there: Option<Stat>,
     ) -> Result<bool> {
         let context = self.context;
         let current = self.dir.as_ref().expect("begun");
@@ -274,7 +275,7 @@ impl<'a> Planner<'a> {
         if meta.kind == Kind::File {
             let stream = there.is_some() || meta.size >= STREAM_BYTES || context.options.dry_run;
             if stream {
-                let stream = current.stream(name, meta, owner, content, path, there.is_some());
+                let stream = current.stream(name, meta, owner, content, path, there);
                 // What the window has comes first in the packs as well.
                 return self.send(Task::Stream(Box::new(stream))).map(|()| true);
             }
@@ -282,6 +283,10 @@ impl<'a> Planner<'a> {
                 return self.file(name, meta, owner, content, path);
             }
         }
+        let (mut there, in_the_way) = match there {
+            Some(stat) if convert::kind(stat.kind) != meta.kind => (None, Some(stat)),
+            there => (there, None),
+        };
         let Some(handle) = current.handle.clone().filter(|_| !context.options.dry_run) else {
             let change = if there.is_some() { Change::Kept } else { Change::Restored };
             context.placed(&path, Vec::new(), change);
@@ -291,39 +296,25 @@ impl<'a> Planner<'a> {
         let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
         let made = match meta.kind {
             Kind::File => handle.place_file(name, &[], &wanted),
-            Kind::Dir => match &there {
-                None => handle.make_dir(name).map(|_| Vec::new()),
-                Some(stat) => {
+            Kind::Dir => match (&there, in_the_way) {
+                (None, None) => handle.make_dir(name).map(|_| Vec::new()),
+                // A directory has no contents of its own that could turn out to be lost.
+                (None, Some(_)) => handle.remove(name).and_then(|()| handle.make_dir(name)).map(|_| Vec::new()),
+                (Some(stat), _) => {
                     // It gets its mode when all is in it.
                     handle.open_up(name, stat);
                     Ok(Vec::new())
                 }
             },
-            kind => {
-                if let Some(stat) = there {
-                    let right = match kind {
-                        Kind::Symlink => handle.read_link(name).is_ok_and(|t| t == content.target),
-                        _ => stat.rdev == meta.rdev,
-                    };
-                    if right {
-                        let problems = handle.amend(name, convert::host_kind(kind), &wanted);
-                        match problems {
-                            Ok(problems) => context.placed(&path, problems, Change::Kept),
-                            Err(e) => context.unwritable(&path, e),
-                        }
-                        return Ok(false);
-                    }
-                    if let Err(e) = handle.remove(name) {
-                        context.unwritable(&path, e);
-                        return Ok(false);
-                    }
-                    there = None;
+            kind => match &there {
+                Some(stat) if is_right(&handle, name, meta, content, stat) => {
+                    handle.amend(name, convert::host_kind(kind), &wanted)
                 }
-                match kind {
-                    Kind::Symlink => handle.symlink(name, &wanted),
-                    _ => handle.mknod(name, convert::host_kind(kind), meta.rdev, &wanted),
+                _ => {
+                    let replaced = there.take().or(in_the_way);
+                    place_node(&handle, name, meta, &wanted, replaced.as_ref())
                 }
-            }
+            },
         };
         match made {
             Ok(problems) => {
@@ -390,7 +381,7 @@ impl<'a> Planner<'a> {
                 if uses.is_empty() {
                     // Nothing but a hole.
                     let current = self.dir.as_ref().expect("begun");
-                    let stream = current.stream(name, meta, (uid, gid), content, path, false);
+                    let stream = current.stream(name, meta, (uid, gid), content, path, None);
                     return self.send(Task::Stream(Box::new(stream))).map(|()| true);
                 }
                 multi = Some(Multi {
@@ -453,6 +444,36 @@ impl<'a> Planner<'a> {
             dir.end(self.context, &self.selection);
         }
     }
+}
+
+/// Whether a symlink, a pipe, a socket or a device that is there is the one that is wanted.
+fn is_right(handle: &TargetDir, name: &[u8], meta: &Meta, content: &Content, there: &Stat) -> bool {
+    match meta.kind {
+        Kind::Symlink => handle.read_link(name).is_ok_and(|target| target == content.target),
+        _ => there.rdev == meta.rdev,
+    }
+}
+
+/// Make a symlink, a pipe, a socket or a device, in the place of what is there. Where it can't be made, that stays.
+fn place_node(
+    handle: &Arc<TargetDir>,
+    name: &[u8],
+    meta: &Meta,
+    wanted: &Wanted,
+    there: Option<&Stat>,
+) -> place::Result<place::Problems> {
+    let make = |name: &[u8]| match meta.kind {
+        Kind::Symlink => handle.symlink(name, wanted),
+        kind => handle.mknod(name, convert::host_kind(kind), meta.rdev, wanted),
+    };
+    let Some(there) = there else { return make(name) };
+    handle.replace_by(name, |temporary| {
+        let problems = make(temporary)?;
+        if !problems.iter().any(|problem| matches!(problem.what, place::What::Node)) {
+            existing::make_way(handle, name, there)?;
+        }
+        Ok(problems)
+    })
 }
 
 pub(super) fn extras(content: &Content) -> Extras {

@@ -2,13 +2,13 @@
 //! whoever has time.
 
 use super::worker::{Context, lock};
-use super::{Overwrite, compare};
+use super::{Overwrite, compare, existing};
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::tree::{Data, Ref};
-use drumlin_host::meta::{Extras, Kind, Time};
+use drumlin_host::meta::{Extras, Kind, Stat, Time};
 use drumlin_host::place::{self, BigFile, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::tree::Refs;
@@ -32,8 +32,8 @@ pub(super) struct Stream {
     pub size: u64,
     pub extras: Extras,
     pub data: Data,
-    /// Something of that name, a regular file, is there.
-    pub exists: bool,
+    /// What of that name is there, and to be replaced.
+    pub there: Option<Stat>,
     /// Bytes that the counters have of it: those looked at or written so far.
     pub counted: Cell<u64>,
 }
@@ -174,7 +174,7 @@ impl Stream {
             other => other?,
         };
         let wanted = Wanted { mode: self.mode, owner: Some(self.owner), mtime: self.mtime, extras: &self.extras };
-        if self.exists && self.is_there(context, &dir)? {
+        if self.is_right(context, &dir)? {
             let problems = if context.options.dry_run {
                 place::Problems::new()
             } else {
@@ -188,9 +188,10 @@ impl Stream {
             context.placed(&self.path, place::Problems::new(), Change::Restored);
             return Ok(());
         }
-        let problems = if self.exists {
+        let problems = if let Some(there) = &self.there {
             let temporary = dir.create_temp()?;
             self.fill(context, &temporary, scratch)?;
+            existing::make_way(&dir, &self.name, there)?;
             temporary.commit_as(&self.name, &wanted)?
         } else {
             let file = dir.create_file(&self.name)?;
@@ -206,8 +207,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the file that is there has these contents.
-    fn is_there(&self, context: &Context, dir: &TargetDir) -> std::result::Result<bool, Stop> {
+    /// Whether what is there is a file with these contents.
+    fn is_right(&self, context: &Context, dir: &TargetDir) -> std::result::Result<bool, Stop> {
+        // To open a device may do something.
+        if self.there.as_ref().is_none_or(|there| there.kind != Kind::File) {
+            return Ok(false);
+        }
         let Ok((file, stat)) = dir.open_existing(&self.name) else { return Ok(false) };
         if stat.size != self.size {
             return Ok(false);

@@ -179,16 +179,19 @@ impl TargetDir {
         Ok(())
     }
 
-    /// Puts a further name of the file `from_name` into the place of `name`, in one step: if there can't be one, what has the
-    /// name stays. A directory of that name is not replaced.
-    pub fn replace_by_link(&self, name: &[u8], from: &TargetDir, from_name: &[u8]) -> Result<()> {
+    /// Puts what `make` makes, under the name that it is given, into the place of `name`, in one step: if that fails, or nothing was
+    /// made, what has the name stays. A directory of that name is not replaced: `make` removes it last.
+    pub fn replace_by<T>(&self, name: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         check_name(name)?;
         let temporary = temp_name();
-        self.hard_link(&temporary, from, from_name, None)?;
-        fs::renameat(&self.fd, temporary.as_slice(), &self.fd, name).map_err(|e| {
-            let _ = fs::unlinkat(&self.fd, temporary.as_slice(), AtFlags::empty());
-            Error::system("replace", name, e)
-        })
+        let replaced =
+            make(&temporary).and_then(|made| match fs::renameat(&self.fd, temporary.as_slice(), &self.fd, name) {
+                Ok(()) | Err(Errno::NOENT) => Ok(made),
+                Err(e) => Err(Error::system("replace", name, e)),
+            });
+        // Of two names of one file a rename does nothing, and says that it did.
+        let _ = fs::unlinkat(&self.fd, temporary.as_slice(), AtFlags::empty());
+        replaced
     }
 
     /// Moves `name` to `new_name` in the directory `to`, replacing what is there, as `rename` does.
