@@ -199,6 +199,46 @@ fn a_lost_pack_costs_what_is_in_it_and_not_the_rest() {
     assert!(lost >= 2 * 201 && small_lost > 1);
 }
 
+/// Two backups of the same files at the same moment, of which neither sees the other: each chunk stands in two packs. What one of
+/// them has lost is taken from the other, for files that are written from start to end as for all others.
+#[test]
+fn what_a_pack_has_lost_is_restored_from_another() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let mut rng = drumlin_testkit::Rng::new(2);
+    (0..20).for_each(|n| fs::write(source.join(format!("{n:03}")), rng.bytes(20_000)).unwrap());
+    fs::write(source.join("large"), rng.bytes(9 << 20)).unwrap();
+    settle();
+    let (empty, key) = (objects(&bench.memory), bench.key_file());
+    let mut all = empty.clone();
+    let mut snapshots = Vec::new();
+    for _ in 0..2 {
+        let store = copy(&empty);
+        let repository = Repository::open(Arc::new(store.clone()), &Unlock::File(key.clone())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, bench.folder.path()).unwrap());
+        let options = common::options(&[&source]);
+        snapshots.extend(backup::backup(&repository, &cache, options, &Quiet::default()).unwrap().snapshot);
+        all.extend(objects(&store));
+    }
+    let packs: Vec<_> = all.keys().filter(|n| kind(n) == "data").collect();
+    assert!(packs.len() >= 10, "{packs:?}");
+    for pack in packs {
+        let store = copy(&all);
+        store.delete(pack).unwrap();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(key.clone())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, bench.folder.path()).unwrap());
+        let target = bench.folder.path().join("target");
+        let _ = fs::remove_dir_all(&target);
+        let monitor = Quiet::default();
+        let mut options = common::restore_options(&snapshots[0], &target);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        restore::restore(&repository, &cache, options, &monitor).unwrap();
+        assert!(monitor.problems().is_empty(), "{pack}: {:?}", monitor.problems());
+        compare::assert_same(&source, &target, &compare::Options { roots: false, ..compare::Options::default() });
+    }
+}
+
 #[test]
 fn damage_to_a_file_of_several_names_touches_none_of_them() {
     let bench = bench();

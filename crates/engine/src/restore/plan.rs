@@ -27,10 +27,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 /// Files from this size on are written by one worker from start to end.
-const STREAM_BYTES: u64 = 8 << 20;
+pub(super) const STREAM_BYTES: u64 = 8 << 20;
 /// The first window is small, so that the workers soon have something to do. Windows end with a directory, unless that is larger than a
 /// window may be at all: what lies in one block is mostly of one directory, and is to be in one window.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
+/// A file of more chunks and holes than this is written by one worker as well, whatever its size: what is known of each would fill a window.
+const PARTS_MAX: usize = 1024;
+/// A hole in a list of holes: offset and length.
+const HOLE_BYTES: usize = 16;
 
 /// Reads the tree and hands out work.
 pub(super) struct Planner<'a> {
@@ -350,7 +354,7 @@ impl<'a> Planner<'a> {
                 None => return self.missing(&path, id),
             },
             Data::List(list) => {
-                let (mut at, mut holes) = (0, Vec::new());
+                let (mut at, mut holes, mut is_scattered) = (0, Vec::new(), false);
                 let reader = self.context.reader.clone();
                 for r in Refs::new(&reader, list) {
                     let r = match r {
@@ -377,9 +381,13 @@ impl<'a> Planner<'a> {
                         self.context.problem(&path, ProblemKind::Damaged, cause);
                         return Ok(false);
                     }
+                    is_scattered = uses.len() + holes.len() / HOLE_BYTES > PARTS_MAX;
+                    if is_scattered {
+                        break;
+                    }
                 }
-                if uses.is_empty() {
-                    // Nothing but a hole.
+                if is_scattered || uses.is_empty() {
+                    // Or nothing but a hole.
                     let current = self.dir.as_ref().expect("begun");
                     let stream = current.stream(name, meta, (uid, gid), content, path, None);
                     return self.send(Task::Stream(Box::new(stream))).map(|()| true);

@@ -1,11 +1,13 @@
 //! Files written from their start to their end: large ones, and ones that replace others. Blocks are fetched ahead by
 //! whoever has time.
 
+use super::plan::STREAM_BYTES;
 use super::worker::{Context, lock};
 use super::{Overwrite, compare, existing};
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
+use drumlin_format::ChunkId;
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::tree::{Data, Ref};
 use drumlin_host::meta::{Extras, Kind, Stat, Time};
@@ -38,25 +40,70 @@ pub(super) struct Stream {
     pub counted: Cell<u64>,
 }
 
-/// A block that is wanted.
+/// Something that is to be fetched.
 pub(super) struct Fetch {
     number: u64,
+    what: Fetchable,
+    reply: Sender<Fetched>,
+}
+
+enum Fetchable {
+    Block(Part),
+    /// One chunk: its place in the pack's table, or why that pack is of no use.
+    Chunk {
+        info: Arc<PackInfo>,
+        id: ChunkId,
+        len: u64,
+        place: std::result::Result<u32, String>,
+    },
+}
+
+/// A block of which chunks are wanted.
+struct Part {
     info: Arc<PackInfo>,
     table: Arc<Table>,
     block: u32,
-    /// Ordinals of the chunks that are wanted of it.
+    /// Their ordinals.
     ordinals: Vec<u32>,
-    reply: Sender<Fetched>,
 }
 
 struct Fetched {
     number: u64,
-    /// The block's bytes, its chunks checked.
-    outcome: std::result::Result<Vec<u8>, drumlin_repo::Error>,
+    /// The block's bytes, its chunks checked; or those of the one chunk.
+    outcome: std::result::Result<Vec<u8>, Stop>,
 }
 
 impl Fetch {
     pub fn process(self, context: &Context, scratch: &mut Vec<u8>) {
+        let outcome = match self.what {
+            Fetchable::Block(part) => part.fetch(context, scratch).map_err(Stop::from),
+            Fetchable::Chunk { info, id, len, place } => chunk(context, &info, &id, len, place),
+        };
+        let _ = self.reply.send(Fetched { number: self.number, outcome });
+    }
+}
+
+/// A chunk, from its block, which is kept for the small files that follow, or from wherever else it is.
+fn chunk(
+    context: &Context,
+    info: &PackInfo,
+    id: &ChunkId,
+    len: u64,
+    place: std::result::Result<u32, String>,
+) -> std::result::Result<Vec<u8>, Stop> {
+    let why = match place.map(|ordinal| context.reader.chunk_in(info, ordinal, PackKind::Data, id)) {
+        Err(why) => why,
+        Ok(Err(e)) if e.is_damage() => e.to_string(),
+        Ok(found) => return Ok(found?),
+    };
+    match context.reader.elsewhere(PackKind::Data, id, &info.id)? {
+        Some(content) if content.len() as u64 == len => Ok(content),
+        _ => Err(Stop::Damaged(why)),
+    }
+}
+
+impl Part {
+    fn fetch(&self, context: &Context, scratch: &mut Vec<u8>) -> drumlin_repo::Result<Vec<u8>> {
         let mut bytes = lock(&context.spare).pop().unwrap_or_default();
         let read = context.reader.block(&self.info, &self.table, self.block, scratch, &mut bytes);
         let checked = read.and_then(|()| {
@@ -73,11 +120,10 @@ impl Fetch {
             }
             Ok(())
         });
-        let outcome = match checked {
+        match checked {
             Err(e) if e.is_damage() => self.elsewhere(context, e),
             other => other.map(|()| bytes),
-        };
-        let _ = self.reply.send(Fetched { number: self.number, outcome });
+        }
     }
 
     /// The chunks that are wanted, each from wherever it is to be had, at their places in the block.
@@ -302,7 +348,7 @@ fn wait(
         if let Some(at) = arrived.iter().position(|f| f.number == number)
             && let Some(fetched) = arrived.swap_remove_back(at)
         {
-            return Ok(fetched.outcome?);
+            return fetched.outcome;
         }
         if let Ok(fetched) = replies.try_recv() {
             arrived.push_back(fetched);
@@ -323,16 +369,19 @@ struct Plan<'a> {
     next: u64,
     /// The pack at hand.
     pack: Option<(u32, Arc<PackInfo>, Arc<Table>)>,
+    /// Others want what is in the same blocks: each is decoded once for all of them.
+    is_small: bool,
 }
 
 impl<'a> Plan<'a> {
     fn new(context: &'a Context<'a>, data: &Data, size: u64) -> Self {
+        let is_small = size < STREAM_BYTES;
         let refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a> = match data {
             Data::None => Box::new(std::iter::empty()),
             Data::Chunk(id) => Box::new(std::iter::once(Ok(Ref::Chunk { id: *id, len: size }))),
             Data::List(list) => Box::new(Refs::new(&context.reader, list)),
         };
-        Plan { context, refs, held: None, next: 0, pack: None }
+        Plan { context, refs, held: None, next: 0, pack: None, is_small }
     }
 
     fn step(&mut self) -> std::result::Result<Option<Ref>, Stop> {
@@ -346,16 +395,14 @@ impl<'a> Plan<'a> {
     fn next(&mut self, reply: &Sender<Fetched>) -> std::result::Result<Option<Step>, Stop> {
         let Some(first) = self.step()? else { return Ok(None) };
         let Ref::Chunk { id, len } = first else { return Ok(Some(Step::Hole(first.len()))) };
-        let find = || self.context.reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id));
-        let mut location = find()?;
+        let reader = &self.context.reader;
+        let location = reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id))?;
         if self.pack.as_ref().is_none_or(|(number, ..)| *number != location.pack) {
-            let mut info = self.context.reader.index().pack(location.pack);
-            let table = match self.context.reader.table(&info) {
+            let info = reader.index().pack(location.pack);
+            let table = match reader.table(&info) {
                 // A prune may have moved it.
-                Err(e) if e.is_damage() && self.context.reader.catch_up(&info.id)? => {
-                    location = find()?;
-                    info = self.context.reader.index().pack(location.pack);
-                    self.context.reader.table(&info)?
+                Err(e) if e.is_damage() => {
+                    return self.ask_for_chunk(info, id, len, Err(e.to_string()), reply);
                 }
                 other => other?,
             };
@@ -366,9 +413,14 @@ impl<'a> Plan<'a> {
             table.chunks.get(ordinal as usize).filter(|c| c.id == id && u64::from(c.len) == len)
         };
         let Some(chunk) = fits(location.ordinal, id, len) else {
-            return Err(Stop::Damaged("the index and a pack's table contradict each other".into()));
+            let why = format!("the index and the table of pack '{}' contradict each other", info.id);
+            return self.ask_for_chunk(info, id, len, Err(why), reply);
         };
         let block = chunk.block;
+        if self.is_small {
+            reader.expect_block(&info, &table, block);
+            return self.ask_for_chunk(info, id, len, Ok(location.ordinal), reply);
+        }
         let mut chunks = vec![(chunk.offset, chunk.len)];
         let mut ordinals = vec![location.ordinal];
         // Chunks of one file mostly stand one after the other.
@@ -386,10 +438,32 @@ impl<'a> Plan<'a> {
                 }
             }
         }
+        self.context.reader.expect_block(&info, &table, block);
+        self.ask(Fetchable::Block(Part { info, table, block, ordinals }), chunks, reply)
+    }
+
+    /// Have one chunk fetched, from its place in that pack or from elsewhere.
+    fn ask_for_chunk(
+        &mut self,
+        info: Arc<PackInfo>,
+        id: ChunkId,
+        len: u64,
+        place: std::result::Result<u32, String>,
+        reply: &Sender<Fetched>,
+    ) -> std::result::Result<Option<Step>, Stop> {
+        self.ask(Fetchable::Chunk { info, id, len, place }, vec![(0, len as u32)], reply)
+    }
+
+    /// Have it fetched, of which these chunks come next in the file, as (offset, length).
+    fn ask(
+        &mut self,
+        what: Fetchable,
+        chunks: Vec<(u32, u32)>,
+        reply: &Sender<Fetched>,
+    ) -> std::result::Result<Option<Step>, Stop> {
         let number = self.next;
         self.next += 1;
-        self.context.reader.expect_block(&info, &table, block);
-        let fetch = Fetch { number, info, table, block, ordinals, reply: reply.clone() };
+        let fetch = Fetch { number, what, reply: reply.clone() };
         self.context.fetches.0.send(fetch).map_err(|_| Stop::Fatal(Error::Worker))?;
         Ok(Some(Step::Block(number, chunks)))
     }
