@@ -646,3 +646,54 @@ fn a_large_file_is_counted_as_it_comes_and_not_when_it_is_planned() {
         scene.same();
     }
 }
+
+/// A user who wants to stop at the n-th look at whether he does.
+struct Impatient {
+    quiet: Quiet,
+    left: Mutex<u32>,
+}
+
+impl Monitor for Impatient {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        let mut left = self.left.lock().unwrap();
+        *left = left.saturating_sub(1);
+        *left == 0
+    }
+}
+
+#[test]
+fn whenever_it_is_stopped_it_ends_with_a_report_and_no_half_file() {
+    let scene = scene(|source| {
+        fs::write(source.join("large"), Rng::new(3).bytes(9 << 20)).unwrap();
+        (0..6).for_each(|n| fs::write(source.join(n.to_string()), Rng::new(n).bytes(400_000)).unwrap());
+        fs::hard_link(source.join("large"), source.join("linked")).unwrap();
+    });
+    let mut looks = 1;
+    loop {
+        let _ = fs::remove_dir_all(&scene.target);
+        let monitor = Impatient { quiet: Quiet::default(), left: Mutex::new(looks) };
+        let options = Options { verify: true, ..scene.options() };
+        let report = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &monitor);
+        let report = report.unwrap_or_else(|e| panic!("stopped at look {looks}: {e}"));
+        assert!(monitor.quiet.problems().is_empty(), "{looks}: {:?}", monitor.quiet.problems());
+        let there = fs::read_dir(&scene.target).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        for name in there {
+            let whole = fs::read(scene.source.join(&name)).unwrap();
+            assert!(fs::read(scene.target.join(&name)).unwrap() == whole, "{looks}: half of {name:?}");
+        }
+        if !report.stopped {
+            break;
+        }
+        looks += if looks < 20 { 1 } else { 23 };
+    }
+    assert!(looks > 100, "there are more looks than {looks} in a restore");
+    scene.same();
+}
