@@ -2,11 +2,13 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, rounds
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds
 from .lines import lines
 from .tables import about, failures, tables
 from .trails import section
 
+# What was to be run: each at scale 1, which is as large as the seeds' own measurements.
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W5-slow", "W6", "W7", "W8", "W8-se")
 MADE = "Made by `bench/report` from `bench/results/{file}`; not to be edited."
 
 
@@ -84,12 +86,19 @@ def standing(result, figures):
     return f"{ours.said}: {', '.join(said)}" if there else ours.said
 
 
+def did(result):
+    """How many peers did all that was asked of them, of how many."""
+    wrong = {record["tool"] for record in result["rounds"] for part in ("steps", "restores") if any(step["status"] != "ok" for step in record[part].values())}
+    names = peers(result)
+    return f"{sum(name not in wrong for name in names)} of {len(names)}"
+
+
 def contents(all_results):
     """The list of all pages, with how Drumlin stands."""
     rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
             "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
             "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
-    lines_ = ["| workload | scale | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | rounds | date |", "|---|---:|---|---|---:|---:|---:|---:|---:|---|---|"]
+    lines_ = ["| workload | scale | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date |", "|---|---:|---|---|---:|---:|---:|---:|---:|---|---|---|"]
     for result in all_results:
         cells = []
         for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
@@ -97,8 +106,11 @@ def contents(all_results):
                                     ("steps", result["steps"][0], REPOSITORY)):
             figures = column(result, part, step, measure)
             cells.append(standing(result, figures))
-        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {rounds(result)} | {result['date'][:10]} |")
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {result['date'][:10]} |")
     if not all_results:
         return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
     where = section(all_results)
+    lacking = [name for name in WORKLOADS if not any(result["workload"] == name for result in all_results)]
+    rows.append("A run at a scale below 1 says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows."
+                + (f" Not run so far: {', '.join(lacking)}." if lacking else ""))
     return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n" + (f"\n{where}" if where else "")
