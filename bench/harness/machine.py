@@ -1,5 +1,6 @@
 """What a run took place on."""
 
+import hashlib
 import os
 import platform
 import re
@@ -37,6 +38,15 @@ def load():
 
 def today():
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def digest(program):
+    """The first digits of a program's SHA-256, which tells builds of one version apart; None if there is none."""
+    try:
+        with open(program, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except (OSError, TypeError):
+        return None
 
 
 def first_line(command, env=None):

@@ -178,7 +178,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     `fine`: the statuses that are no failure. `fresh`: so many bytes of free memory are touched before, see `touch`.
 
     `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
-    so far; `server_cpu`, `server_memory`: the same of the servers, None without one.
+    so far, None if it was over before anybody looked; `server_cpu`, `server_memory`: the same of the servers, None without one.
     """
     # Of all file systems: what was written for a run, its source among it, is paid for by none.
     os.sync()
@@ -214,9 +214,11 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     cpu = usage.ru_utime + usage.ru_stime + reap()
     if clients:
         cpu += max(0.0, sum(map(cpu_of, below(clients))) - spent)
-    # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too: it is of
-    # use only where nothing was seen.
-    result = {"wall": wall, "cpu": cpu, "memory": looker.client or usage.ru_maxrss * 1024, "server_cpu": None, "server_memory": None}
+    # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too, which is this
+    # process: it is of use only where nothing was seen, and it is larger.
+    peak = usage.ru_maxrss * 1024
+    memory = looker.client or (peak if peak > peak_of(os.getpid()) else None)
+    result = {"wall": wall, "cpu": cpu, "memory": memory, "server_cpu": None, "server_memory": None}
     if servers:
         result["server_cpu"] = max(0.0, sum(map(cpu_of, below(servers))) - served)
         result["server_memory"] = looker.server

@@ -4,7 +4,6 @@ What fails or takes too long is a part of the result. Between two tools nothing 
 what has changed in the tree.
 """
 
-import hashlib
 import os
 import random
 import shutil
@@ -15,7 +14,7 @@ from contextlib import suppress
 
 from . import measure, results, syncs
 from .ground import Ground, drop_caches, forget, room
-from .machine import load, machine, today
+from .machine import digest, load, machine, today
 from .tools import Place
 from .truth import Truth
 from .weigh import weigh
@@ -288,15 +287,6 @@ class Rounds:
 def went_wrong(record):
     """Whether anything in a round of a tool didn't go well."""
     return any(step["status"] != "ok" for part in ("steps", "restores") for step in record[part].values())
-
-
-def digest(program):
-    """The first digits of a program's SHA-256, which tells builds of one version apart; None if there is none."""
-    try:
-        with open(program, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except (OSError, TypeError):
-        return None
 
 
 def said(error):

@@ -8,11 +8,12 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from harness import results
+from harness import own, results
 from harness.report import lines, page, trails
 from harness.report.figures import SECONDS, column, far
 from harness.workloads.six import NAMES
@@ -181,12 +182,28 @@ class Trails(unittest.TestCase):
         self.assertEqual(trails.said([("a", 1.5), ("b", 3), ("c", 2), ("d", 1.1)], 6), "4 of 6 columns, 1.10 to 3.00")
 
 
+class Apart(unittest.TestCase):
+    def test_a_table_of_its_own_is_kept_and_made_into_a_page(self):
+        rounds = [{"wall": 1.0, "memory": 20e6}, {"wall": 3.0, "memory": 30e6}, {"wall": 2.0, "memory": 20e6}]
+        made = own.table("apart", "Apart", ["In turns.", "Hot."], [], [("time", "s"), ("memory", "MB")], [("one", own.of(rounds, "wall", "memory")), ("other", [[], None])])
+        with tempfile.TemporaryDirectory() as folder:
+            own.write({**made, "date": "2026-01-02T03:04:05Z"}, folder)
+            path = own.write({**made, "date": "2026-01-02T03:04:06Z"}, folder)
+            self.assertEqual(path.name, "apart-20260102T030406Z.json")
+            newest, = own.newest(folder)
+        text = own.page(newest)
+        self.assertIn("| | time, s | memory, MB |\n|---|---:|---:|\n| one | 2.00 <sub>1.00–3.00</sub> | 20.0 <sub>20.0–30.0</sub> |\n| other | – | – |\n", text)
+        self.assertIn("\n\nIn turns. Hot.\n\n", text)
+        self.assertIn("- [Apart](apart.md)\n", page.contents([fixed()], [("apart", "Apart")]))
+        self.assertEqual(own.newest("/nowhere"), [])
+
+
 class TheDocuments(unittest.TestCase):
     def test_whatever_trails_has_a_reason(self):
         self.assertEqual(trails.trails(results.newest(), trails.reasons())[1], [], "say why in bench/harness/report/reasons.toml")
 
     def test_docs_are_what_the_results_make(self):
-        made = program().made(results.newest(), results.sweep())
+        made = program().made(results.newest(), results.sweep(), own.newest())
         there = {str(path.relative_to(DOCS)) for path in [*DOCS.glob("*.md"), *DOCS.glob("charts/*.svg")]} - {"README.md"}
         self.assertEqual(there, set(made), "run bench/report")
         for name, text in made.items():

@@ -93,8 +93,8 @@ def did(result):
     return f"{sum(name not in wrong for name in names)} of {len(names)}"
 
 
-def contents(all_results):
-    """The list of all pages, with how Drumlin stands."""
+def contents(all_results, apart=()):
+    """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own."""
     rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
             "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
             "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
@@ -107,10 +107,11 @@ def contents(all_results):
             figures = column(result, part, step, measure)
             cells.append(standing(result, figures))
         lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {result['date'][:10]} |")
-    if not all_results:
-        return "\n\n".join([*rows[:2], "There are none so far: `bench/run` makes them."]) + "\n"
     where = section(all_results)
     lacking = [name for name in WORKLOADS if not any(result["workload"] == name for result in all_results)]
     rows.append("A run at a scale below 1 says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows."
                 + (f" Not run so far: {', '.join(lacking)}." if lacking else ""))
-    return "\n\n".join(rows) + "\n\n" + "\n".join(lines_) + "\n" + (f"\n{where}" if where else "")
+    tables_ = "".join(f"- [{title}]({name}.md)\n" for name, title in apart)
+    listed = ["\n\n".join(rows) + "\n", "\n".join(lines_) + "\n", where] if all_results else ["\n\n".join(rows[:2]) + "\n", "There are none so far: `bench/run` makes them.\n"]
+    parts = [*listed, f"## Measured apart\n\n{tables_}" if tables_ else ""]
+    return "\n".join(part for part in parts if part)

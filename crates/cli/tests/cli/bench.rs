@@ -75,3 +75,38 @@ fn a_small_run_beside_three_peers_and_its_report() {
     }
     assert!(Path::new(&docs).join("charts/W1-scale-0.01-hot-backup-first.svg").is_file());
 }
+
+/// What is measured apart, on next to nothing: each keeps a table as data, and the report makes a page of it.
+#[test]
+fn what_is_measured_apart_is_kept_and_told() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for n in 0..8 {
+        fs::create_dir_all(at(&format!("tree/{n}"))).unwrap();
+        fs::write(at(&format!("tree/{n}/file")), format!("{n}").repeat(10_000)).unwrap();
+    }
+    let results = at("results");
+    let own = format!("{results}/own");
+    for (name, args) in [
+        ("large", vec!["--gib", "0.01", "--repeat", "1"]),
+        ("many", vec!["--files", "600"]),
+        ("keep", vec!["--tools", "drumlin", "--repeat", "1"]),
+    ] {
+        let work = at(&format!("work-{name}"));
+        fs::create_dir(&work).unwrap();
+        let tree = at("tree");
+        let places = if name == "keep" { vec![&*tree, &*work] } else { vec![&*work] };
+        python(&[&[name], &places[..], &args[..], &["--results", &own]].concat());
+    }
+    let docs = at("docs");
+    python(&["report", "--results", &results, "--to", &docs]);
+    let list = fs::read_to_string(format!("{docs}/results.md")).unwrap();
+    for (page, row) in
+        [("large", "| drumlin |"), ("many-600", "| backup of half |"), ("keep", "| forget and prune, drumlin |")]
+    {
+        assert!(list.contains(&format!("({page}.md)")), "{list}");
+        let text = fs::read_to_string(format!("{docs}/{page}.md")).unwrap();
+        let row = text.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{text}"));
+        assert!(!row.contains("–"), "it has failed: {text}");
+    }
+}
