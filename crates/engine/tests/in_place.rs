@@ -15,7 +15,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A snapshot of `source`, and a target.
@@ -696,4 +698,52 @@ fn whenever_it_is_stopped_it_ends_with_a_report_and_no_half_file() {
     }
     assert!(looks > 100, "there are more looks than {looks} in a restore");
     scene.same();
+}
+
+/// Looks at the target whenever it is asked whether to stop.
+struct Looking<'a> {
+    quiet: Quiet,
+    look: &'a (dyn Fn() + Sync),
+}
+
+impl Monitor for Looking<'_> {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        (self.look)();
+        false
+    }
+}
+
+#[test]
+fn who_spares_what_is_there_meets_no_half_files_of_a_run_that_was_killed() {
+    let scene = scene(|source| {
+        fs::write(source.join("large"), Rng::new(3).bytes(9 << 20)).unwrap();
+        (0..6).for_each(|n| fs::write(source.join(n.to_string()), Rng::new(n).bytes(400_000)).unwrap());
+    });
+    let len = |path: PathBuf| fs::metadata(path).map_or(0, |meta| meta.len());
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        let _ = fs::remove_dir_all(&scene.target);
+        let looks = AtomicU32::new(0);
+        let look = || {
+            looks.fetch_add(1, Ordering::Relaxed);
+            for name in ["large", "0", "1", "2", "3", "4", "5"] {
+                // Half a file may well be as long as the whole.
+                let Ok(there) = fs::read(scene.target.join(name)) else { continue };
+                assert!(there == fs::read(scene.source.join(name)).unwrap(), "half of {name}");
+            }
+        };
+        let monitor = Looking { quiet: Quiet::default(), look: &look };
+        let options = Options { overwrite, ..scene.options() };
+        restore::restore(&scene.bench.repository, &scene.bench.cache, options, &monitor).unwrap();
+        assert!(looks.load(Ordering::Relaxed) > 10);
+        assert_eq!(len(scene.target.join("large")), 9 << 20);
+        scene.same();
+    }
 }

@@ -273,11 +273,15 @@ impl<'a> Planner<'a> {
         there: Option<Stat>,
     ) -> Result<bool> {
         let context = self.context;
-        let current = self.dir.as_ref().expect("begun");
+        let current = self.dir.as_mut().expect("begun");
         let owner = owner(context, leaf, meta);
         let mtime = convert::host_time(meta.mtime);
         if meta.kind == Kind::File {
-            let stream = there.is_some() || meta.size >= STREAM_BYTES || context.options.dry_run;
+            let is_whole_at_once = matches!(content.data, Data::None | Data::Chunk(_));
+            let stream = there.is_some()
+                || meta.size >= STREAM_BYTES
+                || context.options.dry_run
+                || context.options.overwrite.spares() && !is_whole_at_once;
             if stream {
                 let stream = current.stream(name, meta, owner, content, path, there);
                 // What the window has comes first in the packs as well.

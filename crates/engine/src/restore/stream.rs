@@ -239,6 +239,11 @@ impl Stream {
             self.fill(context, &temporary, scratch)?;
             existing::make_way(&dir, &self.name, there)?;
             temporary.commit_as(&self.name, &wanted)?
+        } else if context.options.overwrite.spares() {
+            // A run that is killed leaves nothing that the next one would take for the user's.
+            let temporary = dir.create_temp()?;
+            self.fill(context, &temporary, scratch)?;
+            temporary.commit_new(&self.name, &wanted)?
         } else {
             let file = dir.create_file(&self.name)?;
             if let Err(stop) = self.fill(context, &file, scratch) {

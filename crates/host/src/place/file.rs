@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::apply::{self, Attributes, Now, Wanted};
@@ -150,15 +150,38 @@ impl TempFile {
 
     /// Gives the file its metadata and puts it in the place of `name`, in the same directory: from then on the old entry
     /// is gone. The old one may be anything but a directory, which the caller removes first.
-    pub fn commit_as(mut self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
+    pub fn commit_as(self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
+        self.commit(name, wanted, |dir, from| fs::renameat(dir, from, dir, name))
+    }
+
+    /// The same where nothing has that name: an error if something has by now ([`Error::is_exists`]).
+    pub fn commit_new(self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
+        self.commit(name, wanted, |dir, from| {
+            match fs::renameat_with(dir, from, dir, name, RenameFlags::NOREPLACE) {
+                // A file system, or a kernel, that can't promise that.
+                Err(Errno::INVAL | Errno::NOSYS) => match entry::stat_at(dir, name) {
+                    Err(Errno::NOENT) => fs::renameat(dir, from, dir, name),
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(e) => Err(e),
+                },
+                other => other,
+            }
+        })
+    }
+
+    fn commit(
+        mut self,
+        name: &[u8],
+        wanted: &Wanted<'_>,
+        rename: impl FnOnce(BorrowedFd<'_>, &[u8]) -> rustix::io::Result<()>,
+    ) -> Result<Problems> {
         super::resolve::check_name(name)?;
         let mut problems = Problems::new();
         if let Some(file) = &self.file {
             let handle = Handle::open(file.fd());
             apply::apply(handle, &file.now, wanted, self.dir.shared(), &mut problems);
             hear(file.fd()).map_err(|e| Error::system("write", name, e))?;
-            fs::renameat(self.dir.fd(), &*file.name, self.dir.fd(), name)
-                .map_err(|e| Error::system("replace", name, e))?;
+            rename(self.dir.fd(), &file.name).map_err(|e| Error::system("replace", name, e))?;
         }
         if let Some(file) = self.file.take() {
             // After the rename, which an immutable file refuses.

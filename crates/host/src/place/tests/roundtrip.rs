@@ -226,6 +226,24 @@ fn random_trees_without_being_root() {
 }
 
 #[test]
+fn what_has_taken_a_name_meanwhile_is_not_replaced_by_what_is_new() {
+    let home = tempfile::tempdir().expect("made");
+    let dir = open(home.path());
+    for (name, there) in [(b"free", false), (b"gone", true)] {
+        let file = dir.create_temp().expect("created");
+        file.write_at(0, b"restored").expect("written");
+        if there {
+            std::fs::write(home.path().join("gone"), b"a user's").expect("written");
+        }
+        let committed = file.commit_new(name, &plain(0o644));
+        assert_eq!(committed.is_err_and(|e| e.is_exists()), there);
+    }
+    assert_eq!(std::fs::read(home.path().join("free")).expect("read"), b"restored");
+    assert_eq!(std::fs::read(home.path().join("gone")).expect("read"), b"a user's");
+    assert_eq!(dir.list().expect("listed").len(), 2, "nothing else is left");
+}
+
+#[test]
 fn the_target_is_made_if_asked() {
     let home = tempfile::tempdir().expect("made");
     let path = home.path().join("not/yet/there");
