@@ -747,3 +747,30 @@ fn who_spares_what_is_there_meets_no_half_files_of_a_run_that_was_killed() {
         scene.same();
     }
 }
+
+#[test]
+fn root_goes_on_in_directories_that_are_locked() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("outer/inner")).unwrap();
+        fs::write(source.join("outer/inner/file"), "saved").unwrap();
+    });
+    let dirs = [scene.target.join("outer/inner"), scene.target.join("outer")];
+    let lock =
+        |flag: &str| dirs.iter().all(|dir| Command::new("chattr").arg(flag).arg(dir).status().unwrap().success());
+    for flag in ["i", "a"] {
+        scene.run(scene.options());
+        if flag == "i" {
+            fs::remove_file(scene.target.join("outer/inner/file")).unwrap();
+        } else {
+            fs::write(scene.target.join("outer/inner/file"), "other").unwrap();
+        }
+        if !user::is_root() || !lock(&format!("+{flag}")) {
+            return;
+        }
+        let (_, monitor) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
+        lock("-i");
+        lock("-a");
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        scene.same();
+    }
+}

@@ -77,10 +77,15 @@ impl TargetDir {
         Ok(Arc::new(TargetDir::new(dir.fd, dir.readable, Arc::clone(&self.shared))))
     }
 
-    /// Makes the existing directory `name` usable for a while, if by its mode it isn't: as one that was restored before. Who may not,
-    /// is told by what comes next.
+    /// Makes the existing directory `name` usable for a while, if by its mode or flags it isn't: as one that was restored before. Who may
+    /// not, is told by what comes next.
     pub fn open_up(&self, name: &[u8], stat: &Stat) {
-        if self.shared.euid != 0 && stat.mode & 0o700 != 0o700 {
+        if self.shared.euid == 0 {
+            // Only root may lift flags, and needs no more than that.
+            if let Ok(dir) = resolve::open_dir(self.fd(), name) {
+                apply::unlock(Handle::open(dir.fd.as_fd()), Kind::Dir);
+            }
+        } else if stat.mode & 0o700 != 0o700 {
             let _ = self.open_dir_for_writing(name);
         }
     }
