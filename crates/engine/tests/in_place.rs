@@ -749,6 +749,49 @@ fn who_spares_what_is_there_meets_no_half_files_of_a_run_that_was_killed() {
 }
 
 #[test]
+fn flags_that_count_on_empty_files_alone_are_set_before_anything_is_written() {
+    let chattr = |flag: &str, path: &Path| {
+        Command::new("chattr").arg(flag).arg(path).output().is_ok_and(|output| output.status.success())
+    };
+    // Random contents are several chunks, and so is what is written as a stream.
+    let names = ["large", "several", "dir"];
+    let mut can = true;
+    let scene = scene(|source| {
+        fs::write(source.join("large"), Rng::new(3).bytes(9 << 20)).unwrap();
+        fs::write(source.join("several"), Rng::new(1).bytes(400_000)).unwrap();
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::write(source.join("dir/inside"), Rng::new(2).bytes(400_000)).unwrap();
+        // Compression: ext4 keeps the flag, and does nothing.
+        can = names.iter().all(|name| chattr("+c", &source.join(name)));
+    });
+    if !can {
+        return;
+    }
+    let flag = |path: PathBuf| {
+        let has_something = match fs::read_dir(&path) {
+            Ok(mut names) => names.next().is_some(),
+            Err(_) => fs::metadata(&path).ok()?.blocks() > 0,
+        };
+        let file = has_something.then(|| fs::File::open(path).unwrap())?;
+        Some(rustix::fs::ioctl_getflags(&file).unwrap().bits() & 0x4 != 0)
+    };
+    let seen = AtomicU32::new(0);
+    let look = || {
+        for (bit, name) in names.iter().enumerate() {
+            if let Some(set) = flag(scene.target.join(name)) {
+                assert!(set, "{name} has something in it, and not yet its flag");
+                seen.fetch_or(1 << bit, Ordering::Relaxed);
+            }
+        }
+    };
+    let monitor = Looking { quiet: Quiet::default(), look: &look };
+    restore::restore(&scene.bench.repository, &scene.bench.cache, scene.options(), &monitor).unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 7);
+    assert!(monitor.quiet.problems().is_empty(), "{:?}", monitor.quiet.problems());
+    scene.same();
+}
+
+#[test]
 fn root_goes_on_in_directories_that_are_locked() {
     let scene = scene(|source| {
         fs::create_dir_all(source.join("outer/inner")).unwrap();

@@ -305,9 +305,11 @@ impl<'a> Planner<'a> {
         let made = match meta.kind {
             Kind::File => handle.place_file(name, &[], &wanted),
             Kind::Dir => match (&there, in_the_way) {
-                (None, None) => handle.make_dir(name).map(|_| Vec::new()),
+                (None, None) => handle.create_dir(name, extras.flags).map(|()| Vec::new()),
                 // A directory has no contents of its own that could turn out to be lost.
-                (None, Some(_)) => handle.remove(name).and_then(|()| handle.make_dir(name)).map(|_| Vec::new()),
+                (None, Some(_)) => {
+                    handle.remove(name).and_then(|()| handle.create_dir(name, extras.flags)).map(|()| Vec::new())
+                }
                 (Some(stat), _) => {
                     // It gets its mode when all is in it.
                     handle.open_up(name, stat);

@@ -280,6 +280,7 @@ impl Stream {
             Data::List(list) => list.level > 0 || list.refs.iter().any(|r| matches!(r, Ref::Hole { .. })),
             _ => false,
         };
+        file.set_early_flags(self.extras.flags);
         let mut out = BigFile::new(file, self.size, holes)?;
         let mut hasher = context.data_ids.hasher();
         let mut hole_bytes = Vec::new();

@@ -362,6 +362,7 @@ impl<'a> Worker<'a> {
                         let open = dir.create_file(window.name(file))?;
                         lock(&self.context.unfinished).insert(window.place(file));
                         state.made = Some(open.id()?);
+                        open.set_early_flags(wanted(window, file).extras.flags);
                         open.set_len(file.size)?;
                         open
                     }

@@ -149,6 +149,11 @@ pub(super) fn apply_early_flags(h: Handle<'_>, flags: u32) {
     }
 }
 
+/// Whether some of these flags only take effect on an empty file or directory.
+pub(super) fn has_early_flags(flags: u32) -> bool {
+    flags & FLAGS_EARLY != 0
+}
+
 /// Whether flags of a new entry differ from none.
 pub(super) fn has_kept_flags(h: Handle<'_>) -> bool {
     matches!(h.flags(), Ok(Some(flags)) if flags & FLAGS_KEPT != 0)

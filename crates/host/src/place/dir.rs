@@ -43,14 +43,24 @@ impl TargetDir {
     /// Makes the directory `name`, mode 0700 until [`TargetDir::finish_dir`]. An error if anything of that name is there
     /// ([`Error::is_exists`]).
     pub fn make_dir(&self, name: &[u8]) -> Result<Arc<TargetDir>> {
-        check_name(name)?;
-        fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| Error::system("create", name, e))?;
+        self.create_dir(name, 0)?;
         match self.open_dir(name) {
             // What was just made is a directory and was there.
             Err(Error::Blocked(_)) => Err(Error::Swapped(name.to_vec())),
             Err(e) if e.is_missing() => Err(Error::Swapped(name.to_vec())),
             other => other,
         }
+    }
+
+    /// The same without opening it. Of the inode flags that it shall have, those are set that work only while it is empty (see
+    /// [`TargetDir::set_early_flags`]).
+    pub fn create_dir(&self, name: &[u8], flags: u32) -> Result<()> {
+        check_name(name)?;
+        fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| Error::system("create", name, e))?;
+        if apply::has_early_flags(flags) {
+            self.open_dir(name)?.set_early_flags(flags);
+        }
+        Ok(())
     }
 
     /// Opens the existing directory `name`; a symlink or another kind of entry is refused ([`Error::Blocked`]).
