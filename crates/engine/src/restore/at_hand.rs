@@ -9,7 +9,7 @@ use super::worker::Context;
 use crate::{Error, Result, convert};
 use drumlin_format::tree::{Content, Meta};
 use drumlin_host::meta::Stat;
-use drumlin_host::place::{Names, TargetDir};
+use drumlin_host::place::{Names, Target, TargetDir};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ pub(super) struct AtHand {
     pub path: Arc<[u8]>,
     /// Absolute in the source.
     pub source: Vec<u8>,
-    /// `None`: it can't be had, or in a dry run isn't there.
-    pub handle: Option<Arc<TargetDir>>,
+    /// `None`: it can't be had, or in a dry run isn't there; or `is_unopened`.
+    handle: Option<Arc<TargetDir>>,
+    /// It was made a moment ago, and is opened when something has to be made in it.
+    is_unopened: bool,
     /// What was there before.
     there: Option<Names>,
     /// Its number in the window, if it has one.
@@ -34,11 +36,15 @@ pub(super) struct AtHand {
 }
 
 impl AtHand {
-    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted.
-    pub fn begin(context: &Context, selection: &Selection, key: &[u8], whole: bool) -> Self {
+    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted. `all_made`: so far every directory that was
+    /// to be made could be.
+    pub fn begin(context: &Context, selection: &Selection, key: &[u8], whole: bool, all_made: bool) -> Self {
         let path: Arc<[u8]> = selection.below(key).into();
         let source = selection::source_dir(key);
-        let handle = match context.target.as_ref().map(|t| t.dir(&path)) {
+        // Nothing is in it yet: only what has all of it puts anything there.
+        let is_new = whole && !path.is_empty() && context.target.as_ref().is_some_and(Target::is_new);
+        let is_unopened = is_new && all_made && !selection.is_picky() && !context.options.dry_run;
+        let handle = match context.target.as_ref().filter(|_| !is_unopened).map(|t| t.dir(&path)) {
             None => None,
             Some(Ok(handle)) => Some(handle),
             // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
@@ -52,7 +58,28 @@ impl AtHand {
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
         let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
-        AtHand { key: key.to_vec(), path, source, handle, there, number: None, keep, barred: false }
+        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred: false }
+    }
+
+    /// Whether it is there, as far as is known.
+    pub fn is_there(&self) -> bool {
+        self.handle.is_some() || self.is_unopened
+    }
+
+    /// To make something in it; `None` if it can't be had, or in a dry run isn't there.
+    pub fn open(&mut self, context: &Context) -> Option<Arc<TargetDir>> {
+        if std::mem::take(&mut self.is_unopened) {
+            match context.target.as_ref()?.dir(&self.path) {
+                Ok(handle) => self.handle = Some(handle),
+                Err(e) => context.unwritable(&self.source, e),
+            }
+        }
+        self.handle.clone()
+    }
+
+    /// What was there of that name, before; with the directory.
+    pub fn had(&self, name: &[u8]) -> Option<&Arc<TargetDir>> {
+        self.handle.as_ref().filter(|_| self.there.as_ref().is_some_and(|names| names.contains(name)))
     }
 
     pub fn is(&self, key: &[u8]) -> bool {
@@ -69,11 +96,6 @@ impl AtHand {
     /// Nobody knows what else should be there: nothing is deleted.
     pub fn keep_all(&mut self) {
         self.keep = None;
-    }
-
-    /// Whether something of that name was there before.
-    pub fn had(&self, name: &[u8]) -> bool {
-        self.there.as_ref().is_some_and(|names| names.contains(name))
     }
 
     /// Make it, and those above it. Paths below the target of those that were not there go to `made`.

@@ -52,6 +52,8 @@ pub(super) struct Planner<'a> {
     empties: Empties,
     /// Directories that were made for what is wanted in them: paths below the target.
     made: HashSet<Vec<u8>>,
+    /// Every directory could be made so far.
+    all_made: bool,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -82,6 +84,7 @@ impl<'a> Planner<'a> {
             links: Links::default(),
             empties: Empties::new(context.options),
             made: HashSet::new(),
+            all_made: true,
             gap: false,
         })
     }
@@ -194,7 +197,7 @@ impl<'a> Planner<'a> {
             }
             self.empties.begin(dir, self.context, &self.selection);
             let whole = range.has_all_of(dir) && !self.gap;
-            self.dir = Some(AtHand::begin(self.context, &self.selection, dir, whole));
+            self.dir = Some(AtHand::begin(self.context, &self.selection, dir, whole, self.all_made));
         }
         let current = self.dir.as_mut().expect("begun above");
         current.keep(name);
@@ -229,18 +232,18 @@ impl<'a> Planner<'a> {
             context.problem(&path, ProblemKind::Damaged, "its contents could not be read when it was backed up");
             return Ok(false);
         }
-        if current.handle.is_none() && !context.options.dry_run {
+        if !current.is_there() && !context.options.dry_run {
             if self.selection.is_picky() && !current.barred {
                 current.make(context, &mut self.made)?;
             }
-            if current.handle.is_none() {
+            if !current.is_there() {
                 // Why was told when the directory could not be had.
                 add(&counters.unwritable, 1);
                 return Ok(false);
             }
         }
-        let there = match &current.handle {
-            Some(handle) if current.had(name) => {
+        let there = match current.had(name) {
+            Some(handle) => {
                 let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(false) };
                 if let Some(stat) = &there
                     && meta.kind == Kind::Dir
@@ -251,7 +254,7 @@ impl<'a> Planner<'a> {
                 }
                 there
             }
-            _ => None,
+            None => None,
         };
         if meta.nlink > 1 {
             let link = Link { dir: current.path.clone(), name: name.into() };
@@ -295,9 +298,13 @@ impl<'a> Planner<'a> {
             Some(stat) if convert::kind(stat.kind) != meta.kind => (None, Some(stat)),
             there => (there, None),
         };
-        let Some(handle) = current.handle.clone().filter(|_| !context.options.dry_run) else {
+        if context.options.dry_run {
             let change = if there.is_some() { Change::Kept } else { Change::Restored };
             context.placed(&path, Vec::new(), change);
+            return Ok(false);
+        }
+        let Some(handle) = current.open(context) else {
+            add(&context.counters().unwritable, 1);
             return Ok(false);
         };
         let extras = extras(content);
@@ -331,7 +338,10 @@ impl<'a> Planner<'a> {
                 let change = if there.is_some() { Change::Kept } else { Change::Restored };
                 context.placed(&path, problems, change);
             }
-            Err(e) => context.unwritable(&path, e),
+            Err(e) => {
+                self.all_made &= meta.kind != Kind::Dir;
+                context.unwritable(&path, e);
+            }
         }
         Ok(false)
     }

@@ -10,7 +10,7 @@ use super::apply::{self, Attributes, Now, Wanted};
 use super::entry::{self, FileId};
 use super::error::{Error, Problems, Result};
 use super::file::{self, NewFile, TempFile, temp_name};
-use super::gift::{Gift, MODE_NEW};
+use super::gift::{self, Gift, MODE_NEW};
 use super::handle::{Handle, proc_path};
 use super::list::{self, Names};
 use super::remove::{self, Removed};
@@ -24,12 +24,19 @@ pub struct TargetDir {
     /// False where the user may enter but not list: the descriptor is `O_PATH`.
     readable: bool,
     shared: Arc<Shared>,
+    /// It is one of those that are all alike.
+    is_alike: bool,
     gift: OnceLock<Gift>,
 }
 
 impl TargetDir {
     pub(super) fn new(fd: OwnedFd, readable: bool, shared: Arc<Shared>) -> Self {
-        TargetDir { fd, readable, shared, gift: OnceLock::new() }
+        TargetDir { fd, readable, shared, is_alike: false, gift: OnceLock::new() }
+    }
+
+    /// It was made since the target was opened, if that was empty then.
+    pub(super) fn new_one(self) -> Self {
+        TargetDir { is_alike: self.shared.are_alike(), ..self }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -58,6 +65,8 @@ impl TargetDir {
         check_name(name)?;
         fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| Error::system("create", name, e))?;
         if apply::has_early_flags(flags) {
+            // What is made in it inherits them.
+            self.shared.are_different();
             self.open_dir(name)?.set_early_flags(flags);
         }
         Ok(())
@@ -109,12 +118,31 @@ impl TargetDir {
     /// Gives this directory its metadata: after the last change in it, and after its subdirectories. Files created
     /// through the same handle later might not get what their directory hands on by then.
     pub fn finish_dir(&self, wanted: &Wanted<'_>) -> Result<Problems> {
-        let stat = entry::stat_fd(self.fd()).map_err(|e| Error::system("stat", b".", e))?;
-        let now = Now { mtime: Some(stat.mtime), ..Now::of(&stat, Attributes::Any) };
+        let now = match self.new_dir()? {
+            Some(now) => now,
+            None => {
+                let stat = self.stat_self()?;
+                Now { mtime: Some(stat.mtime), ..Now::of(&stat, Attributes::Any) }
+            }
+        };
         let mut problems = Problems::new();
         apply::apply(self.handle(), &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(self.handle(), &now, wanted, &mut problems);
         Ok(problems)
+    }
+
+    /// What it has, if it is new, and like others of which that is known.
+    fn new_dir(&self) -> Result<Option<Now>> {
+        if !(self.is_alike && self.shared.are_alike()) {
+            return Ok(None);
+        }
+        if let Some(known) = self.shared.new_dir.get() {
+            return Ok(*known);
+        }
+        let stat = self.stat_self()?;
+        let inherits = gift::inherits(self.handle());
+        let now = (!inherits && self.readable).then(|| Now::of(&stat, Attributes::None));
+        Ok(*self.shared.new_dir.get_or_init(|| now))
     }
 
     /// Creates the regular file `name`, empty, mode 0600, open for writing and reading back. Never opens what is there.
@@ -135,7 +163,7 @@ impl TargetDir {
         let mode = wanted.mode & 0o7777;
         // With attributes to set, the file has to stay writable to its owner for a while.
         let direct = wanted.extras.xattrs.is_empty()
-            && self.gift.get().is_some_and(|g| g.allows(mode, wanted.owner, self.shared.umask));
+            && self.gift().get().is_some_and(|g| g.allows(mode, wanted.owner, self.shared.umask));
         let fd = self.create(name, if direct { mode } else { MODE_NEW })?;
         let mut now = self.learn(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
         if direct {
@@ -301,13 +329,18 @@ impl TargetDir {
 
     /// What a file has that was just created here with [`MODE_NEW`].
     pub(super) fn learn(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<Now> {
-        match self.gift.get() {
+        match self.gift().get() {
             Some(gift) => Ok(gift.now()),
             None => {
                 let gift = Gift::learn(fd)?;
-                Ok(self.gift.get_or_init(|| gift).now())
+                Ok(self.gift().get_or_init(|| gift).now())
             }
         }
+    }
+
+    /// What new files in it have, once one was looked at: in it, or in another that is like it.
+    fn gift(&self) -> &OnceLock<Gift> {
+        if self.is_alike && self.shared.are_alike() { &self.shared.gift } else { &self.gift }
     }
 
     /// Holds an entry of any kind by its inode, without opening it.

@@ -24,8 +24,7 @@ impl Gift {
     pub fn learn(fd: BorrowedFd<'_>) -> rustix::io::Result<Gift> {
         let stat = stat_fd(fd)?;
         let h = Handle::open(fd);
-        let inherited = has_acl(&h.xattr_names().unwrap_or_default()) || has_kept_flags(h);
-        let attributes = if inherited { Attributes::Inherited } else { Attributes::None };
+        let attributes = if inherits(h) { Attributes::Inherited } else { Attributes::None };
         Ok(Gift { now: Now { kind: Kind::File, ..Now::of(&stat, attributes) } })
     }
 
@@ -43,4 +42,9 @@ impl Gift {
             && u32::from(mode) & umask == 0
             && owner.is_none_or(|(uid, gid)| uid == self.now.uid && gid == self.now.gid)
     }
+}
+
+/// Whether a new entry has an ACL or flags from its directory.
+pub(super) fn inherits(h: Handle<'_>) -> bool {
+    has_acl(&h.xattr_names().unwrap_or_default()) || has_kept_flags(h)
 }

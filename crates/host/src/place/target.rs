@@ -3,15 +3,17 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fd::AsFd;
 use rustix::fs::{self, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::apply::Now;
 use super::dir::TargetDir;
 use super::error::{Error, Result};
 use super::gathered::Gathered;
+use super::gift::Gift;
 use super::resolve;
 
 /// Idle buffers for big files kept for the next one.
@@ -24,6 +26,12 @@ pub struct Target {
 
 /// What all handles below one target share.
 pub(super) struct Shared {
+    /// Nothing was in the target when it was opened, and nothing made since that hands on something of its own: directories below it are new,
+    /// and all alike.
+    alike: AtomicBool,
+    /// What new files in such directories have, and the directories themselves, if nothing is inherited there.
+    pub gift: OnceLock<Gift>,
+    pub new_dir: OnceLock<Option<Now>>,
     pub euid: u32,
     /// Groups that an ordinary user may give a file to, once it is clear that this user is one.
     groups: Vec<u32>,
@@ -49,7 +57,14 @@ impl Target {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| Error::system("open", bytes, e))?;
-        Ok(Target { root: Arc::new(TargetDir::new(fd, true, Arc::new(Shared::new()))) })
+        let root = Arc::new(TargetDir::new(fd, true, Arc::new(Shared::new())));
+        root.shared().alike.store(root.list()?.is_empty(), Ordering::Relaxed);
+        Ok(Target { root })
+    }
+
+    /// Whether all directories below it are new: made since it was opened, by whom it was opened for.
+    pub fn is_new(&self) -> bool {
+        self.root.shared().are_alike()
     }
 
     /// The folder itself.
@@ -61,7 +76,8 @@ impl Target {
     /// length; the empty path is the folder. A symlink on the way is refused ([`Error::Blocked`]).
     pub fn dir(&self, path: &[u8]) -> Result<Arc<TargetDir>> {
         let opened = resolve::open_path(self.root.fd(), path)?;
-        Ok(Arc::new(TargetDir::new(opened.fd, opened.readable, Arc::clone(self.root.shared()))))
+        let dir = TargetDir::new(opened.fd, opened.readable, Arc::clone(self.root.shared()));
+        Ok(Arc::new(if path.is_empty() { dir } else { dir.new_one() }))
     }
 
     /// Makes everything written to the target's file system durable. Once, at the end of a restore.
@@ -76,12 +92,25 @@ impl Target {
 impl Shared {
     fn new() -> Self {
         Shared {
+            alike: AtomicBool::new(false),
+            gift: OnceLock::new(),
+            new_dir: OnceLock::new(),
             euid: rustix::process::geteuid().as_raw(),
             groups: own_groups(),
             chown_refused: AtomicBool::new(false),
             umask: umask(),
             buffers: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Whether directories below the target, but for itself, are new and all alike.
+    pub fn are_alike(&self) -> bool {
+        self.alike.load(Ordering::Relaxed)
+    }
+
+    /// One of them hands on something of its own.
+    pub fn are_different(&self) {
+        self.alike.store(false, Ordering::Relaxed);
     }
 
     /// Whether giving a file to another owner is worth a try.

@@ -21,6 +21,11 @@ struct Copy {
     problems: Vec<(Vec<u8>, Problem)>,
     /// Sparse files and those above 64 KiB go through `BigFile`.
     big: usize,
+    /// Directories are opened by their paths below it, as restores do, so that what is learned of one is taken for true of others; else
+    /// each by its name.
+    target: Option<Target>,
+    /// Where it is.
+    path: Vec<u8>,
 }
 
 impl Copy {
@@ -40,8 +45,11 @@ impl Copy {
             }
             let problems = match stat.kind {
                 Kind::Dir => {
-                    let sub = to.make_dir(name).expect("made");
+                    let before = self.path.len();
+                    let sub = self.enter(to, name, &wanted);
                     self.dir(&from.open_dir(name).expect("opened"), &sub);
+                    let sub = self.target.as_ref().map_or(sub, |t| t.dir(&self.path).expect("opened"));
+                    self.path.truncate(before);
                     sub.finish_dir(&wanted).expect("finished")
                 }
                 Kind::File => self.file(from, to, name, &stat, &wanted),
@@ -50,6 +58,14 @@ impl Copy {
             };
             self.problems.extend(problems.into_iter().map(|p| (name.to_vec(), p)));
         }
+    }
+
+    fn enter(&mut self, to: &Arc<TargetDir>, name: &[u8], wanted: &Wanted<'_>) -> Arc<TargetDir> {
+        let Some(target) = &self.target else { return to.make_dir(name).expect("made") };
+        to.create_dir(name, wanted.extras.flags).expect("made");
+        self.path.extend_from_slice(if self.path.is_empty() { b"" } else { b"/" });
+        self.path.extend_from_slice(name);
+        target.dir(&self.path).expect("opened")
     }
 
     fn file(
@@ -107,8 +123,10 @@ fn extras(dir: &TargetDir, name: &[u8], stat: &Stat) -> Extras {
 }
 
 fn copy(from: &Path, to: &Path) -> Copy {
-    let (from, to) = (open(from), open(to));
-    let mut copy = Copy::default();
+    let (from, target) = (open(from), Target::open(to, true).expect("the target opens"));
+    assert!(target.is_new());
+    let to = Arc::clone(target.root());
+    let mut copy = Copy { target: Some(target), ..Copy::default() };
     copy.dir(&from, &to);
     let wanted = from.stat_self().expect("looked at");
     let problems = to.finish_dir(&Wanted::of(&wanted, &NO_EXTRAS)).expect("finished");
@@ -223,6 +241,35 @@ fn random_trees_without_being_root() {
         assert_eq!(done.problems, vec![]);
         compare::assert_same(&a, &b, &compare::Options::default());
     }
+}
+
+/// Flags that count on empty inodes only are set before anything is in them: and what is in such a directory has them, too, so that
+/// what was learned elsewhere is true no more.
+#[test]
+fn directories_with_flags_of_their_own_hand_them_on() {
+    const COMPRESSED: u32 = 0x4;
+    let Some(fs) = loop_fs() else { return };
+    let home = fs.dir("target").expect("made");
+    let target = Target::open(&home, false).expect("opened");
+    let flags = |dir: &TargetDir, name: &[u8]| {
+        let (fd, _) = dir.pin(name).expect("held");
+        Handle::path(fd.as_fd()).flags().expect("read").expect("kept") & FLAGS_KEPT
+    };
+    let root = target.root();
+    root.create_dir(b"plain", 0).expect("made");
+    let plain_dir = target.dir(b"plain").expect("opened");
+    assert_eq!(plain_dir.place_file(b"first", b"x", &plain(0o644)).expect("placed"), vec![]);
+    assert!(target.is_new());
+    root.create_dir(b"flagged", COMPRESSED).expect("made");
+    assert_eq!(flags(root, b"flagged"), COMPRESSED);
+    assert!(!target.is_new(), "not all are alike any more");
+    let flagged = target.dir(b"flagged").expect("opened");
+    for (dir, name) in [(&flagged, b"file"), (&plain_dir, b"next")] {
+        assert_eq!(dir.place_file(name, b"x", &plain(0o644)).expect("placed"), vec![]);
+        assert_eq!(flags(dir, name), 0, "what the file shall have, and not what it was given");
+    }
+    assert_eq!(flagged.finish_dir(&plain(0o755)).expect("finished"), vec![]);
+    assert_eq!(flags(root, b"flagged"), 0);
 }
 
 #[test]
