@@ -121,7 +121,7 @@ def differences(begun, now):
     same = ("workload", "seed", "ground", "data", "steps", "restores")
     found = [name for name in same if begun[name] != now[name]]
     found += [name for name in ("processor", "cores", "memory", "kernel") if begun["machine"].get(name) != now["machine"].get(name)]
-    for tool in sorted(begun["tools"].keys() | now["tools"].keys()):
+    for tool in sorted(begun["tools"]):  # one that comes in only now does all rounds
         one, other = (result["tools"].get(tool, {}) for result in (begun, now))
         found += [tool] * any(one.get(what) != other.get(what) for what in ("version", "program"))
     return found

@@ -265,7 +265,7 @@ class Rounds:
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
         self.noted(tool.name, part, name, figures["wall"])
         passed = wire and wire.since(before)
-        return {"status": "ok", **figures, "wire": passed if passed and any(passed.values()) else None}
+        return {"status": "ok", "command": command.replace(f"{tool.place.root}/", ""), **figures, "wire": passed if passed and any(passed.values()) else None}
 
     def checks(self, record):
         """Whether this round's restores are held against the source."""

@@ -42,8 +42,8 @@ def fixed():
             noise = 1 + number * 0.05
             check = {"entries": 1100, "wrong": 0, "first": None, "metadata": 7 if tool == "tar" else 0}
             result["rounds"].append({"tool": tool, "round": number + 1,
-                                     "steps": {"first": record(first * noise, 50, 40), "no change": record(again * noise, 30, 41)},
-                                     "restores": {"no change": record(back * noise, 40, check=check)}})
+                                     "steps": {"first": record(first * noise, 50, 40, command=f"{tool} save"), "no change": record(again * noise, 30, 41, command=f"{tool} save")},
+                                     "restores": {"no change": record(back * noise, 40, check=check, command=f"{tool} give\n  back")}})
     left = {"no change": {"status": "not run"}}
     result["rounds"].append({"tool": "failing", "round": 1, "restores": left,
                              "steps": {"first": record(0, status="failed", exit=1, output="trying\nno space | left\n"), **left}})

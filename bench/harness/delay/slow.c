@@ -4,7 +4,7 @@
  *
  * Delayed are GETATTR (stat, fstat), OPEN and OPENDIR, each by itself, any number at once. Attributes are never cached, of
  * directories neither; names of directories are, those of files are looked up again, without delay: so that a stat of a file
- * is one delay however deep it lies. Reading and listing take no longer. It runs in the foreground until it is unmounted.
+ * is one delay however deep it lies. Reading, listing and extended attributes take no longer. It runs in the foreground until it is unmounted.
  */
 #define FUSE_USE_VERSION 312
 #define _GNU_SOURCE
@@ -113,6 +113,25 @@ static void slow_readlink(fuse_req_t req, fuse_ino_t ino) {
     fuse_reply_readlink(req, target);
 }
 
+/* An attribute, or how long it is. */
+static void slow_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size) {
+    char *value = malloc(size + 1);
+    ssize_t length = value ? lgetxattr(node_of(ino)->path, name, value, size) : (errno = ENOMEM, -1);
+    if (length < 0) fuse_reply_err(req, errno);
+    else if (size) fuse_reply_buf(req, value, length);
+    else fuse_reply_xattr(req, length);
+    free(value);
+}
+
+static void slow_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size) {
+    char *names = malloc(size + 1);
+    ssize_t length = names ? llistxattr(node_of(ino)->path, names, size) : (errno = ENOMEM, -1);
+    if (length < 0) fuse_reply_err(req, errno);
+    else if (size) fuse_reply_buf(req, names, length);
+    else fuse_reply_xattr(req, length);
+    free(names);
+}
+
 static void slow_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
     wait_a_little();
     int fd = open(node_of(ino)->path, (fi->flags & ~O_NOFOLLOW) | O_CLOEXEC);
@@ -180,6 +199,7 @@ static void slow_statfs(fuse_req_t req, fuse_ino_t ino) {
 
 static const struct fuse_lowlevel_ops operations = {
     .lookup = slow_lookup, .forget = slow_forget, .forget_multi = slow_forget_multi, .getattr = slow_getattr,
+    .getxattr = slow_getxattr, .listxattr = slow_listxattr,
     .readlink = slow_readlink, .open = slow_open, .read = slow_read, .release = slow_release, .opendir = slow_opendir,
     .readdir = slow_readdir, .releasedir = slow_releasedir, .statfs = slow_statfs,
 };

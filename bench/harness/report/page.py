@@ -4,7 +4,7 @@ from .. import results
 from .bars import bars
 from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds
 from .lines import lines
-from .tables import about, failures, tables
+from .tables import about, commands, failures, tables
 from .trails import section
 
 # What was to be run: each at scale 1, which is as large as the seeds' own measurements.
@@ -64,6 +64,8 @@ def page(result):
     if wrong := failures(result):
         parts.append("## What failed\n\n" + "\n".join(wrong))
     parts.append("## The tools\n\n" + about(result) + "\n\nSyncs: calls during a first backup of a small tree. [How to read this](README.md).")
+    if called_ := commands(result):
+        parts.append("## The commands\n\n" + called_)
     return "\n\n".join(parts) + "\n"
 
 

@@ -5,6 +5,10 @@ from .figures import (CIRCLES, CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, O
                       best_peers, column, far, number)
 
 
+# What is of a server, or besides: not every tool has it.
+OF_SOME = (SERVER_CPU, SERVER_MEMORY, LOCAL, UP, DOWN, TURNS, CONNECTIONS)
+
+
 def table(result, columns):
     """`columns`: (heading, part, step, measure). Columns in which nobody has a figure are left out; None if all are."""
     filled = [(heading, column(result, part, step, measure)) for heading, part, step, measure in columns]
@@ -13,7 +17,8 @@ def table(result, columns):
         return None
     rows = [["", *(heading for heading, _ in filled)]]
     for name in result["tools"]:
-        if all(figures[name].value is None and figures[name].status == "–" for _, figures in filled):
+        # What not every tool has is no column for one that was killed.
+        if all(figures[name].value is None and (figures[name].status == "–" or figures[name].measure in OF_SOME) for _, figures in filled):
             continue
         rows.append([bold(name), *(cell(figures, figures[name]) for _, figures in filled)])
     if any(OURS in figures and figures[OURS].value is not None for _, figures in filled):
@@ -82,6 +87,20 @@ def about(result):
         synced = "not known" if calls is None else ", ".join(f"{count} {call}" for call, count in sorted(calls.items())) or "no"
         notes = "; ".join(filter(None, (f"as {tool['of']}" if tool["of"] else "", tool["note"], trust(result, name))))
         rows.append(f"| {bold(name)} | {tool['version'] or 'not told'} | {' | '.join(does(tool, what) for what in ('deduplicates', 'compresses', 'encrypts'))} | {synced} | {notes} |")
+    return "\n".join(rows)
+
+
+def commands(result):
+    """What was called: of each tool the first backup, the last, and the last restore, by their first good rounds. Paths are below its place."""
+    rows = []
+    for name in result["tools"]:
+        told = {}
+        for title, part, step in ((f"backup, {result['steps'][0]}", "steps", result["steps"][0]), (f"backup, {result['steps'][-1]}", "steps", result["steps"][-1]),
+                                  ("restore", "restores", result["restores"][-1])):
+            records = (round_[part].get(step, {}) for round_ in result["rounds"] if round_["tool"] == name)
+            if command := next((record["command"] for record in records if record.get("command")), None):
+                told.setdefault(" ".join(command.split()), title)
+        rows += [f"- {name}, {title}: `` {command} ``" for command, title in told.items()]
     return "\n".join(rows)
 
 

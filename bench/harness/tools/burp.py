@@ -61,6 +61,8 @@ include = {source}
 cross_all_filesystems = 1
 {more}
 """
+# How long the server may take, in seconds, until a backup has become the current one.
+PATIENCE = 600
 # As Debian ships it but for the folder.
 CA = "/etc/burp/CA.cnf"
 
@@ -116,7 +118,8 @@ class Burp(Tool):
     def backup(self, step):
         # The server goes on when the client has left; the backup counts when it has become the current one.
         current = f"$(readlink {self.repo}/bench/current | cut -c 1-7)"
-        return f'burp -c {self.home}/client.conf -a b && until [ "{current}" = {step:07} ]; do sleep 0.02; done'
+        wait = f'for _ in $(seq {PATIENCE * 50}); do [ "{current}" != {step:07} ] || exit 0; sleep 0.02; done; exit 1'
+        return f"burp -c {self.home}/client.conf -a b && ({wait})"
 
     def restore(self, step):
         return f"burp -c {self.home}/client.conf -a r -b {step} -d {self.out}"

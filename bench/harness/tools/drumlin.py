@@ -78,8 +78,7 @@ class Drumlin(Tool):
 class WithPassphrase(Drumlin):
     name = "drumlin-passphrase"
     of = "drumlin"
-    default = False
-    note = "unlocks with a passphrase"
+    note = "unlocks with a passphrase, as most of its peers do by themselves"
 
     def settings(self):
         return {**super().settings(), "DRUMLIN_PASSWORD": "x"}
