@@ -3,8 +3,8 @@
     schema, name (of its page), title, date, machine
     said       how it was measured: sentences
     programs   by name: version, program (the first digits of its SHA-256)
-    columns    of each: heading, unit (`s`, `MB`, `MB/s`, or empty)
-    rows       of each: name, and by column the figures of all rounds, in seconds and bytes; None: it has none
+    columns    of each: heading, unit (`s`, `MB`, `MB/s`, `%`, or empty)
+    rows       of each: name, and by column the figures of all rounds, in seconds, bytes and parts of one; None: it has none
 """
 
 import json
@@ -18,7 +18,7 @@ from .stats import median, spread
 
 OWN = FOLDER / "own"
 # What one of a unit is.
-ONE = {"s": 1.0, "MB": 1e6, "MB/s": 1e6, "": 1.0}
+ONE = {"s": 1.0, "MB": 1e6, "MB/s": 1e6, "%": 0.01, "": 1.0}
 
 
 def table(name, title, said, adapters, columns, rows):

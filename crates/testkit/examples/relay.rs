@@ -1,4 +1,5 @@
-//! A line to a server, to be measured over: `relay <port here> <port of the server> <round trip in ms> <bytes a second>`.
+//! A line to a server, to be measured over:
+//! `relay <port here> <port of the server> <round trip in ms> <bytes a second up> <bytes a second down>`, 0 for any number.
 //!
 //! For each line on its standard input it says what has passed since the last one: bytes up, bytes down, turns, connections.
 
@@ -10,11 +11,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut number = || -> Result<u64, Box<dyn std::error::Error>> {
         Ok(args
             .next()
-            .ok_or("usage: relay <port here> <port of the server> <round trip in ms> <bytes a second>")?
+            .ok_or("usage: relay <port here> <port of the server> <round trip in ms> <bytes a second up> <bytes a second down>")?
             .parse()?)
     };
-    let (here, there, millis, rate) = (number()?, number()?, number()?, number()?);
-    let line = Line { round_trip: Duration::from_millis(millis), rate };
+    let (here, there, millis, up, down) = (number()?, number()?, number()?, number()?, number()?);
+    let line = Line { round_trip: Duration::from_millis(millis), up, down };
     let relay = Relay::between(u16::try_from(here)?, u16::try_from(there)?, line);
     let mut before = (0, 0, 0, 0);
     for _ in std::io::stdin().lines() {

@@ -1,5 +1,6 @@
 //! A line between a client and a server that is long, narrow, counted, and breaks when it is told to.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +19,17 @@ const ON_THE_LINE_BYTES: u64 = 32 << 20;
 pub struct Line {
     /// From one end to the other and back.
     pub round_trip: Duration,
-    /// Bytes a second, each way, of all connections together; 0 for no limit.
-    pub rate: u64,
+    /// Bytes a second towards the server, of all connections together; 0 for no limit.
+    pub up: u64,
+    /// The same from it.
+    pub down: u64,
+}
+
+impl Line {
+    /// One that is long, and of any width.
+    pub fn long(round_trip: Duration) -> Self {
+        Line { round_trip, ..Line::default() }
+    }
 }
 
 /// A relay on a port of its own on 127.0.0.1; it passes nothing on any more once it is dropped.
@@ -44,7 +54,22 @@ struct Shared {
     cut_at: Mutex<Vec<u64>>,
     stalled: AtomicBool,
     ended: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
+    /// By the connection's number: the sockets of both ends.
+    open: Mutex<HashMap<u64, [TcpStream; 2]>>,
+    /// Bytes that the server was given.
+    delivered: AtomicU64,
+}
+
+/// A connection, as long as something may still pass over it.
+struct Connection {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.shared.open).remove(&self.number);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -79,6 +104,7 @@ impl Relay {
             stalled: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             open: Mutex::default(),
+            delivered: AtomicU64::new(0),
         });
         let of_thread = shared.clone();
         thread::spawn(move || {
@@ -107,6 +133,28 @@ impl Relay {
     /// How often the client spoke after the server had: round trips, where nothing goes both ways at once.
     pub fn turns(&self) -> u64 {
         self.shared.turns.load(Ordering::Relaxed)
+    }
+
+    /// How fast bytes went to the server while `work` was done, which sends about `expected` of them: bytes a second, from the second to the
+    /// ninth tenth of them.
+    pub fn rate_up(&self, expected: u64, work: impl FnOnce()) -> f64 {
+        let before = self.shared.delivered.load(Ordering::Relaxed);
+        let (is_done, shared) = (Arc::new(AtomicBool::new(false)), self.shared.clone());
+        let done = is_done.clone();
+        let watch = thread::spawn(move || {
+            let sent = || shared.delivered.load(Ordering::Relaxed) - before;
+            let wait = |bytes: u64| {
+                while sent() < bytes && !done.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                (Instant::now(), sent())
+            };
+            let (from, to) = (wait(expected / 10), wait(expected * 9 / 10));
+            (to.1 - from.1) as f64 / (to.0 - from.0).as_secs_f64()
+        });
+        work();
+        is_done.store(true, Ordering::Relaxed);
+        watch.join().expect("it only counts")
     }
 
     /// How many connections there were.
@@ -147,25 +195,25 @@ impl Drop for Relay {
 
 impl Shared {
     fn begin(self: Arc<Self>, client: TcpStream) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let Ok(server) = TcpStream::connect(self.target) else { return };
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let (Ok(to_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
-        for socket in [&client, &server] {
-            lock(&self.open).extend(socket.try_clone().ok());
-        }
+        let (Ok(here), Ok(there)) = (client.try_clone(), server.try_clone()) else { return };
+        lock(&self.open).insert(number, [here, there]);
+        let connection = Arc::new(Connection { number, shared: self });
         let server_spoke = Arc::new(AtomicBool::new(false));
-        let (up, down) = (self.clone(), self);
+        let (up, down) = (connection.clone(), connection);
         let spoke = server_spoke.clone();
-        thread::spawn(move || up.pass(client, to_server, true, &spoke));
-        thread::spawn(move || down.pass(server, to_client, false, &server_spoke));
+        thread::spawn(move || up.shared.clone().pass(client, to_server, true, &spoke));
+        thread::spawn(move || down.shared.clone().pass(server, to_client, false, &server_spoke));
     }
 
     fn pass(self: Arc<Self>, mut from: TcpStream, to: TcpStream, is_up: bool, server_spoke: &AtomicBool) {
         let (queue, queued) = channel::<(Instant, Vec<u8>)>();
         let on_the_line = Arc::new(AtomicU64::new(0));
         let (shared, out) = (self.clone(), on_the_line.clone());
-        let sending = thread::spawn(move || shared.send(&queued, to, &out));
+        let sending = thread::spawn(move || shared.send(&queued, to, &out, is_up));
         let mut buffer = vec![0; BUFFER_BYTES];
         while let Ok(came @ 1..) = from.read(&mut buffer) {
             if is_up && server_spoke.swap(false, Ordering::Relaxed) {
@@ -175,7 +223,8 @@ impl Shared {
             }
             let counter = if is_up { &self.up } else { &self.down };
             counter.fetch_add(came as u64, Ordering::Relaxed);
-            let Line { round_trip, rate } = *lock(&self.line);
+            let Line { round_trip, up, down } = *lock(&self.line);
+            let rate = if is_up { up } else { down };
             let (mut free, mut room) = (Instant::now(), ON_THE_LINE_BYTES);
             if rate > 0 {
                 let mut line = lock(&self.free[usize::from(!is_up)]);
@@ -201,7 +250,7 @@ impl Shared {
         queue.send((due, bytes.to_vec())).is_ok()
     }
 
-    fn send(&self, queued: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream, on_the_line: &AtomicU64) {
+    fn send(&self, queued: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream, on_the_line: &AtomicU64, is_up: bool) {
         while let Ok((due, bytes)) = queued.recv() {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             while self.stalled.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
@@ -210,6 +259,9 @@ impl Shared {
             on_the_line.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
             if to.write_all(&bytes).is_err() {
                 return;
+            }
+            if is_up {
+                self.delivered.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
         }
         let _ = to.shutdown(Shutdown::Write);
@@ -224,8 +276,10 @@ impl Shared {
     }
 
     fn cut(&self) {
-        for socket in lock(&self.open).drain(..) {
-            let _ = socket.shutdown(Shutdown::Both);
+        for (_, sockets) in lock(&self.open).drain() {
+            for socket in sockets {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
         }
     }
 }
@@ -261,16 +315,19 @@ mod tests {
     #[test]
     fn a_line_is_long_narrow_and_counted() {
         let millis = Duration::from_millis;
-        let relay = Relay::to(echo(), Line { round_trip: millis(60), rate: 0 });
+        let relay = Relay::to(echo(), Line::long(millis(60)));
         let mut stream = TcpStream::connect(("127.0.0.1", relay.port())).unwrap();
         for _ in 0..3 {
             let took = ask(&mut stream, b"12345").unwrap();
             assert!(took >= millis(60) && took < millis(200), "{took:?}");
         }
         assert_eq!((relay.bytes(), relay.turns(), relay.connections()), ((15, 15), 2, 1));
-        relay.set(Line { round_trip: millis(0), rate: 1_000_000 });
-        let took = ask(&mut stream, &vec![7; 200_000]).unwrap();
-        assert!(took > millis(180) && took < millis(1000), "{took:?}");
+        // The slower way counts, as both go on at once.
+        for (up, down) in [(1_000_000, 0), (0, 1_000_000), (4_000_000, 1_000_000)] {
+            relay.set(Line { round_trip: millis(0), up, down });
+            let took = ask(&mut stream, &vec![7; 200_000]).unwrap();
+            assert!(took > millis(180) && took < millis(1000), "{took:?}");
+        }
     }
 
     #[test]
@@ -291,5 +348,14 @@ mod tests {
         relay.cut();
         assert!(ask(&mut stream, b"1").is_err());
         assert_eq!(relay.connections(), 2);
+        for _ in 0..20 {
+            ask(&mut TcpStream::connect(("127.0.0.1", relay.port())).unwrap(), b"1").unwrap();
+        }
+        // What has ended is not kept.
+        let until = Instant::now() + Duration::from_secs(5);
+        while !lock(&relay.shared.open).is_empty() {
+            assert!(Instant::now() < until, "{} connections are open", lock(&relay.shared.open).len());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }

@@ -173,7 +173,7 @@ fn a_long_line_is_filled() {
     for n in 0..8 {
         store.put(&format!("n/{n}"), &vec![n; 100_000], Put::Create).unwrap();
     }
-    relay.set(Line { round_trip, rate: 0 });
+    relay.set(Line::long(round_trip));
     let start = Instant::now();
     for n in 0..8 {
         store.expect(Soon::Range { name: &format!("n/{n}"), offset: 5, len: 50_000 });

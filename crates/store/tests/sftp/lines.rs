@@ -160,7 +160,7 @@ fn patience_has_an_end_and_says_so() {
 #[test]
 fn connections_come_with_the_work() {
     let Some(place) = Place::new() else { return };
-    place.relay.set(Line { round_trip: Duration::from_millis(30), rate: 0 });
+    place.relay.set(Line::long(Duration::from_millis(30)));
     let store = place.create("plain", "/~/r");
     store.put("a", b"1", Put::Create).unwrap();
     assert_eq!(place.relay.connections(), 1);
@@ -176,7 +176,7 @@ fn connections_come_with_the_work() {
 #[test]
 fn calls_take_few_round_trips() {
     let Some(place) = Place::new() else { return };
-    place.relay.set(Line { round_trip: Duration::from_millis(10), rate: 0 });
+    place.relay.set(Line::long(Duration::from_millis(10)));
     let store = place.create("plain", "/~/r");
     for name in ["d/a", "e/a", "f/a"] {
         store.put(name, b"1", Put::Create).unwrap();
@@ -206,7 +206,7 @@ fn folders_are_listed_in_their_order_over_a_long_line() {
     for name in ["first/0", "second/0"] {
         store.put(name, b"1", Put::Create).unwrap();
     }
-    place.relay.set(Line { round_trip: Duration::from_millis(20), rate: 0 });
+    place.relay.set(Line::long(Duration::from_millis(20)));
     let root = place.sshd.folder("plain").join("r");
     let (mut looks, mut fewest) = (0, u64::MAX);
     thread::scope(|scope| {

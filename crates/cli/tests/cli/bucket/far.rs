@@ -20,7 +20,7 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     }
     // Long enough for what the machines themselves take not to count.
     let round_trip = Duration::from_millis(200);
-    let relay = Relay::to(cloud.server.port(), Line { round_trip, rate: 0 });
+    let relay = Relay::to(cloud.server.port(), Line::long(round_trip));
     cloud.through(relay.port());
     cloud.server.asked();
     let start = Instant::now();
@@ -32,6 +32,28 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert!(waited <= (ROUND_TRIPS_MAX + 4) as f64, "{waited}: {asked:?}");
     assert!(asked.len() <= 40, "{}: {asked:?}", asked.len());
     assert!(up < 60_000 && down < 400_000, "{up} {down}");
+}
+
+#[test]
+fn a_line_of_any_length_is_filled() {
+    const BYTES: u64 = 16 << 20;
+    const RATE: u64 = 4_000_000;
+    let mut cloud = Cloud::new();
+    let relay = Relay::to(cloud.server.port(), Line::default());
+    cloud.through(relay.port());
+    cloud.run(&["init"]).ok();
+    let mut rng = Rng::new(11);
+    for millis in [1, 50, 200] {
+        relay.set(Line { up: RATE, ..Line::long(Duration::from_millis(millis)) });
+        let mut attempt = || {
+            cloud.home.write("src/noise", rng.bytes(BYTES as usize));
+            let rate = relay.rate_up(BYTES, || _ = cloud.run(&["backup", "src"]).expect(0));
+            eprintln!("{millis} ms: {:.0} % of the line", rate / RATE as f64 * 100.0);
+            rate
+        };
+        // A machine that is busy with something else takes time, too.
+        assert!((0..3).any(|_| attempt() > 0.9 * RATE as f64), "{millis} ms");
+    }
 }
 
 #[test]

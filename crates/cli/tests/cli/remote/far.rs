@@ -57,7 +57,7 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
         (start.elapsed(), away.relay.turns() - turns)
     };
     let (at_once, _) = timed(&["backup", "src"], 0);
-    away.relay.set(Line { round_trip, rate: 0 });
+    away.relay.set(Line::long(round_trip));
     // What overlaps is one turn or none; what is waited for takes time. A machine that is busy with something else takes it, too.
     let mut runs = 0;
     let added = loop {
@@ -76,6 +76,48 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     };
     assert!(added <= ADDED_MAX, "{added:?}");
     assert_eq!(away.relay.connections(), 9 + runs, "one connection a run");
+}
+
+#[test]
+fn a_line_of_any_length_is_filled() {
+    const BYTES: u64 = 16 << 20;
+    const RATE: u64 = 4_000_000;
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    let mut rng = Rng::new(11);
+    for millis in [1, 50, 200] {
+        away.relay.set(Line { up: RATE, ..Line::long(Duration::from_millis(millis)) });
+        let mut attempt = || {
+            away.home.write("src/noise", rng.bytes(BYTES as usize));
+            let rate = away.relay.rate_up(BYTES, || _ = away.run("plain", &["backup", "src"]).expect(0));
+            eprintln!("{millis} ms: {:.0} % of the line", rate / RATE as f64 * 100.0);
+            rate
+        };
+        // A machine that is busy with something else takes time, too.
+        assert!((0..3).any(|_| attempt() > 0.9 * RATE as f64), "{millis} ms");
+    }
+}
+
+#[test]
+fn limits_are_those_that_were_asked_for_each_way() {
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    let mut rng = Rng::new(12);
+    let mut timed = |args: &[&str]| {
+        away.home.write("src/noise", rng.bytes(6 << 20));
+        let start = Instant::now();
+        away.run("plain", args).expect(0);
+        start.elapsed().as_secs_f64()
+    };
+    // 6 MiB at 2 MiB a second.
+    let up = timed(&["--limit-upload", "2048", "backup", "src"]);
+    assert!((2.8..12.0).contains(&up), "{up}");
+    let saved = away.home.saved_folder();
+    let down = timed(&["--limit-download", "2048", "restore", &saved, "-t", "out"]);
+    assert!((2.8..12.0).contains(&down), "{down}");
+    // The other way is free: 6 MiB would take a minute.
+    let free = timed(&["--limit-download", "100", "backup", "src"]);
+    assert!(free < 20.0, "{free}");
 }
 
 #[test]
