@@ -11,6 +11,7 @@ use drumlin_engine::restore;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
 use drumlin_testkit::{Rng, compare};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,71 @@ fn what_was_written_here_is_never_read_again() {
     assert!(reads == 0 && lengths <= packs, "{reads} reads of trees, {lengths} lengths");
     assert_restores(&bench, &last, &source);
     assert_eq!(asked(&log.take()).0, 0, "a restore takes the tree from here, too");
+}
+
+/// What was read of the index and of snapshots: names, and of parts where they begin.
+fn metadata_read(calls: &[Call]) -> Vec<(String, u64)> {
+    let mut read: Vec<_> = calls
+        .iter()
+        .filter_map(|call| match call {
+            Call::Get { name, .. } => Some((name.clone(), 0)),
+            Call::ReadAt { name, offset, .. } => Some((name.clone(), *offset)),
+            _ => None,
+        })
+        .filter(|(name, _)| ["index/", "snapshots/"].iter().any(|folder| name.starts_with(folder)))
+        .collect();
+    read.sort_unstable();
+    read
+}
+
+fn metadata(memory: &MemoryStore) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for folder in ["index", "snapshots"] {
+        memory.list(folder, &mut |listed| _ = names.insert(listed.name)).unwrap();
+    }
+    names
+}
+
+/// Another client of the same repository, who has never been there.
+fn other(bench: &Bench) -> Bench {
+    let folder = quick_folder();
+    let cache = drumlin_repo::Cache::open(&bench.repository, Some(&folder.path().join("cache")), folder.path());
+    let (repository, memory) = (bench.repository.clone(), bench.memory.clone());
+    Bench { repository, cache: Arc::new(cache.unwrap()), folder, memory }
+}
+
+#[test]
+fn of_index_and_snapshots_only_what_others_have_added_is_read() {
+    let Scene { bench, log, source, .. } = scene();
+    bench.backup(&source);
+    assert_eq!(metadata_read(&log.take()), [], "all of it is from here");
+    let (before, other) = (metadata(&bench.memory), other(&bench));
+    fs::write(source.join("00/other"), "other").unwrap();
+    settle();
+    other.backup(&source);
+    let added: BTreeSet<String> = metadata(&bench.memory).difference(&before).cloned().collect();
+    assert!(added.len() >= 2, "{added:?}");
+    log.take();
+    bench.backup(&source);
+    let read: BTreeSet<String> = metadata_read(&log.take()).into_iter().map(|(name, _)| name).collect();
+    assert!(!read.is_empty() && read.is_subset(&added), "{read:?} of {added:?}");
+    bench.backup(&source);
+    assert_eq!(metadata_read(&log.take()), []);
+}
+
+#[test]
+fn a_lost_cache_is_had_again_in_one_sweep() {
+    let Scene { bench, log, source, .. } = scene();
+    let (there, other) = (metadata(&bench.memory), other(&bench));
+    log.take();
+    other.backup(&source);
+    let calls = log.take();
+    let read = metadata_read(&calls);
+    assert!(!read.is_empty());
+    assert!(read.windows(2).all(|pair| pair[0] != pair[1]), "read twice: {read:?}");
+    assert!(read.iter().all(|(name, _)| there.contains(name)), "{read:?}");
+    let lists = calls.iter().filter(|call| matches!(call, Call::List { prefix, .. } if prefix == "index")).count();
+    assert!(lists <= 2, "the index was listed {lists} times");
 }
 
 /// Where one window of a restore ends and the next begins, blocks are shared.

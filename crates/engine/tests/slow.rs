@@ -4,7 +4,7 @@ mod common;
 
 use common::{bench, options, restore_options, small};
 use drumlin_engine::backup::{self, Compression};
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Monitor, Quiet};
 use drumlin_engine::restore;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock};
 use drumlin_seal::Secret;
@@ -13,9 +13,10 @@ use drumlin_testkit::Rng;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Takes so many bytes of an upload a second, and some time for each read.
 struct Slow {
@@ -141,4 +142,84 @@ fn a_large_file_is_restored_by_all_workers() {
     let reads: Vec<usize> = store.reads.lock().unwrap().values().copied().filter(|reads| *reads > 2).collect();
     let all: usize = reads.iter().sum();
     assert!(reads.len() == 2 && reads.iter().all(|reads| reads * 4 > all), "reads of each thread: {reads:?}");
+}
+
+/// Sends its first upload until it is told that the source has been read on.
+struct Waiting {
+    inner: MemoryStore,
+    read_on: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+struct WaitingUpload {
+    inner: Box<dyn Upload>,
+    read_on: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Upload for WaitingUpload {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.inner.write(bytes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        let begun = Instant::now();
+        while !(self.read_on)() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is read while something is sent");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.inner.finish()
+    }
+}
+
+impl Store for Waiting {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
+        Ok(Box::new(WaitingUpload { inner: self.inner.upload(name, len_hint)?, read_on: self.read_on.clone() }))
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+#[test]
+fn what_comes_next_is_read_while_a_pack_is_sent() {
+    const FURTHER: u64 = 2 << 20;
+    let source = common::quick_folder();
+    let mut rng = Rng::new(8);
+    (0..48).for_each(|n| fs::write(source.path().join(n.to_string()), rng.bytes(1 << 20)).unwrap());
+    let monitor = Arc::new(Quiet::default());
+    let (watched, at_first) = (monitor.clone(), OnceLock::new());
+    let read_on = move || {
+        let read = watched.counters().bytes_read.load(Ordering::Relaxed);
+        let first = *at_first.get_or_init(|| read);
+        assert!(first < 24 << 20, "half of it was read before anything was sent");
+        read >= first + FURTHER
+    };
+    let memory = MemoryStore::new();
+    let store: Arc<dyn Store> = Arc::new(Waiting { inner: memory, read_on: Arc::new(read_on) });
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let (repository, _) = Repository::create(store, small(), lock, "test", 0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, Some(folder.path()), folder.path()).unwrap());
+    let report = backup::backup(&repository, &cache, options(&[source.path()]), &*monitor).unwrap();
+    assert_eq!(report.counts.bytes, 48 << 20);
 }

@@ -1,5 +1,6 @@
 //! The real program, run as users and scripts run it.
 
+mod aftermath;
 mod home;
 
 mod backup;

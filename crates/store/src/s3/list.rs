@@ -8,8 +8,8 @@ use super::xml;
 use crate::name::{self, TMP};
 use crate::{Kind, Listed, Result};
 
-/// More pages than any bucket has.
-const PAGES_MAX: usize = 10_000_000;
+/// More pages than any repository has: a hundred million objects.
+const PAGES_MAX: usize = 100_000;
 /// A page of a thousand keys of the longest sort.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 

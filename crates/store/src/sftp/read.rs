@@ -19,6 +19,8 @@ use crate::{Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 /// Handles that are kept open.
 const HANDLES_MAX: usize = 32;
+/// An object that is another one at each of so many looks will be that at the next one.
+const LOOKS_MAX: usize = 32;
 /// Objects of up to this length may be replaced.
 const REPLACED_BYTES_MAX: u64 = 8 << 20;
 /// An object that is read whole is asked for in ranges of this length.
@@ -213,6 +215,11 @@ impl Kept {
     }
 }
 
+/// What a server says that can't be.
+fn restless() -> Trouble {
+    Trouble::Status { code: status::FAILURE, words: "the server says something else of it at each look".into() }
+}
+
 /// Read an object to its end; `false`: it ends before. A server may claim any length: room is taken as bytes come.
 fn read_whole(handle: &Arc<Handle>, len: u64, bytes: &mut Vec<u8>) -> std::result::Result<bool, Trouble> {
     let too_long = || Trouble::Status { code: status::FAILURE, words: TOO_LONG.into() };
@@ -291,7 +298,7 @@ impl Inner {
             };
             // What was looked at may have been replaced before it was opened: the handle is asked, too, on the way.
             let mut len = handle.attrs.size.unwrap_or(0);
-            loop {
+            for _ in 0..LOOKS_MAX {
                 let (to, looked) = unbounded();
                 peer.ask(&Request::FileStat { handle: &handle.handle }, &to, 0);
                 let mut bytes = Vec::new();
@@ -301,6 +308,7 @@ impl Inner {
                     _ => return Ok(Ok(whole.then_some(bytes))),
                 }
             }
+            Err(restless())
         })?;
         match read {
             Ok(Some(bytes)) => {
@@ -323,7 +331,7 @@ impl Inner {
         let outcome = self.run("read", name, |peer| {
             let forgotten = lock(&self.kept.state).forgotten;
             let mut known = self.kept.find(name);
-            loop {
+            for _ in 0..LOOKS_MAX {
                 let handle = match known.take() {
                     Some(handle) => handle,
                     None => match self.open(peer, name)? {
@@ -341,6 +349,7 @@ impl Inner {
                     other => return other.map(Ok),
                 }
             }
+            Err(restless())
         })?;
         match outcome {
             Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, self.location(), wanted, len)),

@@ -43,49 +43,133 @@ fn conforms() {
     }
 }
 
-/// Stands between a client and the server, and makes a failure of each answer to the CLOSE of a file that was written to at offset 0 with the
-/// bytes `full`. Its argument is the server's command.
-const REFUSING: &str = r#"
+/// Stands between a client and the server, and does with each packet, heard or said, what the functions `heard` and `said` of `how` make
+/// of it. Its argument is the server's command.
+fn meddling(folder: &Path, how: &str) -> PathBuf {
+    let script = folder.join("meddling.py");
+    let pump = r#"
 import struct, subprocess, sys, threading
 server = subprocess.Popen(sys.argv[1], shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+def pump(source, to, change):
+    while head := source.read(4):
+        packet = change(source.read(struct.unpack(">I", head)[0]))
+        to.write(struct.pack(">I", len(packet)) + packet)
+        to.flush()
+    to.close()
+
+threading.Thread(target=pump, args=(sys.stdin.buffer, server.stdin, heard), daemon=True).start()
+pump(server.stdout, sys.stdout.buffer, said)
+"#;
+    std::fs::write(&script, format!("import struct\n{how}{pump}")).unwrap();
+    script
+}
+
+/// Makes a failure of each answer to the CLOSE of a file that was written to at offset 0 with the bytes `full`.
+const REFUSING: &str = r#"
 closing, full = set(), set()
 
-def packets(stream):
-    while head := stream.read(4):
-        yield stream.read(struct.unpack(">I", head)[0])
+def heard(packet):
+    if packet[0] in (4, 6):  # CLOSE, WRITE: id, handle
+        number, length = struct.unpack(">II", packet[1:9])
+        handle = packet[9:9 + length]
+        if packet[0] == 6 and packet[9 + length + 12:].startswith(b"full"):
+            full.add(handle)
+        if packet[0] == 4 and handle in full:
+            full.discard(handle)
+            closing.add(number)
+    return packet
 
-def heard():
-    for packet in packets(sys.stdin.buffer):
-        if packet[0] in (4, 6):  # CLOSE, WRITE: id, handle
-            number, length = struct.unpack(">II", packet[1:9])
-            handle = packet[9:9 + length]
-            if packet[0] == 6 and packet[9 + length + 12:].startswith(b"full"):
-                full.add(handle)
-            if packet[0] == 4 and handle in full:
-                full.discard(handle)
-                closing.add(number)
-        server.stdin.write(struct.pack(">I", len(packet)) + packet)
-        server.stdin.flush()
-    server.stdin.close()
-
-threading.Thread(target=heard, daemon=True).start()
-for packet in packets(server.stdout):
-    if packet[0] == 101 and struct.unpack(">I", packet[1:5])[0] in closing:
+def said(packet):
+    if packet[0] == 101 and struct.unpack(">I", packet[1:5])[0] in closing:  # STATUS
         packet = packet[:5] + struct.pack(">II", 4, 10) + b"quota used" + struct.pack(">I", 0)
-    sys.stdout.buffer.write(struct.pack(">I", len(packet)) + packet)
-    sys.stdout.buffer.flush()
+    return packet
 "#;
+
+/// Tells another length at each look.
+const RESTLESS: &str = r#"
+looks = 0
+
+def heard(packet):
+    return packet
+
+def said(packet):
+    global looks
+    if packet[0] == 105 and packet[8] & 1:  # ATTRS with a length
+        looks += 1
+        length = struct.unpack(">Q", packet[9:17])[0] + looks % 7
+        packet = packet[:9] + struct.pack(">Q", length) + packet[17:]
+    return packet
+"#;
+
+/// Keeps back what it says for a while whenever data or a file's end of writing are asked for, and writes down how many of those requests
+/// were on their way at once.
+const COUNTING: &str = r#"
+import pathlib, time
+under_way, most = set(), {5: 0, 6: 0}
+
+def heard(packet):
+    if packet[0] in most:  # READ, WRITE
+        under_way.add(packet[1:5])
+        if len(under_way) > most[packet[0]]:
+            most[packet[0]] = len(under_way)
+            pathlib.Path("MOST").write_text(f"{most[5]} {most[6]}")
+    return packet
+
+def said(packet):
+    if packet[1:5] in under_way:
+        time.sleep(0.3 if len(under_way) < 10 else 0)
+        under_way.discard(packet[1:5])
+    return packet
+"#;
+
+#[test]
+fn sixty_four_requests_of_a_connection_are_under_way_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let repo = new_folder(dir.path(), "repo");
+    let Some(Location::Program(server)) = location(&repo, "").filter(|_| has_python()) else { return };
+    let most = dir.path().join("most");
+    let script = meddling(dir.path(), &COUNTING.replace("MOST", most.to_str().unwrap()));
+    let command = format!("exec python3 '{}' \"{server}\"", script.display());
+    let store = SftpStore::create(&Location::Program(command), &Surroundings::default()).unwrap();
+    let bytes = vec![7; 40 << 20];
+    let mut upload = store.upload("data/1", bytes.len() as u64).unwrap();
+    upload.write(&bytes).unwrap();
+    upload.finish().unwrap();
+    let mut back = vec![0; bytes.len()];
+    store.read_at("data/1", 0, &mut back).unwrap();
+    assert!(back == bytes);
+    let counted = std::fs::read_to_string(most).unwrap();
+    let counted: Vec<usize> = counted.split(' ').map(|number| number.parse().unwrap()).collect();
+    assert!(counted.iter().all(|at_once| (60..=66).contains(at_once)), "reads and writes: {counted:?}");
+}
+
+fn has_python() -> bool {
+    std::process::Command::new("python3").arg("--version").output().is_ok()
+}
+
+#[test]
+fn a_server_that_says_something_else_at_each_look_is_not_asked_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let repo = new_folder(dir.path(), "repo");
+    let Some(Location::Program(server)) = location(&repo, "").filter(|_| has_python()) else { return };
+    crate::LocalStore::create(&repo).unwrap().put("d/a", &[7; 5000], Put::Create).unwrap();
+    let script = meddling(dir.path(), RESTLESS);
+    let command = format!("exec python3 '{}' \"{server}\"", script.display());
+    let store = SftpStore::open(&Location::Program(command), &Surroundings::default()).unwrap();
+    for error in [store.get("d/a").unwrap_err(), store.read_at("d/a", 0, &mut [0; 4000]).unwrap_err()] {
+        assert!(error.to_string().contains("something else of it at each look"), "{error}");
+    }
+}
 
 /// A server that can't sync tells at the end that it has not kept what it took: nothing is named that may be short.
 #[test]
 fn what_is_told_when_a_file_is_closed_is_heard() {
     let dir = tempfile::tempdir().unwrap();
-    let python = std::process::Command::new("python3").arg("--version").output();
-    if location(dir.path(), "").is_none() || python.is_err() {
+    if location(dir.path(), "").is_none() || !has_python() {
         return;
     }
-    let script = dir.path().join("refusing.py");
-    std::fs::write(&script, REFUSING).unwrap();
+    let script = meddling(dir.path(), REFUSING);
     for (number, options) in ["-P fsync", "-P fsync,posix-rename", "-P fsync,hardlink"].into_iter().enumerate() {
         let repo = new_folder(dir.path(), &format!("repo-{number}"));
         let server = format!("exec {SERVER} {options} -d '{}'", repo.display());

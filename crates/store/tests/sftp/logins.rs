@@ -263,6 +263,33 @@ fn through_a_program_and_through_another_host() {
     assert_eq!(store.get("a").unwrap(), b"1");
 }
 
+/// What a connection is sealed with, by the server's own word.
+#[test]
+fn the_fast_cipher_is_taken_where_the_server_has_it() {
+    let Some(place) = Place::new() else { return };
+    let config = place.sshd.folder("etc/sshd_config");
+    let text = std::fs::read_to_string(&config).unwrap().replace("LogLevel VERBOSE", "LogLevel DEBUG1");
+    let every_sort = "chacha20-poly1305@openssh.com,aes128-ctr,aes128-gcm@openssh.com,aes256-gcm@openssh.com";
+    for (number, (offered, taken)) in [
+        (every_sort, "aes256-gcm@openssh.com"),
+        ("chacha20-poly1305@openssh.com,aes128-gcm@openssh.com", "aes128-gcm@openssh.com"),
+        ("aes128-ctr,chacha20-poly1305@openssh.com", "chacha20-poly1305@openssh.com"),
+        ("aes128-ctr", "aes128-ctr"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        std::fs::write(&config, format!("Ciphers {offered}\n{text}")).unwrap();
+        place.sshd.reload();
+        let before = place.sshd.log().len();
+        place.create("plain", &format!("/~/sealed-{number}")).put("a", b"1", Put::Create).unwrap();
+        let log = place.sshd.log().split_off(before);
+        for way in ["client->server", "server->client"] {
+            assert!(log.contains(&format!("kex: {way} cipher: {taken} ")), "{offered}: {log}");
+        }
+    }
+}
+
 /// The host on the way answers, and the one behind it doesn't.
 #[test]
 fn a_server_that_falls_silent_behind_another_is_given_up() {
@@ -331,7 +358,7 @@ fn what_is_no_server() {
 #[test]
 fn a_login_that_stalls_is_given_up() {
     let Some(place) = Place::with("ConnectTimeout 1") else { return };
-    place.relay.set(drumlin_testkit::Line { round_trip: std::time::Duration::from_millis(40), rate: 0 });
+    place.relay.set(drumlin_testkit::Line::long(std::time::Duration::from_millis(40)));
     let login = || SftpStore::open(&place.location("plain", "/~/r"), &place.around()).err();
     let before = place.relay.turns();
     assert!(login().is_none());

@@ -1,9 +1,11 @@
-//! The program killed at requests that it makes, from the first to the last: before one is carried out, or before it is told so.
+//! The program killed at requests that it makes, from the first to the last: before one is carried out, or before it is told so; and while
+//! bytes pass to and from real servers.
 
 use super::{Cloud, careless};
-use crate::home::same;
-use drumlin_testkit::Rng;
+use crate::aftermath;
+use crate::home::Home;
 use drumlin_testkit::s3::Habits;
+use drumlin_testkit::{Bucket, Line, Relay, Rng};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -26,20 +28,6 @@ fn killed(cloud: &Cloud, args: &[&str], after: u32) -> bool {
     stopped
 }
 
-/// What was saved comes back, and what comes next goes on as if nothing had been.
-fn goes_on(cloud: &Cloud, first: &str, after: u32) {
-    let told = format!("killed after {after}");
-    let listed = cloud.run(&["--json", "snapshots"]).expect(0).objects();
-    assert!(listed.iter().any(|snapshot| snapshot["id"] == *first), "{told}: {listed:?}");
-    let folder = format!("{first}:{}", cloud.home.text("kept"));
-    cloud.run(&["restore", &folder, "-t", "out"]).expect(0);
-    assert!(same(&cloud.home.path("kept"), &cloud.home.path("out")), "{told}");
-    std::fs::remove_dir_all(cloud.home.path("out")).unwrap();
-    cloud.run(&["backup", "src"]).expect(0);
-    cloud.run(&["prune", "--wait", "0", "--max-unused", "0%"]).expect(0);
-    cloud.run(&["check", "--read-data"]).expect(0);
-}
-
 /// `step` is odd, so that every other kill finds its last request done.
 fn each_kill(habits: Habits, step: usize) {
     let cloud = Cloud::with(habits);
@@ -59,7 +47,7 @@ fn each_kill(habits: Habits, step: usize) {
                 cloud.run(&["forget", &id]).expect(0);
             }
             let was_killed = killed(&cloud, args, after);
-            goes_on(&cloud, &first, after);
+            aftermath::goes_on(&cloud.home, |args| cloud.run(args), &first, &format!("{deed} killed after {after}"));
             if !was_killed {
                 assert!(after > 10, "{deed} makes more requests than {after}");
                 break;
@@ -90,4 +78,17 @@ fn killed_at_requests() {
 #[test]
 fn killed_where_conditions_are_ignored() {
     each_kill(careless(), 5);
+}
+
+#[test]
+fn killed_on_real_servers() {
+    for bucket in Bucket::all() {
+        let (home, relay) = (Home::new(), Relay::to(bucket.port(), Line::default()));
+        let repo = format!("s3:http://127.0.0.1:{}/{}/killed", relay.port(), bucket.bucket());
+        aftermath::kills_while_bytes_pass(&home, &relay, 500, |args| {
+            let mut command = home.command(&[&["-r", &repo, "-k", "k"], args].concat());
+            command.envs(bucket.variables());
+            command
+        });
+    }
 }

@@ -69,6 +69,22 @@ fn a_quota_a_clock_and_a_server_that_has_enough() {
     cloud.run(&["check", "--read-data"]).ok();
 }
 
+#[test]
+fn a_session_that_has_ended() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    cloud.run(&["init"]).ok();
+    cloud.server.habits(|habits: &mut Habits| habits.token = Some("new".into()));
+    let run =
+        |token: &str| Ran::from(cloud.command(&["backup", "src"]).env("AWS_SESSION_TOKEN", token).output().unwrap());
+    let ran = run("geheim").expect(1);
+    for part in ["the session that the credentials of the environment are of has ended", "log in again"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("geheim"), "{}", ran.stderr);
+    run("new").expect(0);
+}
+
 /// The rights that the guide gives to a machine that is backed up: it adds, and can't take away.
 #[test]
 fn a_machine_that_may_only_add() {

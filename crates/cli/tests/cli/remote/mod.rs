@@ -3,10 +3,12 @@
 
 mod accounts;
 mod far;
+mod kills;
 mod slips;
 
 use crate::home::{Home, Ran};
 use drumlin_testkit::{Line, Relay, Sshd};
+use std::process::Command;
 
 /// A home whose user can log in to a server.
 pub struct Away {
@@ -33,8 +35,13 @@ impl Away {
 
     /// Run it with the repository of an account.
     pub fn run(&self, account: &str, args: &[&str]) -> Ran {
+        Ran::from(self.command(account, args).output().unwrap())
+    }
+
+    /// The same, not yet started.
+    pub fn command(&self, account: &str, args: &[&str]) -> Command {
         let repo = format!("sftp://{account}/{}/repo", if account == "jail" { "data" } else { "~" });
-        self.home.run(&[&["-r", &repo, "-k", "k"], args].concat())
+        self.home.command(&[&["-r", &repo, "-k", "k"], args].concat())
     }
 
     /// The repository's folder on this machine, where the server keeps it.

@@ -4,6 +4,7 @@ use super::Away;
 use crate::home::{Home, same};
 use drumlin_testkit::{LoopFs, Rng, Sshd};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -36,6 +37,36 @@ fn addresses_and_servers_that_are_wrong() {
     let ran = away.run("plain", &["--json", "init"]).expect(1);
     assert_eq!(ran.of_type("exit_error")[0]["code"], 1, "{}", ran.stderr);
     assert!(!away.home.path("k").exists(), "no key for a repository that there is not");
+}
+
+/// Somebody between us and the server, or a server that was set up anew.
+#[test]
+fn a_server_with_another_key() {
+    let Some(away) = Away::new() else { return };
+    away.home.sources();
+    away.run("plain", &["init"]).ok();
+    let port = away.relay.port();
+    let known = away.sshd.folder(&format!("known-{port}"));
+    let right = std::fs::read_to_string(&known).unwrap();
+    let key = away.home.path("other");
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
+    assert!(made.success());
+    let other = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let other = other.split(' ').nth(1).unwrap();
+    std::fs::write(&known, format!("# servers\n[127.0.0.1]:{port} ssh-ed25519 {other}\n")).unwrap();
+    let before = away.relay.bytes();
+    let ran = away.run("plain", &["backup", "src"]).expect(1);
+    for part in [
+        "is another one than is known: somebody may stand between you and the server",
+        "It now shows ssh-ed25519 SHA256:",
+        &format!("{}:2", known.display()),
+        &format!("ssh-keygen -R '[127.0.0.1]:{port}'"),
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    assert!(away.relay.bytes().0 - before.0 < 10_000, "nothing was sent but greetings");
+    std::fs::write(&known, right).unwrap();
+    away.run("plain", &["backup", "src"]).ok();
 }
 
 #[test]
