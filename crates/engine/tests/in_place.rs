@@ -817,3 +817,50 @@ fn root_goes_on_in_directories_that_are_locked() {
         scene.same();
     }
 }
+
+#[test]
+fn names_of_one_file_that_are_two_in_the_snapshot_become_two() {
+    let scene = scene(|source| {
+        for name in ["a", "b", "c"] {
+            fs::write(source.join(name), "the same").unwrap();
+        }
+        fs::hard_link(source.join("c"), source.join("d")).unwrap();
+        fs::set_permissions(source.join("b"), PermissionsExt::from_mode(0o640)).unwrap();
+    });
+    for name in ["b", "c", "d"] {
+        scene.put("a", "the same", at(1000));
+        fs::hard_link(scene.target.join("a"), scene.target.join(name)).unwrap();
+    }
+    scene.run(scene.options());
+    scene.same();
+    let inode = |name: &str| fs::metadata(scene.target.join(name)).unwrap().ino();
+    assert_eq!(BTreeSet::from(["a", "b", "c"].map(inode)).len(), 3);
+    assert_eq!(inode("c"), inode("d"));
+    // What is right is left alone, links too.
+    let before = ["a", "b", "c", "d"].map(inode);
+    let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
+    assert_eq!((["a", "b", "c", "d"].map(inode), report.counts.bytes_written), (before, 0));
+}
+
+#[test]
+fn an_immutable_file_has_all_its_names() {
+    let mut can = true;
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "immutable").unwrap();
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::hard_link(source.join("a"), source.join("dir/b")).unwrap();
+        let set = Command::new("chattr").arg("+i").arg(source.join("a")).output();
+        can = set.is_ok_and(|set| set.status.success());
+    });
+    let _ends = drumlin_testkit::tree::Unprotect(scene.bench.folder.path());
+    if !can {
+        return;
+    }
+    for _ in 0..2 {
+        let (_, monitor) = scene.run(scene.options());
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        scene.same();
+        let inode = |name: &str| fs::metadata(scene.target.join(name)).unwrap().ino();
+        assert_eq!(inode("a"), inode("dir/b"));
+    }
+}

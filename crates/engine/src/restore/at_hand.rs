@@ -144,6 +144,7 @@ impl AtHand {
             extras: extras(content),
             data: content.data.clone(),
             there,
+            anew: false,
             counted: Cell::new(0),
         }
     }

@@ -87,7 +87,15 @@ pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
 fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
-    match to.hard_link(&link.name, &from, &first.name, None) {
+    // Of an immutable file, too, which shall have further names nonetheless.
+    let called = |name: &[u8]| match to.hard_link(name, &from, &first.name, None) {
+        Err(e) if e.is_no_link() => {
+            let again = || to.hard_link(name, &from, &first.name, None);
+            from.while_unlocked(&first.name, again).unwrap_or(Err(e))
+        }
+        other => other,
+    };
+    match called(&link.name) {
         Err(e) if e.is_exists() => {
             let same = |a: &Stat, b: &Stat| (a.dev, a.ino) == (b.dev, b.ino);
             if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
@@ -96,7 +104,7 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
                 return Ok(Change::Kept);
             }
             to.replace_by(&link.name, |temporary| {
-                to.hard_link(temporary, &from, &first.name, None)?;
+                called(temporary)?;
                 match to.stat(&link.name)? {
                     Some(there) => existing::make_way(&to, &link.name, &there),
                     None => Ok(()),
@@ -140,6 +148,7 @@ fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratc
         size: meta.size,
         extras: extras(&body.contents[at]),
         data: body.contents[at].data.clone(),
+        anew: there.as_ref().is_some_and(|there| there.nlink > 1),
         there,
         // The planner has counted this name.
         counted: Cell::new(meta.size),

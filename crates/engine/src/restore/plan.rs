@@ -9,6 +9,7 @@ use super::links::{Link, Links};
 use super::locate::Locator;
 use super::range::Range;
 use super::selection::Selection;
+use super::stream::Stream;
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::worker::{Context, Task};
 use crate::convert;
@@ -18,8 +19,8 @@ use crate::{Error, Result};
 use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
 use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, join, marks};
-use drumlin_host::meta::{Extras, Stat};
-use drumlin_host::place::{self, TargetDir, Wanted};
+use drumlin_host::meta::{Extras, Kind as HostKind, Stat};
+use drumlin_host::place::{self, FileId, TargetDir, Wanted};
 use drumlin_repo::Location;
 use drumlin_repo::tree::{Cursor, LeafRef, Refs};
 use std::collections::HashSet;
@@ -54,6 +55,8 @@ pub(super) struct Planner<'a> {
     made: HashSet<Vec<u8>>,
     /// Every directory could be made so far.
     all_made: bool,
+    /// Files of several names that were there before, and are one of the snapshot's each.
+    claimed: HashSet<FileId>,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -85,6 +88,7 @@ impl<'a> Planner<'a> {
             empties: Empties::new(context.options),
             made: HashSet::new(),
             all_made: true,
+            claimed: HashSet::new(),
             gap: false,
         })
     }
@@ -286,7 +290,11 @@ impl<'a> Planner<'a> {
                 || context.options.dry_run
                 || context.options.overwrite.spares() && !is_whole_at_once;
             if stream {
-                let stream = current.stream(name, meta, owner, content, path, there);
+                // What another file of the snapshot has already, under another name, isn't this one's.
+                let is_taken = there.as_ref().is_some_and(|there| {
+                    there.kind == HostKind::File && there.nlink > 1 && !self.claimed.insert(FileId::of(there))
+                });
+                let stream = Stream { anew: is_taken, ..current.stream(name, meta, owner, content, path, there) };
                 // What the window has comes first in the packs as well.
                 return self.send(Task::Stream(Box::new(stream))).map(|()| true);
             }

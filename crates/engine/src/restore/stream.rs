@@ -36,6 +36,8 @@ pub(super) struct Stream {
     pub data: Data,
     /// What of that name is there, and to be replaced.
     pub there: Option<Stat>,
+    /// Whether that is to be replaced even if it is right: it is another file's, too.
+    pub anew: bool,
     /// Bytes that the counters have of it: those looked at or written so far.
     pub counted: Cell<u64>,
 }
@@ -261,7 +263,7 @@ impl Stream {
     /// Whether what is there is a file with these contents.
     fn is_right(&self, context: &Context, dir: &TargetDir) -> std::result::Result<bool, Stop> {
         // To open a device may do something.
-        if self.there.as_ref().is_none_or(|there| there.kind != Kind::File) {
+        if self.anew || self.there.as_ref().is_none_or(|there| there.kind != Kind::File) {
             return Ok(false);
         }
         let Ok((file, stat)) = dir.open_existing(&self.name) else { return Ok(false) };

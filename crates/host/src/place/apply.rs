@@ -174,6 +174,16 @@ pub(super) fn unlock(h: Handle<'_>, kind: Kind) {
     }
 }
 
+/// Does something while they are lifted from a file; `None` if it has neither, or they can't be lifted.
+pub(super) fn while_unlocked<T>(h: Handle<'_>, work: impl FnOnce() -> T) -> Option<T> {
+    let has = h.flags().ok().flatten().filter(|has| has & FLAGS_LOCKING != 0)?;
+    h.set_flags(has & !FLAGS_LOCKING).ok()?;
+    let done = work();
+    // What was possible a moment ago.
+    let _ = h.set_flags(has);
+    Some(done)
+}
+
 fn set_flags(h: Handle<'_>, has: u32, want: u32, problems: &mut Problems) {
     let goal = (has & !FLAGS_KEPT) | want;
     if goal == has || h.set_flags(goal).is_ok() {

@@ -268,6 +268,12 @@ impl TargetDir {
         Ok(())
     }
 
+    /// Does something while immutable and append-only are lifted from the file `name`; `None` if it has neither, or they can't be lifted.
+    pub fn while_unlocked<T>(&self, name: &[u8], work: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
+        let (fd, _) = self.pin(name).ok().filter(|(_, stat)| stat.kind == Kind::File)?;
+        apply::while_unlocked(Handle::path(fd.as_fd()), work)
+    }
+
     /// Changes only the metadata of the existing entry `name`, which must be of that kind (else [`Error::Swapped`]).
     pub fn amend(&self, name: &[u8], kind: Kind, wanted: &Wanted<'_>) -> Result<Problems> {
         let (pinned, stat) = self.pin(name)?;

@@ -58,7 +58,7 @@ impl Target {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| Error::system("open", bytes, e))?;
         let root = Arc::new(TargetDir::new(fd, true, Arc::new(Shared::new())));
-        root.shared().alike.store(root.list()?.is_empty(), Ordering::Relaxed);
+        root.shared().alike.store(root.list().is_ok_and(|names| names.is_empty()), Ordering::Relaxed);
         Ok(Target { root })
     }
 
