@@ -129,9 +129,11 @@ fn a_plan_tells_what_a_prune_does() {
         assert!(about(planned.unused, next.unused), "{max_unused:?}: {planned:?}, then {next:?}");
         assert!(about(planned.needed, next.needed), "{max_unused:?}: {planned:?}, then {next:?}");
         assert_eq!(max_unused != Unused::Unlimited, written > 200_000, "{max_unused:?}: {report:?}");
-        // And of the next one: that nothing is left to do.
+        // And of the next one: that nothing is left to do, or one pack, where a share of what turned out smaller is smaller, too.
         let again = prune::plan(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
-        assert_eq!((again.removed.packs, again.orphans.packs, again.repacked.packs), (0, 0, 0), "{max_unused:?}");
+        assert_eq!((again.removed.packs, again.orphans.packs), (0, 0), "{max_unused:?}");
+        let more = u64::from(matches!(max_unused, Unused::Percent(_)));
+        assert!(again.repacked.packs <= more, "{max_unused:?}: {again:?}");
         history.whole();
     }
 }
