@@ -1,0 +1,137 @@
+//! Files of several names.
+
+use crate::scene::{at, scene};
+use drumlin_engine::Error;
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::restore::{self, Options, Overwrite};
+use drumlin_testkit::{LoopFs, Rng};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+#[test]
+fn links_to_other_files_become_links_to_the_right_one() {
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "saved").unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        fs::hard_link(source.join("a"), source.join("c")).unwrap();
+    });
+    scene.put("a", "other", at(5));
+    scene.put("b", "saved", at(5));
+    let (report, monitor) = scene.run(scene.options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(report.counts.restored, 3);
+    scene.same();
+    let (report, _) = scene.run(scene.options());
+    assert_eq!(report.counts.kept, 3);
+}
+
+#[test]
+fn a_hard_link_across_file_systems_becomes_a_file_of_its_own() {
+    let Some(fs_there) = LoopFs::new(16 << 20) else {
+        println!("a_hard_link_across_file_systems: passed over, it needs root and loop devices");
+        return;
+    };
+    let mount = fs_there.path().file_name().unwrap().to_owned();
+    let long = Rng::new(3).bytes(9 << 20);
+    let scene = scene(|source| {
+        fs::create_dir(source.join(&mount)).unwrap();
+        for (name, contents) in [("short", &b"short"[..]), ("long", &long)] {
+            fs::write(source.join(name), contents).unwrap();
+            fs::set_permissions(source.join(name), fs::Permissions::from_mode(0o640)).unwrap();
+            fs::hard_link(source.join(name), source.join(&mount).join(name)).unwrap();
+        }
+    });
+    let target = fs_there.path().parent().unwrap();
+    let run = || {
+        let options = Options { target: target.to_path_buf(), overwrite: Overwrite::Always, ..scene.options() };
+        let (report, monitor) = scene.run(options);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        for name in ["short", "long"] {
+            let (first, second) = (target.join(name), fs_there.path().join(name));
+            assert_eq!(fs::read(&first).unwrap(), fs::read(&second).unwrap());
+            assert_eq!(fs::read(&second).unwrap(), fs::read(scene.source.join(name)).unwrap());
+            let (first, second) = (fs::metadata(first).unwrap(), fs::metadata(second).unwrap());
+            assert_ne!(first.dev(), second.dev());
+            assert_eq!((first.mode(), first.modified().unwrap()), (second.mode(), second.modified().unwrap()));
+        }
+        assert_eq!(report.counts.bytes, 2 * (long.len() as u64 + 5));
+        report.counts
+    };
+    assert_eq!((run().restored, run().kept), (4, 5));
+    // What had the names before is replaced, by what is whole.
+    fs::write(fs_there.path().join("short"), "something else").unwrap();
+    fs::remove_file(fs_there.path().join("long")).unwrap();
+    symlink("short", fs_there.path().join("long")).unwrap();
+    let counts = run();
+    assert_eq!((counts.restored, counts.kept), (2, 3));
+}
+
+/// What becomes of links is seen to after all files: a disk that is full only then ends the restore, too.
+#[test]
+fn a_disk_that_is_full_when_links_are_made_ends_it() {
+    let Some(fs_there) = LoopFs::new(16 << 20) else {
+        println!("a_disk_that_is_full_when_links_are_made: passed over, it needs root and loop devices");
+        return;
+    };
+    let mount = fs_there.path().file_name().unwrap().to_owned();
+    let scene = scene(|source| {
+        fs::create_dir(source.join(&mount)).unwrap();
+        fs::write(source.join("long"), Rng::new(3).bytes(9 << 20)).unwrap();
+        fs::hard_link(source.join("long"), source.join(&mount).join("long")).unwrap();
+    });
+    fs::write(fs_there.path().join("in the way"), vec![1; 8 << 20]).unwrap();
+    let options = Options { target: fs_there.path().parent().unwrap().to_path_buf(), ..scene.options() };
+    let monitor = Quiet::default();
+    let ended = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &monitor);
+    assert!(matches!(&ended, Err(Error::Place(e)) if e.is_full()), "{ended:?} {:?}", monitor.problems());
+    assert!(!fs_there.path().join("long").exists(), "half a file");
+}
+
+#[test]
+fn names_of_one_file_that_are_two_in_the_snapshot_become_two() {
+    let scene = scene(|source| {
+        for name in ["a", "b", "c"] {
+            fs::write(source.join(name), "the same").unwrap();
+        }
+        fs::hard_link(source.join("c"), source.join("d")).unwrap();
+        fs::set_permissions(source.join("b"), PermissionsExt::from_mode(0o640)).unwrap();
+    });
+    for name in ["b", "c", "d"] {
+        scene.put("a", "the same", at(1000));
+        fs::hard_link(scene.target.join("a"), scene.target.join(name)).unwrap();
+    }
+    scene.run(scene.options());
+    scene.same();
+    let inode = |name: &str| fs::metadata(scene.target.join(name)).unwrap().ino();
+    assert_eq!(BTreeSet::from(["a", "b", "c"].map(inode)).len(), 3);
+    assert_eq!(inode("c"), inode("d"));
+    // What is right is left alone, links too.
+    let before = ["a", "b", "c", "d"].map(inode);
+    let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
+    assert_eq!((["a", "b", "c", "d"].map(inode), report.counts.bytes_written), (before, 0));
+}
+
+#[test]
+fn an_immutable_file_has_all_its_names() {
+    let mut can = true;
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "immutable").unwrap();
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::hard_link(source.join("a"), source.join("dir/b")).unwrap();
+        let set = Command::new("chattr").arg("+i").arg(source.join("a")).output();
+        can = set.is_ok_and(|set| set.status.success());
+    });
+    let _ends = drumlin_testkit::tree::Unprotect(scene.bench.folder.path());
+    if !can {
+        return;
+    }
+    for _ in 0..2 {
+        let (_, monitor) = scene.run(scene.options());
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        scene.same();
+        let inode = |name: &str| fs::metadata(scene.target.join(name)).unwrap().ino();
+        assert_eq!(inode("a"), inode("dir/b"));
+    }
+}
