@@ -24,17 +24,20 @@ struct Slow {
     rate: u64,
     /// Reads of packs with contents, by who has asked.
     reads: Mutex<HashMap<ThreadId, usize>>,
+    /// Whether an upload may end.
+    may_end: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Slow {
     fn new(inner: MemoryStore, rate: u64) -> Self {
-        Slow { inner, rate, reads: Mutex::default() }
+        Slow { inner, rate, reads: Mutex::default(), may_end: Arc::new(|| true) }
     }
 }
 
 struct SlowUpload {
     inner: Box<dyn Upload>,
     rate: u64,
+    may_end: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Upload for SlowUpload {
@@ -44,6 +47,11 @@ impl Upload for SlowUpload {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
+        let begun = Instant::now();
+        while !(self.may_end)() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is read while something is sent");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.inner.finish()
     }
 }
@@ -72,7 +80,8 @@ impl Store for Slow {
         self.inner.put(name, bytes, how)
     }
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
-        Ok(Box::new(SlowUpload { inner: self.inner.upload(name, len_hint)?, rate: self.rate }))
+        let (inner, may_end) = (self.inner.upload(name, len_hint)?, self.may_end.clone());
+        Ok(Box::new(SlowUpload { inner, rate: self.rate, may_end }))
     }
     fn sync(&self) -> Result<()> {
         self.inner.sync()
@@ -144,62 +153,6 @@ fn a_large_file_is_restored_by_all_workers() {
     assert!(reads.len() == 2 && reads.iter().all(|reads| reads * 4 > all), "reads of each thread: {reads:?}");
 }
 
-/// Sends its first upload until it is told that the source has been read on.
-struct Waiting {
-    inner: MemoryStore,
-    read_on: Arc<dyn Fn() -> bool + Send + Sync>,
-}
-
-struct WaitingUpload {
-    inner: Box<dyn Upload>,
-    read_on: Arc<dyn Fn() -> bool + Send + Sync>,
-}
-
-impl Upload for WaitingUpload {
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.inner.write(bytes)
-    }
-
-    fn finish(self: Box<Self>) -> Result<()> {
-        let begun = Instant::now();
-        while !(self.read_on)() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is read while something is sent");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.inner.finish()
-    }
-}
-
-impl Store for Waiting {
-    fn location(&self) -> String {
-        self.inner.location()
-    }
-    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        self.inner.list(prefix, each)
-    }
-    fn len(&self, name: &str) -> Result<Option<u64>> {
-        self.inner.len(name)
-    }
-    fn get(&self, name: &str) -> Result<Vec<u8>> {
-        self.inner.get(name)
-    }
-    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read_at(name, offset, buf)
-    }
-    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        self.inner.put(name, bytes, how)
-    }
-    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
-        Ok(Box::new(WaitingUpload { inner: self.inner.upload(name, len_hint)?, read_on: self.read_on.clone() }))
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn delete(&self, name: &str) -> Result<()> {
-        self.inner.delete(name)
-    }
-}
-
 #[test]
 fn what_comes_next_is_read_while_a_pack_is_sent() {
     const FURTHER: u64 = 2 << 20;
@@ -214,8 +167,8 @@ fn what_comes_next_is_read_while_a_pack_is_sent() {
         assert!(first < 24 << 20, "half of it was read before anything was sent");
         read >= first + FURTHER
     };
-    let memory = MemoryStore::new();
-    let store: Arc<dyn Store> = Arc::new(Waiting { inner: memory, read_on: Arc::new(read_on) });
+    let slow = Slow::new(MemoryStore::new(), 1 << 40);
+    let store: Arc<dyn Store> = Arc::new(Slow { may_end: Arc::new(read_on), ..slow });
     let lock = NewLock::File(Secret::new([1; 32]));
     let (repository, _) = Repository::create(store, small(), lock, "test", 0).unwrap();
     let folder = tempfile::tempdir().unwrap();
