@@ -40,12 +40,27 @@ pub(super) struct Ask<'a> {
     pub body: &'a [u8],
     /// Of a success's body no more than this is taken.
     pub most: usize,
+    /// Once this is set nobody wants an answer any more.
+    pub given_up: Option<&'a AtomicBool>,
 }
 
 impl<'a> Ask<'a> {
     /// About an object, with nothing besides.
     pub(super) fn new(action: &'static str, method: &'static str, name: &'a str) -> Self {
-        Ask { action, method, name: Some(name), query: &[], headers: &[], body: b"", most: ERROR_BYTES_MAX }
+        Ask {
+            action,
+            method,
+            name: Some(name),
+            query: &[],
+            headers: &[],
+            body: b"",
+            most: ERROR_BYTES_MAX,
+            given_up: None,
+        }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.given_up.is_some_and(|given_up| given_up.load(Ordering::Relaxed))
     }
 }
 
@@ -70,8 +85,10 @@ pub(super) struct Client {
     retries: Retries,
     tell: Option<Tell>,
     stopped: Option<Stopped>,
-    /// Something has answered: what fails from now on may pass.
+    /// Something was there: what fails from now on may pass.
     reached: AtomicBool,
+    /// It has answered as it should.
+    understood: AtomicBool,
     /// By so many seconds the server's clock is ahead.
     ahead: AtomicI64,
 }
@@ -89,6 +106,7 @@ impl Client {
             tell: around.tell.clone(),
             stopped: around.stopped.clone(),
             reached: AtomicBool::new(false),
+            understood: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
         }
     }
@@ -139,9 +157,13 @@ impl Client {
         tries: &mut u32,
     ) -> Result<std::result::Result<Response, Said>> {
         let mut throttled = 0;
-        let stopped = || self.stopped.as_ref().is_some_and(|stopped| stopped());
+        let stopped = || ask.is_given_up() || self.stopped.as_ref().is_some_and(|stopped| stopped());
         retries.run(
             || {
+                if ask.is_given_up() {
+                    let name = ask.name.unwrap_or_default();
+                    return Err(Error::because(Kind::Io, verb, name, &self.location, "it has been given up"));
+                }
                 // A server that has said when to come back has its way; the pause before this one has been counted already.
                 doze(Duration::from_secs(std::mem::take(&mut throttled)), &stopped);
                 let answered = self.once(verb, ask, tries)?;
@@ -213,9 +235,11 @@ impl Client {
             let request = Request { method: ask.method, target: &target, headers: &headers, body: ask.body };
             let most = |status: u16| if status < 300 { ask.most } else { ERROR_BYTES_MAX };
             let response = self.pool.call(&endpoint, &request, &most, tries).map_err(|broken| {
-                // What answers there is no server of this sort, or can't be trusted: that won't pass.
+                // What answers there is no server of this sort, or can't be trusted: that won't pass. Where one has answered before, the line
+                // has garbled it, or something on the way speaks in its place for a while.
+                let has_answered = !broken.dialing && self.understood.load(Ordering::Relaxed);
                 let kind = match broken.error.kind() {
-                    ErrorKind::InvalidData | ErrorKind::Other => Kind::Io,
+                    ErrorKind::InvalidData | ErrorKind::Other if !has_answered => Kind::Io,
                     _ => Kind::Transient,
                 };
                 self.reached.fetch_or(!broken.dialing, Ordering::Relaxed);
@@ -227,6 +251,7 @@ impl Client {
                 Error::because(kind, verb, if broken.dialing { "" } else { name }, &self.location, words)
             })?;
             self.reached.store(true, Ordering::Relaxed);
+            self.understood.store(true, Ordering::Relaxed);
             let late = ask.action == COMPLETE && response.body.windows(7).any(|at| at == b"<Error>");
             if response.status < 300 && !late {
                 return Ok(Ok(response));

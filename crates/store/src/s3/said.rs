@@ -29,9 +29,10 @@ impl Said {
         let error = xml::element(&text, "Error").unwrap_or_default();
         let field = |name: &str| xml::text(error, name).map(|words| clean(&words)).unwrap_or_default();
         let header = |name: &str| response.header(name).map(str::to_owned);
+        let code = field("Code");
         Said {
-            status: response.status,
-            code: field("Code"),
+            status: if response.status < 300 { late(&code).unwrap_or(response.status) } else { response.status },
+            code,
             words: field("Message"),
             region: header("x-amz-bucket-region").or_else(|| Some(field("Region"))).filter(|region| !region.is_empty()),
             date: header("date"),
@@ -180,6 +181,20 @@ impl Said {
     }
 }
 
+/// The status that an error would have come with, had it been known before the answer was begun.
+fn late(code: &str) -> Option<u16> {
+    Some(match code {
+        "AccessDenied" => 403,
+        "NoSuchBucket" | "NoSuchKey" | "NoSuchUpload" => 404,
+        "ConditionalRequestConflict" | "OperationAborted" => 409,
+        "PreconditionFailed" => 412,
+        "InternalError" => 500,
+        "NotImplemented" => 501,
+        "ServiceUnavailable" | "SlowDown" => 503,
+        _ => return None,
+    })
+}
+
 /// On one line, without control characters, not too long.
 fn clean(words: &str) -> String {
     let words: String = words.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect();
@@ -227,6 +242,24 @@ mod tests {
             assert_eq!(found, kind, "{code}: {words}");
             assert!(words.contains(part), "{code}: {words}");
         }
+    }
+
+    #[test]
+    fn an_error_within_a_success_is_what_its_code_says() {
+        for (code, kind) in [
+            ("AccessDenied", Kind::Refused),
+            ("NoSuchKey", Kind::Missing),
+            ("SlowDown", Kind::Transient),
+            ("InternalError", Kind::Transient),
+            ("InvalidPart", Kind::Io),
+        ] {
+            let said = said(200, code, "x");
+            let (found, words) = said.judge("CompleteMultipartUpload", "the environment", "b", "http://h");
+            assert_eq!((found, said.passes()), (kind, kind == Kind::Transient), "{code}: {words}");
+        }
+        assert!(
+            said(200, "PreconditionFailed", "x").is_taken() && said(200, "NotImplemented", "x").is_unknown_condition()
+        );
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! for single requests and not for this one, so it is asked for before as well.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::client::Ask;
@@ -25,6 +26,10 @@ const PART_BYTES_MAX: usize = 64 << 20;
 const PARTS_WANTED_MAX: u64 = 5_000;
 /// Parts on their way, besides the one that is being filled.
 const PARTS_AT_ONCE: usize = 2;
+/// For so long an upload that is given up waits for what is on its way.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What the threads that send parts have in common.
 struct Parts {
@@ -32,6 +37,10 @@ struct Parts {
     name: String,
     /// The upload's id, once there is one.
     id: Mutex<Option<String>>,
+    /// They have been put together.
+    finished: AtomicBool,
+    /// Nobody wants them any more.
+    given_up: AtomicBool,
 }
 
 pub(super) struct S3Upload {
@@ -45,21 +54,25 @@ pub(super) struct S3Upload {
     sent: u64,
     /// A part was lost for good: whoever goes on is told the same again.
     failed: Option<(Kind, String)>,
-    finished: bool,
 }
 
 impl S3Upload {
     pub(super) fn begin(store: Arc<Inner>, name: &str, len_hint: u64) -> Self {
         let wanted = usize::try_from(len_hint / PARTS_WANTED_MAX).unwrap_or(usize::MAX);
         S3Upload {
-            parts: Arc::new(Parts { store, name: name.to_owned(), id: Mutex::default() }),
+            parts: Arc::new(Parts {
+                store,
+                name: name.to_owned(),
+                id: Mutex::default(),
+                finished: AtomicBool::new(false),
+                given_up: AtomicBool::new(false),
+            }),
             part_bytes: wanted.clamp(PART_BYTES_MIN, PART_BYTES_MAX),
             filling: Vec::new(),
             under_way: VecDeque::new(),
             arrived: Vec::new(),
             sent: 0,
             failed: None,
-            finished: false,
         }
     }
 
@@ -147,7 +160,7 @@ impl S3Upload {
             Err(said) if said.code == "NoSuchUpload" => return Err(self.parts.removed()),
             Err(said) => return Err(store.client.refused("write", &ask, &said)),
         }
-        self.finished = true;
+        self.parts.finished.store(true, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -160,7 +173,7 @@ impl Parts {
         let query = [("partNumber", number.as_str()), ("uploadId", id.as_str())];
         let sum = self.store.sum(&self.name, bytes);
         let headers: Vec<_> = sum.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let ask = Ask { query: &query, headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", &self.name) };
+        let ask = Ask { query: &query, headers: &headers, body: bytes, ..self.ask("PUT") };
         match self.store.client.call("write", &ask, &mut 0)? {
             Ok(response) => match response.header("etag") {
                 Some(tag) => Ok(tag.to_owned()),
@@ -187,13 +200,17 @@ impl Parts {
         let lasting = self.store.retention(&self.name);
         let lasting = lasting.iter().map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<_> = class.into_iter().chain(lasting).collect();
-        let ask = Ask { query: &[("uploads", "")], headers: &headers, ..Ask::new("PutObject", "POST", &self.name) };
+        let ask = Ask { query: &[("uploads", "")], headers: &headers, ..self.ask("POST") };
         let response = self.store.client.done("write", &ask)?;
         let text = String::from_utf8_lossy(&response.body);
         match xml::text(&text, "UploadId").filter(|id| !id.is_empty()) {
             Some(new) => Ok(id.insert(new).clone()),
             None => Err(self.store.because(Kind::Io, "write", &self.name, "the server begins no upload in parts")),
         }
+    }
+
+    fn ask(&self, method: &'static str) -> Ask<'_> {
+        Ask { given_up: Some(&self.given_up), ..Ask::new("PutObject", method, &self.name) }
     }
 
     fn removed(&self) -> Error {
@@ -220,7 +237,6 @@ impl Upload for S3Upload {
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.check()?;
         if self.under_way.is_empty() && self.arrived.is_empty() {
-            self.finished = true;
             return self.parts.store.put(&self.parts.name, &self.filling, Put::Create);
         }
         self.send()?;
@@ -232,15 +248,24 @@ impl Upload for S3Upload {
 }
 
 impl Drop for S3Upload {
+    /// What is on its way is waited for for a while only: over a slow line, or one that is dead, it may take for ever.
     fn drop(&mut self) {
-        if self.finished {
+        self.parts.given_up.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        while began.elapsed() < FAREWELL && !self.under_way.iter().all(JoinHandle::is_finished) {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Parts {
+    /// Whoever is the last to leave takes them away: the upload, or a thread that was still sending.
+    fn drop(&mut self) {
+        if self.finished.load(Ordering::Relaxed) {
             return;
         }
-        for sending in self.under_way.drain(..) {
-            let _ = sending.join();
-        }
-        if let Some(id) = &*lock(&self.parts.id) {
-            self.parts.store.abort_if_possible(&self.parts.name, id);
+        if let Some(id) = &*lock(&self.id) {
+            self.store.abort_if_possible(&self.name, id);
         }
     }
 }

@@ -20,6 +20,7 @@ fn whatever_fails_in_passing_is_done_all_the_same() {
         Instead::Vanish,
         Instead::Ignore,
         Instead::Half,
+        Instead::Garbage,
         Instead::Refuse(503, "SlowDown"),
         Instead::Refuse(500, "InternalError"),
         Instead::Refuse(400, "RequestTimeout"),
@@ -210,6 +211,71 @@ fn the_end_of_an_upload_that_is_answered_with_nonsense() {
     let error = upload("data/none").unwrap_err();
     assert!(error.kind == Kind::Io && error.to_string().contains("hasn't put its parts together"), "{error}");
     assert_eq!((store.len("data/none").unwrap(), server.unfinished()), (None, 0));
+}
+
+/// It takes long, so a server may find out that it can't be done when it has begun to say that it can.
+#[test]
+fn the_end_of_an_upload_that_fails_within_a_success() {
+    let server = S3::start();
+    let store = User::at(&server).create("p");
+    for (times, code, kind) in [
+        (2, "InternalError", None),
+        (2, "SlowDown", None),
+        (1, "AccessDenied", Some(Kind::Refused)),
+        (1, "PreconditionFailed", Some(Kind::Exists)),
+        (1, "InvalidPart", Some(Kind::Io)),
+    ] {
+        server.instead("CompleteMultipartUpload", 0, times, Instead::Refuse(200, code));
+        let name = format!("data/{code}");
+        let mut upload = store.upload(&name, 0).unwrap();
+        upload.write(&vec![7; 11 * MIB]).unwrap();
+        assert_eq!(upload.finish().err().map(|error| error.kind), kind, "{code}");
+        assert_eq!((store.len(&name).unwrap().is_some(), server.unfinished()), (kind.is_none(), 0), "{code}");
+    }
+}
+
+/// What answers there is something else: no patience helps. Where a server has answered before, it is the line.
+#[test]
+fn what_was_never_a_server_is_told_at_once() {
+    let server = S3::start();
+    server.set("p/a", b"1");
+    let store = User::at(&server).open("p");
+    for _ in 0..2 {
+        server.instead("GetObject", 0, 1, Instead::Garbage);
+        let error = store.get("a").unwrap_err();
+        assert!(error.kind == Kind::Io && error.to_string().contains("doesn't speak HTTP"), "{error}");
+    }
+    assert_eq!(store.get("a").unwrap(), b"1");
+    server.instead("GetObject", 0, 2, Instead::Garbage);
+    assert_eq!(store.get("a").unwrap(), b"1");
+}
+
+/// Whoever gives an upload up isn't held by what is on its way, and nothing of it stays.
+#[test]
+fn an_upload_that_is_given_up_while_nothing_comes_through() {
+    for dead in [false, true] {
+        let server = S3::start();
+        let (relay, mut user) = far(&server, Line::default());
+        user.around.retries = Retries::default();
+        let store = user.create("p");
+        if !dead {
+            server.instead("UploadPart", 0, u32::MAX, Instead::Refuse(503, "SlowDown"));
+        }
+        let mut upload = store.upload("pack", 0).unwrap();
+        upload.write(&vec![7; 4 * MIB]).unwrap();
+        relay.stall(dead);
+        upload.write(&vec![7; 7 * MIB]).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let start = Instant::now();
+        drop(upload);
+        assert!(start.elapsed() < Duration::from_secs(15), "{dead}: {:?}", start.elapsed());
+        relay.stall(false);
+        while !server.asked().iter().any(|(action, _)| *action == "AbortMultipartUpload") {
+            assert!(start.elapsed() < Duration::from_secs(60), "{dead}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(server.unfinished(), 0);
+    }
 }
 
 #[test]

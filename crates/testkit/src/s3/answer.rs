@@ -63,7 +63,7 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
     let clock = now() + state.habits.clock_ahead;
     let mut response = match instead {
         Some(Instead::Refuse(status, code)) => error(status, code),
-        Some(Instead::Ignore) => plain(500),
+        Some(Instead::Ignore | Instead::Garbage) => plain(500),
         Some(Instead::Nonsense { done }) => {
             if done {
                 act(state, request, action, &key, clock);

@@ -107,6 +107,11 @@ fn converse(shared: &Shared, socket: &TcpStream, stream: impl Read + Write) {
             let _ = socket.shutdown(std::net::Shutdown::Both);
             return;
         }
+        if matches!(instead, Some(Instead::Garbage)) {
+            let to = from.get_mut();
+            let _ = to.write_all(b"\x16\x03\x01 nothing of HTTP\r\n\r\n").and_then(|()| to.flush());
+            return;
+        }
         if matches!(instead, Some(Instead::Endless)) {
             return endless(from.get_mut());
         }

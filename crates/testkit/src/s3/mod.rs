@@ -70,6 +70,8 @@ pub enum Instead {
         /// Whether it is done.
         done: bool,
     },
+    /// What comes back is no HTTP, and nothing is done.
+    Garbage,
     /// The answer is 200, and a body in pieces that has no end.
     Endless,
 }
