@@ -193,6 +193,53 @@ fn what_is_told_when_a_file_is_closed_is_heard() {
     }
 }
 
+/// Refuses to give files of `tmp/` the name `data/1`: such a request becomes one for what isn't there, whose answer becomes a refusal.
+const UNNAMING: &str = r#"
+naming = set()
+
+def heard(packet):
+    named = packet[0] == 18 or packet[0] == 200 and (b"hardlink@" in packet or b"posix-rename@" in packet)
+    if named and b"tmp/" in packet and packet.endswith(b"data/1"):
+        naming.add(packet[1:5])
+        packet = bytes([17]) + packet[1:5] + struct.pack(">I", 5) + b"/none"  # STAT
+    return packet
+
+def said(packet):
+    if packet[1:5] in naming:
+        naming.discard(packet[1:5])
+        packet = bytes([101]) + packet[1:5] + struct.pack(">II", 3, 3) + b"no!" + struct.pack(">I", 0)
+    return packet
+"#;
+
+/// What can't be given its name doesn't stay where it was written.
+#[test]
+fn what_is_refused_its_name_takes_no_room() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let script = meddling(dir.path(), UNNAMING);
+    for (number, options) in ["", "-P hardlink", "-P posix-rename", "-P posix-rename,hardlink"].into_iter().enumerate()
+    {
+        let repo = new_folder(dir.path(), &format!("repo-{number}"));
+        let server = format!("exec {SERVER} {options} -d '{}'", repo.display());
+        let command = format!("exec python3 '{}' \"{server}\"", script.display());
+        let store = SftpStore::create(&Location::Program(command), &Surroundings::default()).unwrap();
+        let upload = |name: &str| {
+            let mut upload = store.upload(name, 0)?;
+            upload.write(&vec![7; 700_000])?;
+            upload.finish()
+        };
+        assert_eq!(upload("data/1").unwrap_err().kind, Kind::Refused, "{options}");
+        upload("data/2").unwrap();
+        drop(store);
+        let mut listed = Vec::new();
+        crate::LocalStore::open(&repo).unwrap().list("", &mut |l| listed.push(l.name)).unwrap();
+        assert_eq!(listed, ["data/2"], "{options}");
+        assert_eq!(std::fs::read_dir(repo.join("tmp")).unwrap().count(), 0, "{options}");
+    }
+}
+
 /// Where the first connection is cut: after so many bytes of what the server hears, or of what it says. In the second case it goes on
 /// with what it has heard, while the next connection is at work already.
 #[derive(Clone, Copy, Debug)]

@@ -222,7 +222,7 @@ impl SftpUpload {
             }
             match self.take_answers(most) {
                 Err(Trouble::Gone(gone)) => {
-                    self.under = None;
+                    self.under.take().into_iter().for_each(Under::leave);
                     Err(self.store.pool.broken("write", &self.name, &gone))
                 }
                 Err(trouble) => match self.under.as_ref().and_then(Under::first) {
@@ -429,7 +429,14 @@ impl SftpUpload {
                 None => self.store.pool.peer()?,
             };
             let named = if is_first { self.give_name(&peer) } else { self.name_again(&peer) };
-            named.map_err(|trouble| self.error(&peer, &trouble))
+            named.map_err(|trouble| {
+                let error = self.error(&peer, &trouble);
+                // Nobody wants what gets no name.
+                if error.kind != Kind::Transient && self.manner != Manner::Straight {
+                    peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
+                }
+                error
+            })
         })?;
         self.finished = true;
         if named != Named::Done {
@@ -548,6 +555,13 @@ impl Under {
     fn new(peer: &Arc<Peer>, handle: Vec<u8>) -> Self {
         let (to, answers) = unbounded();
         Under { lanes: vec![Lane { peer: peer.clone(), handle }], to, answers, syncing: None }
+    }
+
+    /// Close it on the connections that are left.
+    fn leave(self) {
+        for lane in self.lanes.iter().filter(|lane| lane.peer.check().is_ok()) {
+            lane.peer.tell(&Request::Close { handle: &lane.handle });
+        }
     }
 
     /// The connection that the file was opened on first.
