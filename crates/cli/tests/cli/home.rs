@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A home folder, with folders for everything that the program keeps.
@@ -194,6 +196,29 @@ impl Home {
         assert!(keys.next().is_none());
         key
     }
+}
+
+/// What a process may have in memory, by default: docs/laws.md.
+pub const MEMORY: u64 = 128 << 20;
+
+/// Run the program to its end, and tell the most that it had in memory, in bytes.
+pub fn peak(mut command: Command) -> (Ran, u64) {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let mut most = 0;
+        while has_ended.recv_timeout(Duration::from_millis(2)) == Err(RecvTimeoutError::Timeout) {
+            let told = std::fs::read_to_string(&status).unwrap_or_default();
+            let kib =
+                told.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+            most = most.max(kib.unwrap_or(0u64) << 10);
+        }
+        most
+    });
+    let ran = child.wait_with_output().unwrap().into();
+    drop(ended);
+    (ran, watch.join().unwrap())
 }
 
 /// Send a signal.

@@ -1,7 +1,7 @@
 //! A bucket that is far away, over lines that break.
 
 use super::Cloud;
-use crate::home::same;
+use crate::home::{MEMORY, peak, same};
 use drumlin_testkit::{Line, Relay, Rng};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,29 @@ fn a_line_of_any_length_is_filled() {
         // A machine that is busy with something else takes time, too.
         assert!((0..3).any(|_| attempt() > 0.9 * RATE as f64), "{millis} ms");
     }
+}
+
+/// What waits for the line is not piled up.
+#[test]
+fn a_slow_line_takes_no_more_memory() {
+    const RATE: u64 = 20_000_000;
+    let mut cloud = Cloud::new();
+    let relay = Relay::to(cloud.server.port(), Line::default());
+    cloud.through(relay.port());
+    cloud.run(&["init"]).ok();
+    cloud.home.write("src/noise", Rng::new(13).bytes(64 << 20));
+    for n in 0..500u64 {
+        cloud.home.write(&format!("src/{n}"), Rng::new(n).bytes(20_000));
+    }
+    relay.set(Line { up: RATE, down: RATE, ..Line::long(Duration::from_millis(50)) });
+    let saved = cloud.home.saved_folder();
+    for args in [&["backup", "src"][..], &["restore", &saved, "-t", "out"]] {
+        let (ran, most) = peak(cloud.command(args));
+        ran.expect(0);
+        eprintln!("{}: {} MiB", args[0], most >> 20);
+        assert!((1 << 20..MEMORY).contains(&most), "{}: {most}", args[0]);
+    }
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
 }
 
 #[test]

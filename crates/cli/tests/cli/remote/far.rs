@@ -1,7 +1,7 @@
 //! A repository that is far away, over lines that break.
 
 use super::Away;
-use crate::home::{same, signal};
+use crate::home::{MEMORY, peak, same, signal};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
@@ -118,6 +118,27 @@ fn limits_are_those_that_were_asked_for_each_way() {
     // The other way is free: 6 MiB would take a minute.
     let free = timed(&["--limit-download", "100", "backup", "src"]);
     assert!(free < 20.0, "{free}");
+}
+
+/// What waits for the line is not piled up.
+#[test]
+fn a_slow_line_takes_no_more_memory() {
+    const RATE: u64 = 20_000_000;
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    away.home.write("src/noise", Rng::new(13).bytes(64 << 20));
+    for n in 0..500u64 {
+        away.home.write(&format!("src/{n}"), Rng::new(n).bytes(20_000));
+    }
+    away.relay.set(Line { up: RATE, down: RATE, ..Line::long(Duration::from_millis(50)) });
+    let saved = away.home.saved_folder();
+    for args in [&["backup", "src"][..], &["restore", &saved, "-t", "out"]] {
+        let (ran, most) = peak(away.command("plain", args));
+        ran.expect(0);
+        eprintln!("{}: {} MiB", args[0], most >> 20);
+        assert!((1 << 20..MEMORY).contains(&most), "{}: {most}", args[0]);
+    }
+    assert!(same(&away.home.path("src"), &away.home.path("out")));
 }
 
 #[test]
