@@ -42,9 +42,13 @@ class Refused(Exception):
     """Something is malformed, damaged, forged or not there."""
 
 
-def need(condition, why):
+class Newer(Refused):
+    """Something that a newer program has written."""
+
+
+def need(condition, why, error=Refused):
     if not condition:
-        raise Refused(why)
+        raise error(why)
 
 
 # ---- Conventions: numbers in tables and tree nodes ----
@@ -299,7 +303,7 @@ def check_header(data, kind, ident=None, suite=None):
     header = data[:32]
     need(len(header) == 32 and header[:7] == b"drumlin", "no Drumlin object")
     need(header[7] != 0, "format version 0")
-    need(header[7] == 1, f"format version {header[7]}: use a newer program")
+    need(header[7] == 1, f"format version {header[7]}: use a newer program", Newer)
     need(header[8] == kind, f"of type {header[8]} instead of {kind}")
     need(header[9] in (1, 2), "an unknown suite")
     need(suite is None or header[9] == suite, "of another suite than the config")
@@ -332,7 +336,7 @@ class Store:
         if folder in ("data", "tree"):
             names = [n for xx in names if re.fullmatch("[0-9a-f]{2}", xx)
                      for n in sorted(os.listdir(self.path(f"{folder}/{xx}"))) if n.startswith(xx)]
-        if folder == "generations":  # each stands there twice
+        if folder in ("keys", "generations"):  # each stands there twice
             names = sorted({n.removesuffix(".copy") for n in names})
         return [bytes.fromhex(n) for n in names if re.fullmatch("[0-9a-f]{32}", n)]
 
@@ -381,7 +385,7 @@ def read_config(data):
     wanted = field(fields, 6, "array")
     need(all(type(w) is str for w in wanted), "`needs` is not of text")
     unknown = [w for w in wanted if w != "generations"]
-    need(not unknown, "the repository needs what this reader doesn't know: " + ", ".join(map(repr, unknown)))
+    need(not unknown, "the repository needs what this reader doesn't know: " + ", ".join(map(repr, unknown)), Newer)
     generation = field(fields, 7, "uint", optional=True, below=1 << 32) or 0
     need(("generations" in wanted) == (generation > 0) and not tag_of(header), "it contradicts itself about generations")
     for public in publics:
@@ -900,7 +904,7 @@ class Repository:
     def __init__(self, store):
         self.store = store
         self.troubles = 0
-        self.config = self.told("config", lambda: read_config(store.read("config")))
+        self.config = self.twice("config", read_config)
         self.certificates = {}
         self.pack_keys = {}
         self.blocks, self.blocks_size = OrderedDict(), 0
@@ -917,13 +921,26 @@ class Repository:
         try:
             return action()
         except Refused as e:
-            raise Refused(f"{name}: {e}") from None
+            raise type(e)(f"{name}: {e}") from None
 
     # -- opening --
 
+    def twice(self, name, decode):
+        """An object of which there is a copy, or that if it is sound and the object isn't."""
+        try:
+            return self.told(name, lambda: decode(self.store.read(name)))
+        except Newer:
+            raise
+        except Refused as e:
+            try:
+                found = decode(self.store.read(f"{name}.copy"))
+            except Refused:
+                raise e from None
+            self.trouble(e)
+            return found
+
     def key_object(self, ident):
-        name = f"keys/{ident.hex()}"
-        return self.told(name, lambda: decode_key_object(self.store.read(name), ident, self.config.suite))
+        return self.twice(f"keys/{ident.hex()}", lambda data: decode_key_object(data, ident, self.config.suite))
 
     def open_with_key_file(self, data):
         repository, key, secret = parse_key_file(data)

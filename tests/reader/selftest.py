@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The reader's decoders against the test values of docs/format.md. One line a check."""
 
+import os
 import sys
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -227,6 +228,7 @@ class Objects(r.Store):
         self.objects = objects
 
     def read(self, name, offset=0, length=None):
+        r.need(name in self.objects, "no such object")
         return self.objects[name][offset:][:length]
 
 
@@ -263,6 +265,25 @@ def blocks_of_other_packs():
     c.places, c.known_packs, c.all_read = {r.DATA_PACK: {}}, {}, True
     c.add_pack(pack, r.DATA_PACK, table)
     return [c.fetch(r.DATA_PACK, i) for i in ids] == [text, text[1:]]
+
+
+def configs_and_copies():
+    """Which of the two is read: the copy where the config is gone or damaged, and never instead of a newer one."""
+    whole = r.file_bytes(os.path.join(os.path.dirname(__file__), "..", "golden", "v1", "repository", "config"))
+    damaged, newer = whole[:90] + bytes([whole[90] ^ 1]) + whole[91:], whole[:7] + b"\x02" + whole[8:]
+
+    def opened(**objects):
+        try:
+            repository = r.Repository(Objects({name.replace("_", "."): data for name, data in objects.items()}))
+            return repository.config == r.read_config(whole), repository.troubles
+        except r.Refused as e:
+            return str(e).partition(":")[0]
+
+    return [
+        opened(config=whole), opened(config=whole, config_copy=damaged), opened(config_copy=whole),
+        opened(config=damaged, config_copy=whole), opened(config=damaged), opened(config=newer, config_copy=whole),
+        opened(config=damaged, config_copy=damaged), opened(),
+    ] == [(True, 0), (True, 0), (True, 1), (True, 1), "config", "config", "config", "config"]
 
 
 HEAD = b("""6472756d626e64016472756d6c696e010c01000000000000070707070707070707070707070707010302000000000000
@@ -334,7 +355,7 @@ def code_of_bands():
 
 
 CHECKS = (derivation, identity, signature, generations, small_encodings, footer, session, table, leaf_and_body, inner, refusals,
-          tree_of_two_levels, blocks_of_other_packs, band, code_of_bands)
+          tree_of_two_levels, blocks_of_other_packs, configs_and_copies, band, code_of_bands)
 
 if __name__ == "__main__":
     failed = 0

@@ -188,7 +188,7 @@ impl From<RepoError> for Failure {
             RepoError::WrongKey { .. } | RepoError::RevokedKey { .. } => Failure::new(Exit::WrongKey, message),
             RepoError::OtherRepository { .. } => Failure::new(Exit::WrongKey, message)
                 .hint("each repository has keys of its own; check -r and the key file"),
-            RepoError::Damaged { source: drumlin_format::Error::Newer { .. }, .. } => Failure::failed(message),
+            RepoError::Damaged { ref source, .. } if source.is_newer() => Failure::failed(message),
             RepoError::Damaged { ref object, .. } if object == "the key file" || object == "the recovery file" => {
                 Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
             }

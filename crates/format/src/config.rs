@@ -113,7 +113,7 @@ impl Config {
         let signed: Signed = decode(plain_body(&header, object)?, OBJECT)?;
         let body: Body = decode(&signed.body, OBJECT)?;
         if body.needs.iter().any(|feature| feature != GENERATIONS) {
-            return malformed(OBJECT, "it needs a feature that this version doesn't have; use a newer drumlin");
+            return Err(Error::Feature { object: OBJECT });
         }
         let generation = body.generation.unwrap_or(0);
         let needs = body.needs.iter().any(|feature| feature == GENERATIONS);

@@ -22,6 +22,12 @@ pub enum Error {
         /// The version found.
         found: u8,
     },
+    /// The object says that a reader has to know something that this program doesn't.
+    #[error("the {object} needs a feature that this version doesn't have; use a newer drumlin")]
+    Feature {
+        /// The kind of object.
+        object: &'static str,
+    },
     /// The object is sealed with secrets that the key in use doesn't have.
     #[error(
         "the {object} is of generation {generation:08x}, whose secrets this key doesn't have; if the repository was just given new ones, run it again"
@@ -40,6 +46,13 @@ pub enum Error {
         /// Why.
         source: drumlin_seal::Error,
     },
+}
+
+impl Error {
+    /// Whether a newer program understands the object.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Error::Newer { .. } | Error::Feature { .. })
+    }
 }
 
 /// A shorthand for [`Error::Malformed`].

@@ -1,6 +1,6 @@
 //! Unlocking: from what the user has to the secrets of a role.
 
-use crate::{Error, Repository, Result, names};
+use crate::{Error, Repository, Result, keys, names};
 use drumlin_format::config::Config;
 use drumlin_format::key::{KeyObject, Lock, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
@@ -27,12 +27,12 @@ impl Unlock {
 }
 
 impl Repository {
-    /// The secrets that `unlock` gives access to, and the key object's id.
-    pub(crate) fn unlock(store: &dyn Store, config: &Config, unlock: &Unlock) -> Result<Secrets> {
-        let secrets = match unlock {
+    /// The secrets that `unlock` gives access to, and whether it was the copy of their key's object that was read.
+    pub(crate) fn unlock(store: &dyn Store, config: &Config, unlock: &Unlock) -> Result<(Secrets, bool)> {
+        let (secrets, is_copy) = match unlock {
             Unlock::Passphrase(passphrase) => by_passphrase(store, passphrase)?,
             Unlock::File(text) if key_file::is_recovery(text) => {
-                key_file::decode_recovery(text).map_err(Error::damaged("the recovery file"))?
+                (key_file::decode_recovery(text).map_err(Error::damaged("the recovery file"))?, false)
             }
             Unlock::File(text) => by_file(store, config, text)?,
         };
@@ -43,11 +43,11 @@ impl Repository {
                 location: store.location(),
             });
         }
-        Ok(secrets)
+        Ok((secrets, is_copy))
     }
 }
 
-fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<Secrets> {
+fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, bool)> {
     let file = KeyFile::decode(text).map_err(Error::damaged("the key file"))?;
     if file.repository != config.id {
         return Err(Error::OtherRepository {
@@ -57,21 +57,19 @@ fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<Secrets> {
         });
     }
     let name = names::key(file.key);
-    let bytes = match store.get(&name) {
-        Err(e) if e.kind == drumlin_store::Kind::Missing => {
-            return Err(Error::WrongKey { what: "key file", location: store.location() });
-        }
-        other => other?,
-    };
-    let object = KeyObject::decode(file.key, &bytes).map_err(Error::damaged(&name))?;
+    let (object, is_copy) = keys::twice(store, file.key).read().map_err(|e| match e.is_missing() {
+        true => Error::WrongKey { what: "key file", location: store.location() },
+        false => e,
+    })?;
     if *object.lock() == Lock::Revoked {
         // Only the owner's word makes a key revoked; without it the object is a forgery.
         object.certificate(config.id, &config.owner).map_err(Error::damaged(&name))?;
         return Err(Error::RevokedKey { key: file.key, location: store.location() });
     }
-    open(&object, &file.secret)
-        .map_err(Error::damaged(&name))?
-        .ok_or_else(|| Error::WrongKey { what: "key file", location: store.location() })
+    match open(&object, &file.secret).map_err(Error::damaged(&name))? {
+        Some(secrets) => Ok((secrets, is_copy)),
+        None => Err(Error::WrongKey { what: "key file", location: store.location() }),
+    }
 }
 
 /// `None` if it is not the right key.
@@ -83,29 +81,30 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
     }
 }
 
-fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<Secrets> {
-    let mut ids = Vec::new();
-    store.list(names::KEYS, &mut |listed| ids.extend(KeyId::parse(names::last(&listed.name))))?;
-    ids.sort();
+fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)> {
     // A key object that is damaged, or whose lock makes no sense, is told only if no other one opens.
     let mut damage = None;
-    for id in ids {
-        let name = names::key(id);
-        let bytes = store.get(&name)?;
-        match try_passphrase(id, &bytes, passphrase) {
-            Ok(Some(secrets)) => return Ok(secrets),
+    for id in keys::ids(store)? {
+        let (object, is_copy) = match keys::twice(store, id).read() {
+            Err(e @ Error::Damaged { .. }) => {
+                damage = Some(e);
+                continue;
+            }
+            other => other?,
+        };
+        match try_passphrase(&object, passphrase) {
+            Ok(Some(secrets)) => return Ok((secrets, is_copy)),
             Ok(None) => {}
-            Err(source) => damage = Some(Error::Damaged { object: name, source }),
+            Err(source) => damage = Some(Error::Damaged { object: names::key(id), source }),
         }
     }
     Err(damage.unwrap_or(Error::WrongKey { what: "passphrase", location: store.location() }))
 }
 
 /// `None` if the key is not of this passphrase, or of none: a key file's, or revoked.
-fn try_passphrase(id: KeyId, bytes: &[u8], passphrase: &[u8]) -> std::result::Result<Option<Secrets>, FormatError> {
-    let object = KeyObject::decode(id, bytes)?;
+fn try_passphrase(object: &KeyObject, passphrase: &[u8]) -> std::result::Result<Option<Secrets>, FormatError> {
     match object.lock() {
-        Lock::Passphrase { .. } => open(&object, &object.lock().passphrase_key(passphrase)?),
+        Lock::Passphrase { .. } => open(object, &object.lock().passphrase_key(passphrase)?),
         Lock::File | Lock::Revoked => Ok(None),
     }
 }

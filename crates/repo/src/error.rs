@@ -173,6 +173,11 @@ impl Error {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == "read" && !e.name.is_empty())
     }
 
+    /// Whether a newer program is needed to understand an object.
+    pub fn is_newer(&self) -> bool {
+        matches!(self, Error::Damaged { source, .. } if source.is_newer())
+    }
+
     /// Whether the storage may do it a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Transient)

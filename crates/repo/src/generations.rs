@@ -1,9 +1,9 @@
 //! The generations of a repository as a key sees them: which there are, which is the newest, what it opens.
 //!
-//! Each stands in two objects of the same bytes, since all that was sealed in it would be lost with the only one. Everything new is
-//! sealed in the newest one. Where that can't be had, because its object is gone or because the key was not
-//! given it, what there is can still be read, and nothing is written.
+//! Each stands there twice (`twice`). Everything new is sealed in the newest one. Where that can't be had, because its object is gone or
+//! because the key was not given it, what there is can still be read, and nothing is written.
 
+use crate::twice::{Counts, Found, Twice};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::config::Config;
 use drumlin_format::generation::Generation;
@@ -12,7 +12,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Recipient;
 use drumlin_format::{FRESH_BYTES, Sealing};
 use drumlin_seal::{PublicKey, checksum};
-use drumlin_store::{Put, Store};
+use drumlin_store::Store;
 use std::collections::BTreeSet;
 
 /// The generations behind the first, as they were when the repository was opened.
@@ -40,15 +40,15 @@ impl Generations {
         numbers.dedup();
         for number in numbers {
             let mut trouble = None;
-            for name in [names::generation(number), names::generation_copy(number)] {
-                match load(store, config, number, &name)? {
-                    Ok(Some((generation, bytes))) => {
+            let twice = twice(store, config, number);
+            for name in twice.names() {
+                match twice.find(&name)? {
+                    Found::Sound(generation, bytes) => {
                         generations.add(generation, checksum(&bytes), secrets);
                         trouble = None;
                         break;
                     }
-                    Ok(None) => {}
-                    Err(cause) => trouble = trouble.or(Some(cause)),
+                    found => trouble = trouble.or(found.cause()),
                 }
             }
             generations.broken.extend(trouble.map(|cause| (number, cause)));
@@ -95,26 +95,11 @@ impl Generations {
     }
 }
 
-/// What came of reading one of the objects of a generation: nothing if it isn't there, what is wrong with it if it is unsound.
-type Loaded = std::result::Result<Option<(Generation, Vec<u8>)>, String>;
-
-/// Read one of the objects of a generation.
-fn load(store: &dyn Store, config: &Config, number: u32, name: &str) -> Result<Loaded> {
-    let bytes = match store.get(name).map_err(Error::from) {
-        Err(e) if e.is_missing() => return Ok(Ok(None)),
-        Err(e) if e.is_of_one_object() => return Ok(Err(e.cause())),
-        other => other?,
-    };
-    let read = Generation::decode(config.id, &config.owner, number, &bytes);
-    Ok(read.map(|generation| Some((generation, bytes))).map_err(|e| e.to_string()))
-}
-
-/// Both objects of a generation, by their names: sound ones first.
-fn load_both(store: &dyn Store, config: &Config, number: u32) -> Result<[(String, Loaded); 2]> {
-    let read = |name: String| load(store, config, number, &name).map(|read| (name, read));
-    let mut both = [read(names::generation(number))?, read(names::generation_copy(number))?];
-    both.sort_by_key(|(_, read)| !matches!(read, Ok(Some(_))));
-    Ok(both)
+/// Both objects of a generation.
+fn twice<'a>(store: &'a dyn Store, config: &'a Config, number: u32) -> Twice<'a, Generation> {
+    let decode = move |bytes: &[u8]| Generation::decode(config.id, &config.owner, number, bytes);
+    let counts = |_: &Generation, _: &Generation| Counts::Object;
+    Twice { store, name: names::generation(number), decode: Box::new(decode), counts, copy_is_owed: true }
 }
 
 impl Repository {
@@ -125,13 +110,7 @@ impl Repository {
     pub fn generation_troubles(&self) -> Result<Vec<(String, String)>> {
         let mut troubles = Vec::new();
         for of in self.generations().iter() {
-            for (name, read) in load_both(&**self.store(), self.config(), of.number)? {
-                match read {
-                    Ok(Some(_)) => {}
-                    Ok(None) => troubles.push((name, "it isn't there".to_owned())),
-                    Err(cause) => troubles.push((name, cause)),
-                }
-            }
+            troubles.extend(twice(&**self.store(), self.config(), of.number).examine()?.troubles);
         }
         Ok(troubles)
     }
@@ -146,11 +125,7 @@ impl Repository {
         let mut numbers: BTreeSet<u32> = self.generations().iter().map(|of| of.number).collect();
         self.store().list(names::GENERATIONS, &mut |listed| numbers.extend(names::generation_number(&listed.name)))?;
         for number in numbers {
-            let [first, (name, second)] = load_both(&**self.store(), self.config(), number)?;
-            if let ((_, Ok(Some((_, bytes)))), Ok(None) | Err(_)) = (&first, &second) {
-                self.store().put(&name, bytes, Put::Replace)?;
-                mended += 1;
-            }
+            mended += twice(&**self.store(), self.config(), number).mend()?.0;
         }
         Ok(mended)
     }
@@ -243,9 +218,11 @@ impl Repository {
             return Ok(());
         }
         for number in newer {
-            let objects = load_both(&**self.store(), self.config(), number)?;
-            if objects.iter().any(|(_, read)| matches!(read, Ok(Some(_)))) {
-                return Err(Error::Rekeyed { location: self.store().location() });
+            let twice = twice(&**self.store(), self.config(), number);
+            for name in twice.names() {
+                if twice.find(&name)?.is_sound() {
+                    return Err(Error::Rekeyed { location: self.store().location() });
+                }
             }
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! Keys: who may do what. Adding and removing keys is the owner's; changing one's own passphrase is anybody's.
 
+use crate::twice::{self, Counts, Examined, Found, Twice};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::KeyId;
-use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
+use drumlin_format::key::{Certificate, KeyObject, KeyParts, Lock, Role, Secrets};
 use drumlin_format::key_file::{self, KeyFile};
 use drumlin_seal::{PassphraseCost, Secret, SigningKey, VerifyingKey, Zeroizing};
-use drumlin_store::Put;
-use std::collections::HashMap;
+use drumlin_store::{Put, Store};
+use std::collections::{BTreeSet, HashMap};
 
 /// What shall unlock a new key object.
 pub enum NewLock {
@@ -46,6 +47,25 @@ pub(crate) struct TrustedKey {
     pub revoked: Option<i64>,
 }
 
+/// A key object and its copy.
+pub(crate) fn twice<'a>(store: &'a dyn Store, id: KeyId) -> Twice<'a, KeyObject> {
+    let decode = move |bytes: &[u8]| KeyObject::decode(id, bytes);
+    Twice { store, name: names::key(id), decode: Box::new(decode), counts, copy_is_owed: false }
+}
+
+/// All keys of which there is an object or its copy, in order.
+pub(crate) fn ids(store: &dyn Store) -> Result<BTreeSet<KeyId>> {
+    let mut ids = BTreeSet::new();
+    store.list(names::KEYS, &mut |listed| ids.extend(names::key_id(&listed.name)))?;
+    Ok(ids)
+}
+
+/// A copy that was revoked counts: nothing brings a key back.
+fn counts(object: &KeyObject, copy: &KeyObject) -> Counts {
+    let is_revoked = |object: &KeyObject| *object.lock() == Lock::Revoked;
+    if is_revoked(copy) && !is_revoked(object) { Counts::Copy } else { Counts::Object }
+}
+
 impl Repository {
     /// Seal and store a key object for `secrets`. Certificates need the owner.
     pub(crate) fn put_key(&self, secrets: &Secrets, lock: &NewLock, label: &str, now: i64, how: Put) -> Result<()> {
@@ -55,7 +75,7 @@ impl Repository {
         let fresh = random_id()?;
         let parts = KeyParts { secrets, lock, unlock: &unlock, label, created: now, fresh, generation };
         let bytes = KeyObject::seal(&parts, self.config().suite, owner);
-        Ok(self.store().put(&names::key(secrets.key), &bytes, how)?)
+        Ok(twice::put(&**self.store(), &names::key(secrets.key), &bytes, how)?)
     }
 
     fn new_lock(&self, lock: &NewLock) -> Result<(Lock, Secret)> {
@@ -99,7 +119,14 @@ impl Repository {
     pub fn relock(&self, lock: &NewLock) -> Result<()> {
         let secrets = self.secrets();
         let name = names::key(secrets.key);
-        let object = KeyObject::decode(secrets.key, &self.store().get(&name)?).map_err(Error::damaged(&name))?;
+        let both = self.certified(secrets.key);
+        let object = self.read_twice(&both)?;
+        // The word that it is revoked may have come no further than to the copy.
+        if let Found::Sound(copy, _) = both.find(&names::copy_of(&name))?
+            && *copy.lock() == Lock::Revoked
+        {
+            return Err(Error::RevokedKey { key: secrets.key, location: self.store().location() });
+        }
         let label = object.label(secrets).map_err(Error::damaged(&name))?;
         let certificate = object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
         if certificate.revoked.is_some() {
@@ -109,7 +136,9 @@ impl Repository {
         let (lock, unlock) = self.new_lock(lock)?;
         let (fresh, generation) = (random_id()?, object.generation());
         let parts = KeyParts { secrets, lock, unlock: &unlock, label: &label, created, fresh, generation };
-        Ok(self.store().put(&name, &object.reseal(&parts), Put::Replace)?)
+        twice::put(&**self.store(), &name, &object.reseal(&parts), Put::Replace)?;
+        self.note_mended(&name);
+        Ok(())
     }
 
     /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone from
@@ -132,9 +161,9 @@ impl Repository {
             )));
         }
         let name = names::key(id);
-        let object = KeyObject::decode(id, &self.store().get(&name)?).map_err(Error::damaged(&name))?;
+        let object = self.read_twice(&twice(&**self.store(), id))?;
         object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
-        Ok(self.store().put(&name, &object.revoke(secrets.repository, now, owner), Put::Replace)?)
+        Ok(twice::put(&**self.store(), &name, &object.revoke(secrets.repository, now, owner), Put::Replace)?)
     }
 
     /// All keys that the owner certified.
@@ -181,15 +210,58 @@ impl Repository {
 
     /// All key objects; a damaged one is an error of its own.
     pub(crate) fn key_objects(&self) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
-        let mut ids = Vec::new();
-        self.store().list(names::KEYS, &mut |listed| ids.extend(KeyId::parse(names::last(&listed.name))))?;
-        ids.into_iter()
-            .map(|id| {
-                let name = names::key(id);
-                let bytes = self.store().get(&name)?;
-                Ok((id, KeyObject::decode(id, &bytes).map_err(Error::damaged(&name))))
-            })
-            .collect()
+        let read = |id| match self.read_twice(&twice(&**self.store(), id)) {
+            Ok(object) => Ok((id, Ok(object))),
+            Err(e @ Error::Damaged { .. }) => Ok((id, Err(e))),
+            Err(e) => Err(e),
+        };
+        ids(&**self.store())?.into_iter().map(read).collect()
+    }
+
+    /// A key object and its copy, as far as the owner's word is in them.
+    fn certified(&self, id: KeyId) -> Twice<'_, KeyObject> {
+        let decode = move |bytes: &[u8]| {
+            let object = KeyObject::decode(id, bytes)?;
+            object.certificate(self.secrets().repository, &self.secrets().owner)?;
+            Ok(object)
+        };
+        Twice { decode: Box::new(decode), ..twice(&**self.store(), id) }
+    }
+
+    /// All keys of which there is an object or its copy, in order.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn key_ids(&self) -> Result<Vec<KeyId>> {
+        Ok(ids(&**self.store())?.into_iter().collect())
+    }
+
+    /// See whether a key's object and its copy are sound and the same. Gives its certificate, if the owner has given it one.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn examine_key(&self, id: KeyId) -> Result<Examined<Certificate>> {
+        let Examined { object, mut troubles, lacks_copy } = self.certified(id).examine()?;
+        let label = object.as_ref().map(|object| object.label(self.secrets()));
+        if let Some(Err(e)) = &label {
+            troubles.push((names::key(id), e.to_string()));
+        }
+        let is_labelled = matches!(label, Some(Ok(_)));
+        let certificate =
+            |object: KeyObject| object.certificate(self.secrets().repository, &self.secrets().owner).ok().cloned();
+        Ok(Examined { object: object.filter(|_| is_labelled).and_then(certificate), troubles, lacks_copy })
+    }
+
+    /// Put key objects and their copies right, each by the other one. How many were put.
+    ///
+    /// # Errors
+    /// The storage fails, or this user may not.
+    pub fn mend_keys(&self) -> Result<u64> {
+        let mut mended = 0;
+        for id in ids(&**self.store())? {
+            mended += self.mend_twice(&self.certified(id))?;
+        }
+        Ok(mended)
     }
 }
 
@@ -197,7 +269,7 @@ impl Repository {
 mod tests {
     use super::*;
     use crate::{CreateOptions, Unlock};
-    use drumlin_store::{MemoryStore, Store};
+    use drumlin_store::MemoryStore;
     use std::sync::Arc;
 
     const COST: PassphraseCost = PassphraseCost { memory_kib: 64, passes: 1, lanes: 1 };

@@ -7,6 +7,7 @@
 
 mod access;
 mod cache;
+mod config;
 mod entropy;
 mod error;
 mod forgotten;
@@ -20,6 +21,7 @@ mod repository;
 mod reseal;
 mod retention;
 mod snapshots;
+mod twice;
 mod writer;
 
 pub mod band;
@@ -42,4 +44,5 @@ pub use losses::{Losses, PackScan};
 pub use rekey::{RekeyOptions, Rekeyed};
 pub use repository::{CreateOptions, Repository};
 pub use snapshots::{SnapshotInfo, Trust, may_decide};
+pub use twice::Examined;
 pub use writer::{WriteSession, Written};

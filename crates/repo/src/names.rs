@@ -5,6 +5,8 @@ use drumlin_format::{HistoryId, IndexId, KeyId, LossId, PackId, PlanId, Recovery
 
 /// The config.
 pub const CONFIG: &str = "config";
+/// A copy of the config, the same bytes: nothing could be opened without either.
+pub const CONFIG_COPY: &str = "config.copy";
 /// The folder of key objects.
 pub const KEYS: &str = "keys";
 /// The folder of data packs.
@@ -34,11 +36,16 @@ pub const GENERATIONS: &str = "generations";
 pub const PARITY: &str = "parity";
 
 /// What a repository can't do without, and what is removed by nobody but a prune: the rest lasts as long as a run, or until the next one.
-pub const LASTING: [&str; 9] = [CONFIG, KEYS, GENERATIONS, SNAPSHOTS, HISTORY, INDEX, TREE, DATA, PARITY];
+pub const LASTING: [&str; 10] = [CONFIG, CONFIG_COPY, KEYS, GENERATIONS, SNAPSHOTS, HISTORY, INDEX, TREE, DATA, PARITY];
 
 /// A key object.
 pub fn key(id: KeyId) -> String {
     format!("{KEYS}/{id}")
+}
+
+/// The key of this name of an object, or of its copy.
+pub fn key_id(name: &str) -> Option<KeyId> {
+    KeyId::parse(last(name.strip_suffix(COPY).unwrap_or(name)))
 }
 
 /// A pack; packs are spread over 256 folders.
@@ -101,7 +108,12 @@ pub fn generation(number: u32) -> String {
 
 /// A copy of a generation, the same bytes: much would be lost with the only one.
 pub fn generation_copy(number: u32) -> String {
-    generation(number) + COPY
+    copy_of(&generation(number))
+}
+
+/// The copy of an object of which there are two, the same bytes.
+pub fn copy_of(name: &str) -> String {
+    format!("{name}{COPY}")
 }
 
 const COPY: &str = ".copy";

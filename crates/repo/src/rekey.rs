@@ -1,13 +1,13 @@
 //! Giving a repository new secrets for all that comes, by one small object: a generation.
 //!
 //! Crash order: keys that go with it are revoked → the owner's own key gets its pair, if it has none → the generation, which
-//! nobody else can have made under this number → its copy → the config says that there is one. Until the config speaks of generations
-//! nobody looks for them, so a first one that was left by a killed run means nothing; the next run makes another. A later one
-//! is complete, and in force, the moment it is there.
+//! nobody else can have made under this number → its copy → the config's copy says that there is one → the config does. Until the config
+//! speaks of generations nobody looks for them, so a first one that was left by a killed run means nothing, unless the config is lost and
+//! its copy speaks of it; the next run makes another. A later one is complete, and in force, the moment it is there.
 
 use crate::generations::Generations;
 use crate::keys::KeyInfo;
-use crate::{Error, Repository, Result, names, random_id, random_secret};
+use crate::{Error, Repository, Result, names, random_id, random_secret, twice};
 use drumlin_format::KeyId;
 use drumlin_format::config::Config;
 use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
@@ -65,12 +65,13 @@ impl Repository {
         for key in &old {
             let object = &objects[&key.id];
             let bytes = object.revoke(config.id, options.now, owner);
-            self.store().put(&names::key(key.id), &bytes, Put::Replace)?;
+            twice::put(&**self.store(), &names::key(key.id), &bytes, Put::Replace)?;
         }
         if let (Some(object), Some(pair)) = (objects.get(&own), pairs.get(&own))
             && object.certificate(config.id, &config.owner).is_ok_and(|certificate| certificate.wrapping.is_none())
         {
-            self.store().put(&names::key(own), &object.with_wrapping(config.id, pair, owner), Put::Replace)?;
+            let bytes = object.with_wrapping(config.id, pair, owner);
+            twice::put(&**self.store(), &names::key(own), &bytes, Put::Replace)?;
         }
         let secrets = self.fresh_generation()?;
         let of = Origin { repository: config.id, suite: config.suite, created: options.now };
@@ -93,26 +94,13 @@ impl Repository {
         self.mend_generations()?;
         self.retain_others(&|| false)?;
         let config = Config { generation: secrets.number.max(config.generation), ..config };
-        self.store().put(names::CONFIG, &config.encode(owner), Put::Replace)?;
+        twice::put(&**self.store(), names::CONFIG, &config.encode(owner), Put::Replace)?;
         let (mut own_secrets, mut generations) = (self.secrets().clone(), self.generations().clone());
         own_secrets.learn(secrets.clone());
         generations.add(generation, checksum(&bytes), &mut own_secrets);
         let repository = self.renewed(config, own_secrets, generations);
         repository.take_note(options.now);
         Ok(Rekeyed { repository, number: secrets.number, given, removed: old })
-    }
-
-    /// The config as it is now.
-    fn config_now(&self) -> Result<Config> {
-        let config = Repository::read_config(&**self.store())?;
-        if config.id != self.config().id || config.owner != self.config().owner {
-            return Err(Error::OtherRepository {
-                expected: self.config().id.to_string(),
-                found: config.id.to_string(),
-                location: self.store().location(),
-            });
-        }
-        Ok(config)
     }
 
     fn sound_keys(&self) -> Result<HashMap<KeyId, KeyObject>> {

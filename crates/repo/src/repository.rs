@@ -3,7 +3,7 @@
 use crate::band::{Bands, Through};
 use crate::generations::Generations;
 use crate::history::Memory;
-use crate::{Error, NewLock, PackInfo, Result, Unlock, names, random_id, random_secret};
+use crate::{Error, NewLock, PackInfo, Result, Unlock, config, names, random_id, random_secret, twice};
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
 use drumlin_format::{ChunkId, KeyId, RepositoryId};
@@ -22,7 +22,7 @@ pub struct Repository {
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
     memory: Option<Arc<Memory>>,
-    /// Packs that were read through their parity.
+    /// Packs that were read through their parity; the config and the key in use, if it was their copies that were read.
     healed: Arc<Mutex<BTreeSet<String>>>,
     /// Whether packs are seen through their bands.
     through: bool,
@@ -91,10 +91,13 @@ impl Repository {
         now: i64,
     ) -> Result<(Self, KeyId)> {
         let mut found = false;
-        for folder in ["config", names::KEYS, names::SNAPSHOTS, names::INDEX] {
+        for folder in [names::CONFIG, names::KEYS, names::SNAPSHOTS, names::INDEX] {
             store.list(folder, &mut |_| found = true)?;
         }
-        if found || store.len(names::CONFIG)?.is_some() {
+        for name in [names::CONFIG, names::CONFIG_COPY] {
+            found |= store.len(name)?.is_some();
+        }
+        if found {
             return Err(Error::Exists { location: store.location() });
         }
         let seal = |source| Error::Damaged {
@@ -133,7 +136,7 @@ impl Repository {
         let repository = Repository::assemble(store, config, secrets, Generations::default());
         repository.put_key(&repository.secrets, &lock, label, now, Put::Create)?;
         let bytes = repository.config.encode(&owner);
-        match repository.store.put(names::CONFIG, &bytes, Put::Create) {
+        match twice::put(&*repository.store, names::CONFIG, &bytes, Put::Create) {
             Err(e) if e.kind == Kind::Exists => return Err(Error::Exists { location: repository.store.location() }),
             other => other?,
         }
@@ -145,22 +148,22 @@ impl Repository {
         if let Some(key) = unlock.key() {
             store.expect(Soon::Object(&names::key(key)));
         }
-        let config = Repository::read_config(&*store)?;
-        let mut secrets = Repository::unlock(&*store, &config, unlock)?;
+        let (config, is_copy) = config::read(&*store)?;
+        let (mut secrets, is_key_copy) = Repository::unlock(&*store, &config, unlock)?;
         let generations = Generations::read(&*store, &config, &mut secrets)?;
-        Ok(Repository::assemble(store, config, secrets, generations))
+        let repository = Repository::assemble(store, config, secrets, generations);
+        if is_copy {
+            repository.note_healed(names::CONFIG);
+        }
+        if is_key_copy {
+            repository.note_healed(&names::key(repository.secrets.key));
+        }
+        Ok(repository)
     }
 
-    /// The config of the repository in a store: what can be told without a key.
+    /// The config of the repository in a store, or else its copy: what can be told without a key.
     pub fn read_config(store: &dyn Store) -> Result<Config> {
-        let bytes = match store.get(names::CONFIG) {
-            // Where even what it should be in is missing, the store says so.
-            Err(e) if e.kind == Kind::Missing && !e.name.is_empty() => {
-                return Err(Error::NoRepository { location: store.location() });
-            }
-            other => other?,
-        };
-        Config::decode(&bytes).map_err(Error::damaged(names::CONFIG))
+        config::read(store).map(|(config, _)| config)
     }
 
     pub(crate) fn assemble(store: Arc<dyn Store>, config: Config, secrets: Secrets, generations: Generations) -> Self {
@@ -177,8 +180,8 @@ impl Repository {
         }
     }
 
-    /// The names of the packs that were found damaged and whose parity made up for it, since the repository was opened: they
-    /// should be repaired.
+    /// The names of what was found damaged or gone since the repository was opened, and made up for: packs by their parity, the config
+    /// and the key in use by their copies. They should be repaired.
     pub fn healed(&self) -> Vec<String> {
         self.healed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -188,6 +191,10 @@ impl Repository {
         if !healed.contains(name) {
             healed.insert(name.to_owned());
         }
+    }
+
+    pub(crate) fn note_mended(&self, name: &str) {
+        self.healed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The same repository, its packs seen through their bands: for reading what can't be read otherwise.

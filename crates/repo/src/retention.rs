@@ -33,7 +33,11 @@ impl Repository {
             return Ok(0);
         }
         let one = |name: &String| if stop() { Ok(()) } else { store.retain(name) };
-        for folder in names::LASTING.into_iter().filter(|name| *name != names::CONFIG) {
+        if store.len(names::CONFIG_COPY)?.is_some() {
+            one(&names::CONFIG_COPY.to_owned())?;
+            retained += 1;
+        }
+        for folder in names::LASTING.into_iter().filter(|name| ![names::CONFIG, names::CONFIG_COPY].contains(name)) {
             let (mut held, mut done) = (Vec::new(), Ok(Vec::new()));
             store.list(folder, &mut |listed| {
                 retained += 1;

@@ -39,15 +39,21 @@ fn repository() -> (MemoryStore, Repository, CallLog, Vec<KeyId>) {
     (memory, repository, log, keys.to_vec())
 }
 
-/// The only thing that was written: a key's object.
+/// The only thing that was written: a key's object, and its copy, which comes first where there was one.
 #[track_caller]
 fn only(log: &CallLog, key: KeyId, expected: Put) {
-    match &log.writes()[..] {
-        [Call::Put { name, bytes, how }] => {
-            assert_eq!((name, *how), (&format!("keys/{key}"), expected));
-            assert!(*bytes <= SMALL, "{bytes} bytes");
+    let (name, copy) = (format!("keys/{key}"), format!("keys/{key}.copy"));
+    let in_order = if expected == Put::Create { [name, copy] } else { [copy, name] };
+    let writes = log.writes();
+    assert_eq!(writes.len(), 2, "{writes:?}");
+    for (call, expected_name) in writes.iter().zip(in_order) {
+        match call {
+            Call::Put { name, bytes, how } => {
+                assert_eq!((name, *how), (&expected_name, expected));
+                assert!(*bytes <= SMALL, "{bytes} bytes");
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
     // Nor is anything read that grows with the repository.
     let far = |call: &Call| match call {
@@ -60,7 +66,7 @@ fn only(log: &CallLog, key: KeyId, expected: Put) {
 }
 
 #[test]
-fn each_change_of_keys_writes_one_small_object() {
+fn each_change_of_keys_writes_one_small_object_and_its_copy() {
     let (memory, repository, log, keys) = repository();
     let before = objects(&memory);
     let own = repository.secrets().key;
@@ -77,8 +83,8 @@ fn each_change_of_keys_writes_one_small_object() {
 
     let after = objects(&memory);
     let changed: Vec<_> = after.keys().filter(|name| before.get(*name) != after.get(*name)).collect();
-    assert_eq!(changed.len(), 2 + keys.len());
-    assert!(changed.iter().all(|name| name.starts_with("keys/")) && before.len() + 1 == after.len());
+    assert_eq!(changed.len(), 2 * (2 + keys.len()));
+    assert!(changed.iter().all(|name| name.starts_with("keys/")) && before.len() + 2 == after.len());
 }
 
 /// What the guide says of a thief: removing his key changes none of the secrets that he has.

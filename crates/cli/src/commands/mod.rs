@@ -31,7 +31,7 @@ use crate::unlock;
 use drumlin_engine::select::SnapshotSpec;
 use drumlin_host::walk::Crew;
 use drumlin_repo::history::{Memory, Missing};
-use drumlin_repo::{Cache, Repository, SnapshotInfo};
+use drumlin_repo::{Cache, Repository, SnapshotInfo, names};
 use drumlin_store::{Location, ReadOnlyStore, Store, Surroundings};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -149,6 +149,7 @@ pub struct Looking(Option<std::thread::JoinHandle<drumlin_repo::Result<Missing>>
 struct JsonHealed<'a> {
     message_type: &'static str,
     packs: &'a [String],
+    copies: &'a [String],
 }
 
 impl<'a> Context<'a> {
@@ -338,14 +339,19 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Tell once of packs that were damaged and could be read all the same.
+    /// Tell once of what was damaged and could be read all the same.
     fn tell_healed(&self) {
         for repository in self.opened.borrow().iter() {
-            let packs = repository.healed();
-            let Some(first) = packs.first() else { continue };
-            if self.out.json() {
-                self.out.tell_err(&JsonHealed { message_type: "healed", packs: &packs });
+            let is_pack = |name: &String| [names::DATA, names::TREE].iter().any(|folder| name.starts_with(folder));
+            let (packs, others): (Vec<_>, Vec<_>) = repository.healed().into_iter().partition(is_pack);
+            if self.out.json() && !(packs.is_empty() && others.is_empty()) {
+                self.out.tell_err(&JsonHealed { message_type: "healed", packs: &packs, copies: &others });
             }
+            for name in others {
+                let advice = "nothing is lost yet, and 'drumlin repair' puts it again";
+                self.out.warn(format!("'{name}' is damaged or gone, and its copy was read instead: {advice}"));
+            }
+            let Some(first) = packs.first() else { continue };
             let which = match packs.len() {
                 1 => format!("pack '{first}' is damaged or gone, and was read through its parity"),
                 n => format!("{n} packs are damaged or gone, '{first}' among them, and were read through their parity"),

@@ -34,7 +34,7 @@ struct JsonRepair {
     packs_made_again: Vec<String>,
     bytes_salvaged: u64,
     chunks_lost: u64,
-    generations_mended: u64,
+    copies_mended: u64,
     unreadable_cleared: u64,
     snapshots_broken: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
@@ -123,7 +123,7 @@ fn json(report: &Report) -> JsonRepair {
         packs_made_again: report.made_again.iter().map(ToString::to_string).collect(),
         bytes_salvaged: report.salvaged,
         chunks_lost: report.lost_chunks,
-        generations_mended: report.generations,
+        copies_mended: report.copies,
         unreadable_cleared: report.cleared,
         snapshots_broken: report.broken_snapshots,
         snapshots_unreadable: report
@@ -139,9 +139,9 @@ fn lines(report: &Report) -> Vec<String> {
         return vec!["there is nothing to repair".into()];
     }
     let mut lines = Vec::new();
-    if report.generations > 0 {
-        let objects = counted(report.generations, "object", "objects");
-        lines.push(format!("put again: {objects} of the repository's secrets, by the other copy"));
+    if report.copies > 0 {
+        let objects = counted(report.copies, "object", "objects");
+        lines.push(format!("put again: {objects} of the config, the keys or the secrets, by the other copy"));
     }
     if report.cleared > 0 {
         let objects = counted(report.cleared, "plan or loss", "plans and losses");

@@ -100,6 +100,7 @@ pub struct JsonCheck {
     pack_bytes: u64,
     leftover_packs: u64,
     leftover_bytes: u64,
+    copies_lacking: u64,
     open_sessions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     parity: Option<JsonParity>,
@@ -182,6 +183,7 @@ impl JsonCheck {
             pack_bytes: report.pack_bytes,
             leftover_packs: report.leftover.packs,
             leftover_bytes: report.leftover.bytes,
+            copies_lacking: report.lacking_copies,
             open_sessions: report.open_sessions,
             parity: report.parity.map(JsonParity::from),
             read: report.read.map(JsonRead::from),
@@ -308,6 +310,10 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
             }
         };
         lines.push(format!("left over: {leftover} {verb} in no index object that can be read: {whose}"));
+    }
+    if report.lacking_copies > 0 {
+        let objects = counted(report.lacking_copies, "object has", "objects have");
+        lines.push(format!("no copy:   {objects} none, of the config and the keys; 'drumlin repair' makes it"));
     }
     for limit in &report.limits {
         let what = match limit {

@@ -100,8 +100,11 @@ fn an_object_that_is_gone_or_bent_is_named() {
     assert!(ran.stdout.contains(&format!("tree pack '{}'\n  it isn't there", name(&home, &pack))), "{}", ran.stdout);
     assert!(ran.stdout.contains("and all that follows: "), "{}", ran.stdout);
     // Without what opens it nothing can be checked.
-    let config = home.repository().join("config");
-    home.tamper(&config, |b| b[50] ^= 1);
+    let damage = |name: &str| home.tamper(&home.repository().join(name), |b| b[50] ^= 1);
+    damage("config");
+    let told = home.run(&["check"]).expect(1).stdout;
+    assert!(told.contains("config 'config'\n") && told.contains("; its other copy is sound"), "{told}");
+    damage("config.copy");
     assert!(home.run(&["check"]).expect(1).stderr.contains("'config' in the repository is damaged"));
 }
 

@@ -104,9 +104,13 @@ fn one_dropped_object_is_named() {
         home.run(&["prune"]).ok();
         let own = fs::read_to_string(home.kept_key()).unwrap();
         let all = files(&home.repository().join(folder));
-        let victim = all.iter().find(|f| !own.contains(f.file_name().unwrap().to_str().unwrap())).unwrap();
-        let name = format!("'{folder}/{}'", victim.file_name().unwrap().to_str().unwrap());
+        let name_of = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let is_own = |name: &str| own.contains(name.trim_end_matches(".copy"));
+        let is_victim = |f: &&std::path::PathBuf| !is_own(&name_of(f)) && !name_of(f).ends_with(".copy");
+        let victim = all.iter().find(is_victim).unwrap();
+        let name = format!("'{folder}/{}'", name_of(victim));
         fs::remove_file(victim).unwrap();
+        let _ = fs::remove_file(format!("{}.copy", victim.display()));
         let ran = home.run(&["check"]).expect(1);
         assert!(ran.stdout.contains(&format!("damaged: {kind} {name}\n")), "{name}: {}", ran.stdout);
         alarmed(home.run(&["snapshots"]), 4);

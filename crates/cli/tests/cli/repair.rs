@@ -2,6 +2,7 @@
 
 use crate::home::{Home, same};
 use drumlin_testkit::Rng;
+use serde_json::json;
 use std::path::PathBuf;
 
 fn home() -> Home {
@@ -42,6 +43,67 @@ fn a_flipped_byte_is_found_repaired_and_healed() {
     assert!(same(&home.path("src"), &home.path("out")));
     home.run(&["prune"]).ok();
     assert_eq!(home.run(&["--json", "check", "--read-data"]).ok().the("check")["leftover_packs"], 0);
+}
+
+#[test]
+fn a_config_that_is_lost_is_put_again_by_its_copy() {
+    let home = home();
+    let [config, copy] = ["config", "config.copy"].map(|name| home.repository().join(name));
+    let whole = std::fs::read(&config).unwrap();
+    assert_eq!(std::fs::read(&copy).unwrap(), whole);
+    std::fs::remove_file(&config).unwrap();
+    let told = home.run(&["snapshots"]).expect(0);
+    assert!(
+        told.stderr.contains("its copy was read instead") && told.stderr.contains("'drumlin repair'"),
+        "{}",
+        told.stderr
+    );
+    let healed = home.run(&["--json", "backup", "src"]).expect(0).the("healed");
+    assert_eq!((&healed["copies"], &healed["packs"]), (&json!(["config"]), &json!([])));
+    assert!(home.run(&["init"]).expect(1).stderr.contains("there is a repository"));
+    home.run(&["check"]).expect(1);
+    let repaired = home.run(&["repair"]).ok();
+    assert!(repaired.stdout.contains("put again: 1 object of the config"), "{}", repaired.stdout);
+    assert_eq!(std::fs::read(&config).unwrap(), whole);
+    // One that an older program didn't make.
+    std::fs::remove_file(&copy).unwrap();
+    let told = home.run(&["check"]).ok().stdout;
+    assert!(told.contains("no copy:   1 object has none"), "{told}");
+    assert_eq!(home.run(&["--json", "check"]).ok().the("check")["copies_lacking"], 1);
+    home.run(&["repair"]).ok();
+    assert_eq!(std::fs::read(&copy).unwrap(), whole);
+    home.tamper(&copy, |bytes| bytes[40] ^= 1);
+    home.run(&["snapshots"]).ok();
+    assert_eq!(home.run(&["--json", "repair"]).ok().the("repair")["copies_mended"], 1);
+    home.run(&["check", "--read-data"]).ok();
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+}
+
+#[test]
+fn a_key_that_is_damaged_opens_by_its_copy() {
+    let home = home();
+    let keys = |suffix: &str| -> Vec<PathBuf> {
+        let all = std::fs::read_dir(home.repository().join("keys")).unwrap().map(|key| key.unwrap().path());
+        all.filter(|path| path.to_str().unwrap().ends_with(".copy") == (suffix == ".copy")).collect()
+    };
+    let ([key], [copy]) = (&keys("")[..], &keys(".copy")[..]) else { panic!("one key, and its copy") };
+    home.tamper(key, |bytes| bytes[100] ^= 1);
+    let told = home.run(&["snapshots"]).expect(0).stderr;
+    assert!(
+        told.contains("its copy was read instead") && told.contains(key.file_name().unwrap().to_str().unwrap()),
+        "{told}"
+    );
+    // What opens it is changed in both.
+    home.run(&["key", "passwd", "--new-key-file", "other.key"]).expect(0);
+    assert_eq!(std::fs::read(key).unwrap(), std::fs::read(copy).unwrap());
+    std::fs::remove_file(key).unwrap();
+    let run = |args: &[&str]| home.run(&[&["-k", "other.key"], args].concat());
+    run(&["check"]).expect(1);
+    run(&["snapshots"]).expect(0);
+    run(&["repair"]).ok();
+    run(&["check"]).ok();
+    assert_eq!(std::fs::read(key).unwrap(), std::fs::read(copy).unwrap());
 }
 
 /// What is in a pack that no index object names isn't read by a check: one repair finds it all the same.

@@ -67,6 +67,8 @@ pub struct Report {
     pub pack_bytes: u64,
     /// Packs that none names: of a backup at work, or left by a run that was cut short.
     pub leftover: Leftover,
+    /// The config and key objects that have no copy, as older programs made none.
+    pub lacking_copies: u64,
     /// Sessions that are registered: at work, or left by a crash.
     pub open_sessions: u64,
     /// Parity across packs, if there is any.

@@ -41,9 +41,10 @@ const SAVE_BYTES: u64 = 1 << 30;
 
 /// Check once. What is found goes to the findings; what was looked at, to the report.
 pub(super) fn run(context: &Context, cache: &Arc<Cache>, read: Option<Part>, report: &mut Report) -> Result<Ended> {
-    signers::config(context)?;
+    let lacking = signers::config(context)?;
     signers::generations(context)?;
     let signers = Signers::read(context)?;
+    report.lacking_copies = lacking + signers.lacking_copies;
     let ended = with_signers(context, cache, read, &signers, report);
     // What is sealed with newer secrets looks damaged to this key.
     context.repository.refuse_rekeyed()?;

@@ -1,10 +1,9 @@
 //! The config and the keys: what everything else is judged by. Whose signature counts is told by certificates alone.
 
-use super::context::{Context, Read};
+use super::context::Context;
 use super::finding::{Findings, ObjectKind};
 use crate::Result;
-use drumlin_format::config::Config;
-use drumlin_format::key::{KeyObject, Role};
+use drumlin_format::key::Role;
 use drumlin_format::{KeyId, Signer, SnapshotId};
 use drumlin_repo::names;
 use drumlin_seal::VerifyingKey;
@@ -18,6 +17,8 @@ const UNKNOWN_NAMED: usize = 3;
 pub(super) struct Signers {
     keys: HashMap<KeyId, (Role, VerifyingKey)>,
     unknown: Mutex<BTreeMap<KeyId, Unknown>>,
+    /// Key objects that have no copy.
+    pub lacking_copies: u64,
 }
 
 /// What is said to be signed by a key that nobody has certified, as far as can be seen.
@@ -28,23 +29,13 @@ struct Unknown {
     snapshots: Vec<SnapshotId>,
 }
 
-/// Look at the config again, which was read when the repository was opened.
-pub(super) fn config(context: &Context) -> Result<()> {
-    let tell = |cause: &str| context.findings.add(ObjectKind::Config, names::CONFIG, cause);
-    match context.get(names::CONFIG)? {
-        Read::Gone => drop(tell("it isn't there")),
-        Read::Unreadable(cause) => drop(tell(&cause)),
-        Read::Whole(bytes) => match Config::decode(&bytes) {
-            Err(e) => drop(tell(&e.to_string())),
-            Ok(config) => {
-                let secrets = context.repository.secrets();
-                if config.id != secrets.repository || config.owner != secrets.owner {
-                    tell("it is another repository's: its id or its owner is not what the key in use names");
-                }
-            }
-        },
+/// Look again at the config, which was read when the repository was opened, and at its copy. How many copies there are not.
+pub(super) fn config(context: &Context) -> Result<u64> {
+    let examined = context.repository.examine_config()?;
+    for (name, cause) in examined.troubles {
+        context.findings.add(ObjectKind::Config, &name, cause);
     }
-    Ok(())
+    Ok(u64::from(examined.lacks_copy))
 }
 
 /// Look at the generations of the secrets, which were read when the repository was opened.
@@ -60,7 +51,7 @@ pub(super) fn generations(context: &Context) -> Result<()> {
         tell(number, "it isn't there, though it is the newest: what is sealed with its secrets can't be opened, and nothing be written".into());
     }
     for (name, cause) in repository.generation_troubles()? {
-        context.findings.add(ObjectKind::Generation, &name, format!("{cause}; its other copy is sound"));
+        context.findings.add(ObjectKind::Generation, &name, cause);
     }
     Ok(())
 }
@@ -73,29 +64,17 @@ impl Signers {
         if let Some(signing) = &secrets.signing {
             keys.insert(secrets.key, (secrets.role, signing.verifying()));
         }
-        let mut found_own = false;
-        for (id, _) in context.list(names::KEYS, KeyId::parse)? {
-            let name = names::key(id);
+        let (mut found_own, mut lacking_copies) = (false, 0);
+        for id in context.repository.key_ids()? {
+            context.go_on()?;
             found_own |= id == secrets.key;
-            let bytes = match context.get(&name)? {
-                Read::Whole(bytes) => bytes,
-                // Nobody removes key objects.
-                Read::Gone => continue,
-                Read::Unreadable(cause) => {
-                    context.findings.add(ObjectKind::Key, &name, cause);
-                    continue;
-                }
-            };
-            let opened = KeyObject::decode(id, &bytes).and_then(|object| {
-                let certificate = object.certificate(secrets.repository, &secrets.owner)?.clone();
-                object.label(secrets)?;
-                Ok(certificate)
-            });
-            match opened {
-                Ok(certificate) => {
-                    keys.extend(certificate.verifying.map(|verifying| (id, (certificate.role, verifying))));
-                }
-                Err(e) => drop(context.findings.add(ObjectKind::Key, &name, e.to_string())),
+            let examined = context.repository.examine_key(id)?;
+            lacking_copies += u64::from(examined.lacks_copy);
+            for (name, cause) in examined.troubles {
+                context.findings.add(ObjectKind::Key, &name, cause);
+            }
+            if let Some(certificate) = examined.object {
+                keys.extend(certificate.verifying.map(|verifying| (id, (certificate.role, verifying))));
             }
         }
         if !found_own {
@@ -103,7 +82,7 @@ impl Signers {
                 "it isn't there, though it is the key in use: only a recovery file opens the repository with it";
             context.findings.add(ObjectKind::Key, &names::key(secrets.key), cause);
         }
-        Ok(Signers { keys, unknown: Mutex::default() })
+        Ok(Signers { keys, unknown: Mutex::default(), lacking_copies })
     }
 
     /// Whether the signer of an object, of a snapshot perhaps, may have made it. If not, it is told.

@@ -4,7 +4,7 @@
 //! Nothing is deleted but index objects that others take the place of. A damaged pack stays where it is, named by no
 //! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is missing
 //! any more. Packs that are gone, or damaged beyond their own parity, are read through their bands (`repo::band`) as far as those
-//! bear it; bands are brought up to date at the end.
+//! bear it; bands are brought up to date at the end. The config, keys and generations are put again by their copies.
 //!
 //! A collection in the sense of `docs/collection.md`, since index objects are removed.
 
@@ -70,8 +70,8 @@ pub struct Report {
     pub healed: u64,
     /// Plans and losses that nobody could read, and that stood in everybody's way.
     pub cleared: u64,
-    /// Objects of generations of the secrets that were put again by their copies.
-    pub generations: u64,
+    /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other one.
+    pub copies: u64,
     /// Parity across packs afterwards, if there is any.
     pub parity: Option<parity::Report>,
 }
@@ -86,7 +86,7 @@ impl Report {
             + self.lost_chunks
             + self.healed
             + self.cleared
-            + self.generations
+            + self.copies
             + bands;
         found == 0 && self.unreadable.is_empty()
     }
@@ -107,7 +107,7 @@ impl Report {
         self.salvaged += then.salvaged;
         self.healed += then.healed;
         self.cleared += then.cleared;
-        self.generations += then.generations;
+        self.copies += then.copies;
         self.parity = match (self.parity.take(), then.parity) {
             (Some(before), Some(then)) => Some(then.after(&before)),
             (before, then) => then.or(before),
@@ -129,7 +129,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     if !missing.is_but_indexes() {
         return Err(drumlin_repo::Error::Unexplained(Box::new(missing)).into());
     }
-    let generations = repository.mend_generations()?;
+    let copies = repository.mend_copies()?;
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
     let patience = crate::prune::Options {
         host: options.host.clone(),
@@ -143,7 +143,8 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         workers: options.workers,
     };
     let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
-    let mut report = Report { generations, cleared: clear_plans(&desk, &mut waiting, monitor)?, ..Report::default() };
+    let mut report = Report { copies, ..Report::default() };
+    report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
     let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
     while let Some(mut mending) = next {
         mend(&desk, &mut mending, &mut waiting, monitor)?;

@@ -94,6 +94,10 @@ fn a_key_that_signed_and_is_gone_is_named_once_with_what_hangs_on_it() {
     bench.memory.delete(&name).unwrap();
     let report = check_plainly(&bench.repository, Some(Part::All));
     assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    assert!(finding(&report, &name).unwrap().causes[0].contains("its other copy is sound"), "{report:#?}");
+    bench.memory.delete(&format!("{name}.copy")).unwrap();
+    let report = check_plainly(&bench.repository, Some(Part::All));
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
     let found = finding(&report, &name).unwrap();
     assert!(found.causes[0].contains("more"), "{found:#?}");
     let mut told: Vec<_> = found.snapshots.iter().map(|s| s.id).collect();

@@ -17,8 +17,9 @@ enum Damage {
 
 const DAMAGES: [Damage; 4] = [Damage::Deleted, Damage::Cut, Damage::Flipped, Damage::Swapped];
 
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "config",
+    "config.copy",
     "data",
     "decisions",
     "forgotten",
@@ -125,10 +126,11 @@ fn names_it(text: &str, names: &[String], damage: Damage) -> bool {
         }
 }
 
-/// Whether a check of everything may be content: these are gone as they go by themselves, and only who has seen them misses them. And an
+/// Whether a check of everything may be content: these are gone as they go by themselves, or were never there, and only who has seen them misses them. And an
 /// index object that names what no snapshot needs, if all are `whole`.
 fn may_be_content(kind: &str, damage: Damage, whole: bool) -> bool {
-    let passing = ["decisions", "forgotten", "history", "keys", "losses", "plans", "sessions", "snapshots"];
+    let passing =
+        ["config.copy", "decisions", "forgotten", "history", "keys", "losses", "plans", "sessions", "snapshots"];
     damage == Damage::Deleted && (passing.contains(&kind) || whole && kind == "index")
 }
 
@@ -136,7 +138,8 @@ fn may_be_content(kind: &str, damage: Damage, whole: bool) -> bool {
 fn victims<'o>(objects: &'o Objects, kinds: &[&str]) -> Vec<&'o String> {
     let mut victims = Vec::new();
     for kind in kinds {
-        let mut of_kind: Vec<&String> = objects.keys().filter(|name| folder(name) == *kind).collect();
+        let is_of = |name: &&String| folder(name) == *kind && (!name.ends_with(".copy") || *kind == "config.copy");
+        let mut of_kind: Vec<&String> = objects.keys().filter(is_of).collect();
         of_kind.sort_by_key(|name| std::cmp::Reverse(objects[*name].len()));
         of_kind.truncate(if matches!(*kind, "data" | "keys" | "tree") { 2 } else { 1 });
         victims.extend(of_kind);
@@ -154,7 +157,7 @@ fn any_damage_and_then_any_operation() {
 fn any_damage_after_a_rekey() {
     let scene = Scene::rekeyed();
     assert_eq!(scene.objects.keys().filter(|name| folder(name) == "generations").count(), 2);
-    matrix(&scene, &["config", "data", "generations", "index", "snapshots", "tree"]);
+    matrix(&scene, &["config", "config.copy", "data", "generations", "index", "snapshots", "tree"]);
 }
 
 fn matrix(scene: &Scene, kinds: &[&str]) {

@@ -128,6 +128,11 @@ fn read_again(deed: Deed, failed: &Failed) -> bool {
     (failed.once || deed == Deed::Undelete) && failed.name.starts_with("index/")
 }
 
+/// A repair reads the objects that stand there twice once more.
+fn put_again(deed: Deed, failed: &Failed) -> bool {
+    deed == Deed::Repair && failed.once && ["config", "keys/"].iter().any(|of| failed.name.starts_with(of))
+}
+
 #[test]
 fn a_full_disk_at_any_write_is_told_and_costs_that_run() {
     let deeds: Vec<Deed> = deed::ALL.into_iter().filter(|d| d.writes() && *d != Deed::Backup).collect();
@@ -138,11 +143,15 @@ fn a_full_disk_at_any_write_is_told_and_costs_that_run() {
 #[test]
 fn a_place_that_cannot_be_read_is_told_and_harms_nothing() {
     let deeds = [Deed::Forget, Deed::Undelete, Deed::Prune, Deed::Repair, Deed::CopyFrom, Deed::CopyTo];
-    each(&tidy(), &deeds, &READS, Kind::Io, &[true, false], |deed, _, failed| read_again(deed, failed));
+    each(&tidy(), &deeds, &READS, Kind::Io, &[true, false], |deed, _, failed| {
+        read_again(deed, failed) || put_again(deed, failed)
+    });
     // What is made of packs and bands is read twice, or from another place.
     each(&banded(), &BANDED, &READS, Kind::Io, &[true, false], |deed, op, failed| {
         // To remove what can't be read is what it is asked for.
-        op == Op::ReadAt && (failed.once || deed == Deed::ParityOff) || read_again(deed, failed)
+        op == Op::ReadAt && (failed.once || deed == Deed::ParityOff)
+            || read_again(deed, failed)
+            || put_again(deed, failed)
     });
 }
 
@@ -158,9 +167,11 @@ fn who_looks_into_a_snapshot_is_told_of_what_cannot_be_read() {
 #[test]
 fn keys_are_changed_wholly_or_not_at_all() {
     each(&tidy(), &deed::KEYS, &WRITES, Kind::Full, &[true, false], |_, _, _| false);
-    // What can't be read of new secrets is put once more, by its copy.
-    let is_put_again = |_, op, failed: &Failed| op == Op::Get && failed.name.starts_with("generations/");
-    each(&tidy(), &deed::KEYS, &READS, Kind::Io, &[true, false], is_put_again);
+    // What can't be read of new secrets is put once more, by its copy; and who looks whether a key opens says nothing of copies.
+    let is_twice = |_, op, failed: &Failed| {
+        op == Op::Get && ["generations/", "keys/", "config"].iter().any(|of| failed.name.starts_with(of))
+    };
+    each(&tidy(), &deed::KEYS, &READS, Kind::Io, &[true, false], is_twice);
 }
 
 #[test]

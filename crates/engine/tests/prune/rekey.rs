@@ -486,7 +486,7 @@ fn tags_that_no_generation_has_are_told_and_stop_whoever_removes() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
     let mended = repair(&repository, &cache, &repair_options(), &Quiet::default()).unwrap();
-    assert_eq!((mended.generations, mended.is_sound()), (1, false));
+    assert_eq!((mended.copies, mended.is_sound()), (1, false));
     assert_eq!(memory.get(&name).unwrap(), whole);
     assert!(check_all(&repository).findings.is_empty());
     memory.delete(&name).unwrap();

@@ -188,6 +188,11 @@ fn keys_stay_and_stay_revoked() {
     put(&revoked);
     sound(&client);
     bench.drop_object(&name);
+    sound(&client);
+    put(&before);
+    assert_eq!(look(&client).keys, [(key, KeyTrouble::Unrevoked)]);
+    bench.drop_object(&name);
+    bench.drop_object(&names::copy_of(&name));
     assert_eq!(look(&client).keys, [(key, KeyTrouble::Gone)]);
     assert!(client.look_back(1, false).unwrap().is_empty(), "keys were not looked at");
     put(&revoked[..revoked.len() - 1]);
