@@ -3,7 +3,7 @@
 //! | way | where |
 //! |---|---|
 //! | link | the server offers hard links (`hardlink@openssh.com`), and its file system has them |
-//! | rename | OpenSSH, for an account that may not link: its rename is a link and a removal, and never replaces |
+//! | rename | OpenSSH, for an account that may not link, or may not replace: its rename is a link and a removal, and never replaces |
 //! | reserve | elsewhere: whoever creates the empty name owns it, and renames over it |
 //!
 //! Only with the last one may a reader, or a crash, find an object empty; and it is as good as the server's exclusive creation
@@ -91,7 +91,9 @@ impl Inner {
                 Err(trouble) if trouble.is(status::FAILURE) => {}
                 Err(_) => peer.links.store(false, Ordering::Relaxed),
             }
-        } else if !peer.offers().link && peer.offers().sync {
+        }
+        // To rename over a reserved name takes the right to replace; OpenSSH's own rename takes none.
+        if peer.offers().sync && !(peer.offers().link && peer.offers().replace) {
             return match self.named_by(peer, name, opened, &Request::Rename { from, to: &self.path(name) })? {
                 Ok(()) => Ok(Named::Done),
                 Err(_) if self.is_there(peer, name)? => Ok(Named::Taken),
