@@ -313,7 +313,7 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
     }
     if report.lacking_copies > 0 {
         let objects = counted(report.lacking_copies, "object has", "objects have");
-        lines.push(format!("no copy:   {objects} none, of the config and the keys; 'drumlin repair' makes it"));
+        lines.push(format!("no copy:   {objects} none, of the config and the keys; 'drumlin repair' sees to it"));
     }
     for limit in &report.limits {
         let what = match limit {
