@@ -178,8 +178,8 @@ impl<T> Twice<'_, T> {
         Ok(Examined { object: [first, copy].into_iter().find_map(sound), troubles, lacks_copy })
     }
 
-    /// Put each right by the other one, and look again, as somebody else may have put them anew meanwhile: who can't be told apart from an
-    /// old state that this has put back. How many were put, and whether the object is sound now.
+    /// Put each right by the other one, and look again: had somebody put them anew meanwhile (a revocation, say), an old state would now
+    /// stand in one of the two. How many were put, and whether the object is sound now.
     ///
     /// # Errors
     /// The storage fails, gives out neither, or refuses one of them to this user.
