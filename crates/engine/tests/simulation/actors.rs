@@ -213,6 +213,9 @@ impl Actor<'_> {
         let few = 1 + self.rng.below(5);
         let chosen: std::collections::BTreeSet<usize> =
             (0..few).map(|_| self.rng.below(self.base.files.len())).collect();
+        if self.rng.one_in(2) {
+            self.base.touch(2 + self.rng.below(1 << 30) as u64);
+        }
         let files = chosen.iter().map(|at| &self.base.files[*at]);
         let paths = files.clone().map(|f| f.path.clone().into_bytes()).collect();
         let contents = files.map(|f| (f.path.trim_start_matches('/').to_owned(), f.bytes.clone())).collect();

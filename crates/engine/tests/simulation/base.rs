@@ -13,7 +13,9 @@ use drumlin_seal::Secret;
 use drumlin_store::Store;
 use drumlin_testkit::Rng;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A file.
 pub struct File {
@@ -32,7 +34,9 @@ pub struct Base {
     /// What is in it.
     pub book: Book,
     key: String,
+    /// Nothing else is in there: what else is made on the way is made in the other one.
     folder: tempfile::TempDir,
+    scratch: tempfile::TempDir,
 }
 
 /// Lengths of the files: a chunk is of 4 KiB and more.
@@ -46,7 +50,9 @@ impl Base {
         machine::begin(0);
         machine::belongs_to(OBSERVER);
         machine::holds(Some(OBSERVER));
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let own_folder = || tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (folder, scratch) = (own_folder(), own_folder());
+        set_time(folder.path(), 0);
         let mut rng = Rng::new(42);
         let mut files = Vec::new();
         for (number, len) in LENGTHS.into_iter().enumerate() {
@@ -68,7 +74,7 @@ impl Base {
         let (repository, key) =
             Repository::create(Arc::new(shared.observer()), options, lock, "simulation", 0).unwrap();
         let key = repository.key_file(key, &Secret::new([1; 32])).to_string();
-        let cache = no_cache(&repository, folder.path());
+        let cache = no_cache(&repository, scratch.path());
         let book = Book::default();
         for chosen in [&[1, 2, 3, 7][..], &[2, 3, 8], &[5, 6, 9]] {
             let files = chosen.iter().map(|at: &usize| &files[*at]);
@@ -96,7 +102,7 @@ impl Base {
         }
         machine::belongs_to_nobody();
         machine::holds(None);
-        Base { files, objects: shared.objects(), book, key, folder }
+        Base { files, objects: shared.objects(), book, key, folder, scratch }
     }
 
     /// Open the repository in a store.
@@ -104,8 +110,20 @@ impl Base {
         Repository::open(store, &Unlock::File(self.key.clone())).unwrap()
     }
 
-    /// A place for files of no name.
-    pub fn scratch(&self) -> &std::path::Path {
-        self.folder.path()
+    /// The folder of the files changes: what was saved before is not what is there, though all files are the same. The time
+    /// that it gets is of nobody's clock.
+    pub fn touch(&self, number: u64) {
+        set_time(self.folder.path(), number);
     }
+
+    /// A place for files of no name.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+}
+
+/// Times that the system gives are those of its last tick: whether two are the same no seed says.
+fn set_time(folder: &Path, number: u64) {
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000 + number);
+    fs::File::open(folder).unwrap().set_modified(time).unwrap();
 }

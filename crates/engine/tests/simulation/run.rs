@@ -79,6 +79,7 @@ impl<'a> Run<'a> {
     /// Run it.
     pub fn go(mut self) -> Outcome {
         machine::begin(self.seed);
+        self.base.touch(1);
         let caches = tempfile::tempdir_in(self.base.scratch()).unwrap();
         let mut actors = Vec::new();
         for (number, deeds) in self.cast.iter().enumerate() {
