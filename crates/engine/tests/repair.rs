@@ -12,12 +12,13 @@ use drumlin_engine::{Error, restore};
 use drumlin_format::decision::Verdict;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
+use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, LossId, PackId, PlanId, SessionId};
-use drumlin_repo::collection::{Board, Desk, Flag};
-use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
+use drumlin_repo::collection::{Board, Desk, Flag, Registration};
+use drumlin_repo::{Cache, Index, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
 use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
 use drumlin_testkit::{Rng, compare, parity_of, wipe_parity};
@@ -655,4 +656,98 @@ fn plans_and_losses_that_nobody_can_read_go_once_nobody_is_at_work() {
         scene.backup();
         scene.assert_whole();
     }
+}
+
+/// A folder that wasn't mounted, or half of a union of disks that was not there.
+#[test]
+fn packs_that_come_back_after_a_repair_are_not_taken_for_nobodys() {
+    for again in [false, true] {
+        let scene = Scene::new();
+        let name = scene.largest(names::DATA);
+        let bytes = scene.bench.memory.get(&name).unwrap();
+        scene.bench.memory.delete(&name).unwrap();
+        assert!(scene.repair(&[]).lost_chunks > 0);
+        if again {
+            let report = scene.repair(&[]);
+            assert!(report.lost_chunks > 0 && report.healed == 0, "it is the same loss: {report:?}");
+        }
+        scene.bench.memory.put(&name, &bytes, Put::Create).unwrap();
+        scene.prune().unwrap();
+        assert!(scene.names(names::DATA).contains(&name), "a prune has removed what was lost and found");
+        let report = scene.repair(&[]);
+        assert_eq!((report.lost_chunks, report.named), (0, 1), "{report:?}");
+        scene.assert_whole();
+        assert!(scene.names(names::LOSSES).is_empty());
+        scene.prune().unwrap();
+        scene.assert_whole();
+    }
+}
+
+/// The tables are at the packs' ends, and the index has them too.
+#[test]
+fn trees_are_had_back_from_packs_that_have_lost_their_tables() {
+    let scene = Scene::new();
+    let (repository, cache) = scene.fresh();
+    let index = Index::open(&repository, cache).unwrap();
+    for info in index.packs().iter().filter(|info| info.kind == PackKind::Tree) {
+        let name = names::pack(info.kind, info.id);
+        let bytes = scene.bench.memory.get(&name).unwrap();
+        scene.bench.memory.put(&name, &bytes[..info.table_offset as usize], Put::Replace).unwrap();
+    }
+    let report = scene.repair(&[]);
+    assert!(report.unreadable.is_empty() && report.lost_chunks == 0, "{report:?}");
+    scene.assert_whole();
+}
+
+/// A repair that has to wait puts the loss, and a backup comes by while the index still names the pack that is gone.
+#[test]
+fn a_loss_that_was_met_too_early_is_met_again() {
+    let mut scene = Scene::new();
+    let name = scene.largest(names::DATA);
+    scene.bench.memory.delete(&name).unwrap();
+    let session = Registration::begin(&scene.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let (repository, cache) = scene.fresh();
+    let busy = repair(&repository, &cache, &options(), &Quiet::default());
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    scene.backup();
+    session.abandon().unwrap();
+    assert!(scene.repair(&[]).lost_chunks > 0);
+    scene.backup();
+    assert_eq!((scene.differences(1), scene.differences(3)), (Some(0), Some(0)));
+}
+
+/// Whoever wrote at the same time has stored the same. Both packs are damaged, in places of their own.
+#[test]
+fn what_stands_in_two_damaged_packs_is_taken_from_whichever_has_it() {
+    let mut scene = Scene::new();
+    // Of which some is nowhere else.
+    let (repository, _) = scene.fresh();
+    repository.forget(&[scene.states[0].0.id]).unwrap();
+    let hidden: Vec<_> = scene
+        .names(names::INDEX)
+        .into_iter()
+        .map(|name| (name.clone(), scene.bench.memory.get(&name).unwrap()))
+        .collect();
+    hidden.iter().for_each(|(name, _)| scene.bench.memory.delete(name).unwrap());
+    let before = scene.names(names::DATA);
+    scene.backup();
+    hidden.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    let (all, whole) = (scene.names(names::DATA), scene.objects());
+    let is_had = || (scene.differences(1), scene.differences(2)) == (Some(0), Some(0));
+    // In which places is for the workers to say: in such as leave a whole copy of everything.
+    let places = [(1, 7), (1, 4), (2, 6), (7, 1), (4, 1), (3, 6), (5, 2), (0, 6), (6, 0)];
+    let is_damaged = places.iter().any(|(old, new)| {
+        for name in &all {
+            scene.bench.memory.put(name, &whole[name], Put::Replace).unwrap();
+            let eighths = if before.contains(name) { old } else { new };
+            scene.flip(name, |len| 200 + len * eighths / 8);
+        }
+        is_had()
+    });
+    assert!(is_damaged, "the same is lost in both, wherever it is tried");
+    let report = scene.repair(&all.iter().map(|name| pack(name)).collect::<Vec<_>>());
+    assert_eq!(report.lost_chunks, 0, "{report:?}");
+    assert!(is_had());
+    scene.prune().unwrap();
+    assert!(is_had());
 }

@@ -2,7 +2,7 @@
 
 use crate::keys::TrustedKey;
 use crate::pack::{read_footer, read_table};
-use crate::{Error, PackInfo, Repository, Result, names};
+use crate::{Error, PackInfo, Repository, Result, names, random_id};
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
@@ -74,6 +74,15 @@ impl Repository {
     pub fn put_loss(&self, loss: &Loss) -> Result<()> {
         let bytes = loss.seal(self.config().suite, self.sealing()?);
         Ok(self.store().put(&names::loss(loss.id), &bytes, Put::Create)?)
+    }
+
+    /// Put each loss once more, by another name: whoever has met it meets it again.
+    pub fn renew_losses(&self) -> Result<()> {
+        for loss in self.readable_losses()?.whole {
+            self.put_loss(&Loss { id: LossId(random_id()?), ..loss.clone() })?;
+            self.remove_loss(loss.id)?;
+        }
+        Ok(())
     }
 
     /// Remove a loss: it stands no more, or another one says what still does.

@@ -6,7 +6,7 @@ use drumlin_format::pack::{self, Footer, PackKind};
 use drumlin_format::parity;
 use drumlin_format::{BandId, PackId};
 use drumlin_repo::band::{Bands, Made, Recipe, Through, Verified, make};
-use drumlin_repo::pack::Encoder;
+use drumlin_repo::pack::{Encoder, Healed};
 use drumlin_repo::{CreateOptions, NewLock, Repository, Result, names};
 use drumlin_seal::Secret;
 use drumlin_store::{Kind, MemoryStore, Put, Store};
@@ -245,6 +245,26 @@ impl Scene {
             assert!(self.read(seat).is_some_and(|bytes| bytes == self.packs[seat].1));
         }
     }
+}
+
+/// What had rotted before a band covered it is nothing that the band makes again, and what rots after that is read through the band while the
+/// pack's own parity is at work.
+#[test]
+fn packs_seen_through_bands_are_healed_by_their_own_parity() {
+    let mut scene = Scene::new(&[], 5);
+    // Longer than what is looked at of a band at once: the pack's end, where its parity is found, is another part than its beginning.
+    (0..4).for_each(|n| scene.add_whole_pack(20 * SLICE_BYTES, n));
+    scene.damage(1, 1000, 5);
+    scene.make(scene.members(), 1, &[]);
+    scene.damage(1, SLICE_BYTES + 1000, 5);
+    let (through, member) = (scene.repository.through(&scene.bands()), scene.packs[1].0);
+    let (to, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let healed = Healed::find(&through, member.kind, member.pack, member.len).unwrap();
+        to.send(healed.unwrap().look_at_all().unwrap()).unwrap();
+    });
+    let damage = seen.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for itself");
+    assert!(damage.is_healed(), "{damage:?}");
 }
 
 #[test]

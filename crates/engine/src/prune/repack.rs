@@ -11,8 +11,8 @@ use super::rank::{Ranks, UNRANKED};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
-use drumlin_format::PackId;
 use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
+use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::{PackInfo, Repository, WriteSession, names};
 use std::collections::{HashMap, HashSet};
@@ -220,6 +220,7 @@ impl<'a> Mover<'a> {
             let source = &self.sources[piece.source as usize];
             let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
             match moved {
+                Err(Error::Repo(e)) if e.is_damage() && self.salvage(source, piece)? => {}
                 Err(Error::Repo(e)) if e.is_damage() || e.frozen().is_some() => {
                     self.repack.stays(self.stay, &source.info, &e)
                 }
@@ -280,18 +281,54 @@ impl<'a> Mover<'a> {
         let Some((block, turn)) = self.kept.get_mut(&at) else { return Ok(()) };
         *turn = self.turn;
         let bytes = check(self.repack.reader, &source.info, &chunk, block)?;
-        let session = self.repack.session;
-        let (builder, packer, full) = match source.info.kind {
-            PackKind::Data => (&mut self.data, &session.data, self.repack.repository.config().block_bytes as usize),
-            PackKind::Tree => (&mut self.tree[family(bytes)], &session.tree, TREE_BLOCK_BYTES),
-        };
-        if builder.raw.len() + bytes.len() > full && !builder.is_empty() {
-            let appended = packer.append(builder, &mut self.coder, CODING)?;
-            add(&self.repack.monitor.counters().bytes_written, appended.bytes);
-        }
-        builder.push(chunk.id, bytes);
-        Ok(())
+        let builders = (&mut self.data, &mut self.tree);
+        push(self.repack, &mut self.coder, builders, source.info.kind, chunk.id, bytes)
     }
+
+    /// The same of what can't be read where it was looked for: each chunk from another pack that has it, which may be damaged as well, in other
+    /// places. `false`: one of them is nowhere.
+    fn salvage(&mut self, source: &Source, piece: &Piece) -> Result<bool> {
+        let Source { info, table } = source;
+        if !self.repack.repository.opens(info.kind, info.generation) {
+            return Ok(false);
+        }
+        let wanted = match piece.chunk {
+            WHOLE => chunks(table, &table.blocks[piece.block as usize]).to_vec(),
+            chunk => vec![table.chunks[chunk as usize]],
+        };
+        for chunk in wanted {
+            match self.repack.reader.elsewhere(info.kind, &chunk.id, &info.id)? {
+                Some(bytes) => {
+                    let builders = (&mut self.data, &mut self.tree);
+                    push(self.repack, &mut self.coder, builders, info.kind, chunk.id, &bytes)?;
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Put a chunk into the block that is being made.
+fn push(
+    repack: &Repack,
+    coder: &mut Coder,
+    (data, tree): (&mut BlockBuilder, &mut [BlockBuilder; 3]),
+    kind: PackKind,
+    id: ChunkId,
+    bytes: &[u8],
+) -> Result<()> {
+    let session = repack.session;
+    let (builder, packer, full) = match kind {
+        PackKind::Data => (data, &session.data, repack.repository.config().block_bytes as usize),
+        PackKind::Tree => (&mut tree[family(bytes)], &session.tree, TREE_BLOCK_BYTES),
+    };
+    if builder.raw.len() + bytes.len() > full && !builder.is_empty() {
+        let appended = packer.append(builder, coder, CODING)?;
+        add(&repack.monitor.counters().bytes_written, appended.bytes);
+    }
+    builder.push(id, bytes);
+    Ok(())
 }
 
 /// Which of the blocks a node goes to, by its first byte: whether it is a leaf, a body or a list, or an inner node.

@@ -152,6 +152,10 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         (done, next) = mending.next(SessionId(random_id()?));
         report.go_on(done);
     }
+    if report.indexes > 0 {
+        // Who has met a loss while the index still named what is lost has found nothing to store.
+        repository.renew_losses()?;
+    }
     // What they named is named again, or counted as lost: whoever has seen them need look for them no more.
     repository.record(Act::now("repair"), &[], &missing.indexes)?;
     repository.take_note(now.as_secs().cast_signed());

@@ -211,6 +211,12 @@ impl<'a> Mending<'a> {
         let (keys, _) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
         let through = self.through.as_ref().map_or(self.repository, |(through, _)| through);
         let places = Places::new(through, self.cache, keys, (sound, there), &ids_of(&ground.broken), workers)?;
+        let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
+        let reader = places.anywhere();
+        // Before trees are walked: a pack's own table may be what is damaged, and nodes are found by it.
+        for entry in tables {
+            reader.teach(entry.pack, Arc::new(entry.table));
+        }
         let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
         for snapshot in snapshots {
@@ -218,11 +224,6 @@ impl<'a> Mending<'a> {
             all_known &= need.add_readable(snapshot)?.is_none();
         }
         let (marks, _) = need.finish();
-        let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
-        let reader = places.anywhere();
-        for entry in tables {
-            reader.teach(entry.pack, Arc::new(entry.table));
-        }
         let before = session.written();
         let ids: Vec<PackId> = infos.iter().map(|info| info.id).collect();
         let ranks = Ranks::find(&places, &ids, snapshots, self.monitor)?;
@@ -283,6 +284,13 @@ impl<'a> Mending<'a> {
         self.report.mended = mended;
         self.report.damaged = packs.clone();
         let Losses { whole: before, broken } = self.repository.readable_losses()?;
+        if is_missing {
+            // Should they come back, a prune is not to take them for nobody's: they may have what is lost.
+            let earlier = before.iter().flat_map(|loss| &loss.packs).filter(|id| !ground.packs.contains_key(id));
+            packs.extend(self.report.gone.iter().chain(earlier));
+            packs.sort_unstable();
+            packs.dedup();
+        }
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
         if !known && !nothing {

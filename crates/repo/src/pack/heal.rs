@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 const PIECE_SHARDS: usize = 64;
 /// No pack with parity is longer.
 const LEN_MAX: u64 = DATA_BYTES_MAX + DATA_BYTES_MAX / 16;
-/// One stripe at a time.
+/// One stripe at a time, but for those that are read through bands.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// What is damaged in a pack, in shards.
@@ -233,7 +233,8 @@ impl Healed {
             self.blind.insert(number as u32);
             return Ok(());
         };
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Reading through bands may heal other packs by their own parity, which takes the one there is, and bands are looked at one at a time.
+        let one = (!self.repository.is_through()).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
         let at = u64::from(stripe.first) * SHARD_BYTES as u64;
         let mut data = self.shards(at, &sums.data, self.layout.data_len())?;
         if data.bad.iter().any(|bad| *bad) || thoroughly {
