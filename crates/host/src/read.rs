@@ -37,8 +37,9 @@ pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
 
 /// Whether opening what the walk has found failed because nothing of that name is left, or something of another type.
 pub fn is_gone(error: &io::Error) -> bool {
-    // A symlink isn't followed, a file is no directory, a socket can't be opened at all.
-    let other = [libc::ENOENT, libc::ELOOP, libc::ENOTDIR, libc::ENXIO, libc::ENODEV, libc::ESTALE];
+    // A symlink isn't followed, a file is no directory, a socket can't be opened at all. ESTALE may be said of a whole file system that is
+    // still there: then nothing of it may go without a word.
+    let other = [libc::ENOENT, libc::ELOOP, libc::ENOTDIR, libc::ENXIO, libc::ENODEV];
     error.raw_os_error().is_some_and(|code| other.contains(&code))
 }
 

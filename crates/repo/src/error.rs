@@ -151,6 +151,11 @@ impl Error {
         matches!(self, Error::UnknownGeneration { .. })
     }
 
+    /// Whether the storage refuses it to this account.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Refused)
+    }
+
     /// Whether an object is not there.
     pub fn is_missing(&self) -> bool {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Missing)

@@ -88,9 +88,8 @@ fn is_wanted(entry: &Entry) -> bool {
 }
 
 fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
-    let start = Instant::now();
+    let (start, at) = (Instant::now(), SystemTime::now());
     if entry.stat.kind != Kind::File {
-        let at = SystemTime::now();
         let extras = entry.dir.extras(&entry.name, entry.stat.kind);
         return Some((Ahead::Other(extras, at), start.elapsed()));
     }
@@ -98,7 +97,7 @@ fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     let took = start.elapsed();
     let mut bytes = Vec::with_capacity(entry.stat.size as usize);
     let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);
-    let (at, after, extras) = (SystemTime::now(), read::restat(&file), read::extras_of_fd(&file));
+    let (after, extras) = (read::restat(&file), read::extras_of_fd(&file));
     Some((Ahead::File(Opened { file, bytes: read, after, extras, at }), took))
 }
 

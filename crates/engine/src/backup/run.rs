@@ -361,10 +361,14 @@ impl Run<'_> {
         let before = std::mem::replace(&mut *self.placed(), Placed::Unknown);
         self.session.put_snapshot(snapshot)?;
         *self.placed() = Placed::Snapshot(snapshot.id);
-        if let Placed::Snapshot(before) = before {
-            self.repository.remove_snapshot(before)?;
+        match before {
+            Placed::Snapshot(before) => match self.repository.remove_snapshot(before) {
+                // Who may only add leaves it: it doesn't count beside the one that the session decides on.
+                Err(e) if e.is_refused() => Ok(()),
+                other => Ok(other?),
+            },
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn placed(&self) -> MutexGuard<'_, Placed> {
@@ -407,12 +411,13 @@ impl Run<'_> {
         let tree_bytes = self.session.written().tree_bytes;
         let nothing = outcome.root.is_none();
         if nothing && outcome.stopped {
-            self.end_session()?.abandon()?;
+            // What it can't clear up others will; that it was stopped is what counts.
+            let _ = self.end_session()?.abandon();
             return Err(Error::Interrupted);
         }
         // Directories that lead to nothing are nothing, too.
         if !outcome.found && self.monitor.counters().get().unreadable > 0 {
-            self.end_session()?.abandon()?;
+            let _ = self.end_session()?.abandon();
             return Err(Error::NoSource);
         }
         self.session.flush()?;

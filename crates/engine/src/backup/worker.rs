@@ -226,7 +226,7 @@ impl<'a, 'm> Worker<'a, 'm> {
                 return Ok(Some((Content::default(), marks::CONTENTS_MISSING)));
             }
         };
-        let Some((data, mut found)) = self.contents(entry, &file, first)? else { return Ok(None) };
+        let Some((data, mut found)) = self.contents(entry, &file, first, at)? else { return Ok(None) };
         let extras = match extras.unwrap_or_else(|| read::extras_of_fd(&file)) {
             Ok(extras) => extras,
             Err(e) => {
@@ -236,7 +236,6 @@ impl<'a, 'm> Worker<'a, 'm> {
                 Extras::default()
             }
         };
-        found |= racy(&entry.stat, at.unwrap_or_else(SystemTime::now));
         let content = content(extras, data);
         if let Some(link) = link {
             let mut links = self.links();
@@ -270,11 +269,20 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read a file's contents, or take those that were read `first`, with the state after that; `entry.stat` becomes that of
-    /// the state that was read.
-    fn contents(&mut self, entry: &mut Entry, mut file: &File, mut first: Option<First>) -> Result<Option<(Data, u8)>> {
+    /// Read a file's contents, or take those that were read `first`, from the moment `begun` on, with the state after that; `entry.stat`
+    /// becomes that of the state that was read.
+    fn contents(
+        &mut self,
+        entry: &mut Entry,
+        mut file: &File,
+        mut first: Option<First>,
+        begun: Option<SystemTime>,
+    ) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
+        let mut begun = begun.filter(|_| first.is_some());
         for _ in 0..ATTEMPTS {
+            // Before the first byte: what changes after that, within the tick of the clock that stamped the state before, bears the same time.
+            let at = begun.take().unwrap_or_else(SystemTime::now);
             let (read, after) = if let Some((bytes, after)) = first.take() {
                 let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
                 (read, after)
@@ -298,13 +306,13 @@ impl<'a, 'm> Worker<'a, 'm> {
             let same =
                 after.size == entry.stat.size && after.mtime == entry.stat.mtime && after.ctime == entry.stat.ctime;
             if same && len == entry.stat.size {
-                return Ok(Some((data, 0)));
+                return Ok(Some((data, racy(&entry.stat, at))));
             }
             // The first difference may have come between the walk and the reading: then a second look settles it.
             if changed || entry.stat.size > WHOLE_BYTES_MAX {
                 self.problem(entry, ProblemKind::ChangedWhileRead, "it changed while it was read");
                 entry.stat.size = len;
-                return Ok(Some((data, marks::CHANGED_WHILE_READ)));
+                return Ok(Some((data, marks::CHANGED_WHILE_READ | racy(&entry.stat, at))));
             }
             changed = true;
             // A link that came since has no place in the count of file systems, which tells links of one from another's.

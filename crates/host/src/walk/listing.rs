@@ -56,7 +56,8 @@ impl std::error::Error for WalkError {
 impl WalkError {
     pub(crate) fn new(path: Vec<u8>, errno: Errno) -> WalkError {
         let what = match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE => What::Vanished,
+            // ESTALE is none of these: a server that has come back without a file system says it of all that is there.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => What::Vanished,
             Errno::ACCESS | Errno::PERM => What::Denied,
             _ => What::Other,
         };

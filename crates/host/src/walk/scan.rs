@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use crate::dir::Dir;
-use crate::filter::{Filter, Verdict};
+use crate::filter::{Filter, Origin, Verdict};
 use crate::meta::{Kind, Stat};
 use crate::sys::{Follow, stat_at};
 
@@ -133,18 +133,23 @@ impl Scene<'_> {
 
     fn judge(&self, name_nul: &[u8], stat: &Stat, store: &mut Store, tally: &mut Tally, path: &mut Vec<u8>) -> Found {
         let name = bare(name_nul);
-        let ordinary = self.heritage.full && self.only.is_none_or(|only| only == name) && {
-            !self.filter.has_rules() || {
+        let is_wanted = self.heritage.full && self.only.is_none_or(|only| only == name);
+        let verdict = match is_wanted && self.filter.has_rules() {
+            true => {
                 path.clear();
                 self.dir.path_of(name, path);
-                matches!(self.filter.verdict(path, stat.kind, stat.size), Verdict::Include)
+                self.filter.verdict(path, stat.kind, stat.size)
             }
+            false => Verdict::Include,
         };
+        let ordinary = is_wanted && matches!(verdict, Verdict::Include);
         if let Some(planned) = self.plan().and_then(|p| p.children.get(name)) {
             return self.judge_planned(name_nul, planned, stat, ordinary, store, tally);
         }
         if !ordinary {
-            if stat.kind == Kind::Dir {
+            if matches!(verdict, Verdict::Exclude(rule) if rule.origin == Origin::BuiltIn) {
+                // What the program has for itself is no loss to anybody.
+            } else if stat.kind == Kind::Dir {
                 tally.excluded.dirs += 1;
             } else {
                 tally.excluded.files += 1;
