@@ -13,7 +13,7 @@ use crate::{Listed, Result};
 /// More than so many objects, lengths and listings are not asked for at once.
 const AHEAD_MAX: usize = 8;
 /// Nor more ranges than so many,
-const RANGES_MAX: usize = 16;
+const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
 /// A range that nobody has fetched for so long is given up.

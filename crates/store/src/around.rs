@@ -39,6 +39,8 @@ pub struct Surroundings {
     pub storage_classes: Vec<(String, String)>,
     /// Objects and folders of a repository in S3 that are kept from being removed, and for how long.
     pub object_lock: Option<(ObjectLock, Vec<String>)>,
+    /// A repository is shown as it was then, in seconds since 1970, from the versions that a bucket keeps, and can't be changed.
+    pub as_of: Option<i64>,
     /// Asks for passphrases and passwords.
     pub ask: Option<Ask>,
     /// Tells of a line that broke and is being mended.

@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use crate::around::Surroundings;
-use crate::s3::{S3Address, S3Store};
+use crate::s3::{PastStore, S3Address, S3Store};
 use crate::sftp::{Address, SftpStore};
-use crate::{LocalStore, Result, Store};
+use crate::{Error, Kind, LocalStore, Result, Store};
 
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,12 @@ impl fmt::Display for Location {
 
 /// Open the store of an existing repository. [`crate::Kind::Missing`] if there is nothing at `location`.
 pub fn open(location: &Location, around: &Surroundings) -> Result<Box<dyn Store>> {
+    if let Some(at) = around.as_of {
+        return match location {
+            Location::S3(address) => Ok(Box::new(PastStore::open(address, around, at)?)),
+            other => Err(no_versions(other)),
+        };
+    }
     match location {
         Location::Local(path) => Ok(Box::new(LocalStore::open(path)?)),
         Location::S3(address) => Ok(Box::new(S3Store::open(address, around)?)),
@@ -146,6 +152,11 @@ pub fn create(location: &Location, around: &Surroundings) -> Result<Box<dyn Stor
         Location::S3(address) => Ok(Box::new(S3Store::create(address, around)?)),
         remote => Ok(Box::new(SftpStore::create(remote, around)?)),
     }
+}
+
+fn no_versions(location: &Location) -> Error {
+    let cause = "only a bucket keeps versions, by which it can be seen as it was";
+    Error::because(Kind::Refused, "open", "", &location.to_string(), cause)
 }
 
 /// `scheme` and what comes behind its colon, as RFC 3986 has it.

@@ -23,7 +23,12 @@ const AT_HAND: [&str; 8] = [
 impl Inner {
     /// See [`crate::Store::thaw`].
     pub(super) fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
-        let Some(head) = self.head("thaw", name)? else {
+        self.thaw_version(name, None, haste)
+    }
+
+    /// The same of a version of it, or of what is there now.
+    pub(super) fn thaw_version(&self, name: &str, version: Option<&str>, haste: Haste) -> Result<Thaw> {
+        let Some(head) = self.head_version("thaw", name, version)? else {
             return Err(self.because(Kind::Missing, "thaw", name, "there is no such object"));
         };
         // A deeper tier that the provider itself has moved it to; what comes back from there stays.
@@ -47,7 +52,9 @@ impl Inner {
             "<RestoreRequest xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{days}<GlacierJobParameters><Tier>{tier}</Tier>\
              </GlacierJobParameters></RestoreRequest>"
         );
-        let ask = Ask { query: &[("restore", "")], body: body.as_bytes(), ..Ask::new("RestoreObject", "POST", name) };
+        let version = version.map(|version| ("versionId", version));
+        let query: Vec<_> = version.into_iter().chain([("restore", "")]).collect();
+        let ask = Ask { query: &query, body: body.as_bytes(), ..Ask::new("RestoreObject", "POST", name) };
         match self.client.call("thaw", &ask, &mut 0)? {
             Ok(response) if response.status == 200 => Ok(Thaw::Ready),
             Ok(_) => Ok(Thaw::Coming),

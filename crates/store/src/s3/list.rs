@@ -9,9 +9,9 @@ use crate::name::{self, TMP};
 use crate::{Kind, Listed, Result};
 
 /// More pages than any repository has: a hundred million objects.
-const PAGES_MAX: usize = 100_000;
+pub(super) const PAGES_MAX: usize = 100_000;
 /// A page of a thousand keys of the longest sort.
-const PAGE_BYTES_MAX: usize = 16 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 16 << 20;
 
 impl Inner {
     /// Give each object below `prefix`.

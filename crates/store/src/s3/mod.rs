@@ -31,6 +31,7 @@ mod http;
 mod list;
 mod objects;
 mod once;
+mod past;
 mod retention;
 mod said;
 mod settings;
@@ -40,6 +41,7 @@ mod upload;
 mod xml;
 
 pub use address::S3Address;
+pub use past::PastStore;
 pub use retention::ObjectLock;
 
 use std::sync::Arc;

@@ -28,7 +28,18 @@ impl Inner {
 
     /// What is said of an object besides its bytes, or `None` if there is none.
     pub(super) fn head(&self, verb: &'static str, name: &str) -> Result<Option<Response>> {
-        let ask = Ask::new("HeadObject", "HEAD", name);
+        self.head_version(verb, name, None)
+    }
+
+    /// The same of a version of it, or of what is there now.
+    pub(super) fn head_version(
+        &self,
+        verb: &'static str,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<Option<Response>> {
+        let version = version.map(|version| ("versionId", version));
+        let ask = Ask { query: version.as_slice(), ..Ask::new("HeadObject", "HEAD", name) };
         let mut silent = 0;
         loop {
             match self.client.call(verb, &ask, &mut 0)? {
@@ -59,7 +70,17 @@ impl Inner {
 
     /// The whole object.
     pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let ask = Ask { most: WHOLE_BYTES_MAX as usize + 1, ..Ask::new("GetObject", "GET", name) };
+        self.get_version(name, None)
+    }
+
+    /// The same of a version of it, or of what is there now.
+    pub(super) fn get_version(&self, name: &str, version: Option<&str>) -> Result<Vec<u8>> {
+        let version = version.map(|version| ("versionId", version));
+        let ask = Ask {
+            query: version.as_slice(),
+            most: WHOLE_BYTES_MAX as usize + 1,
+            ..Ask::new(reading(version.is_some()), "GET", name)
+        };
         let body = self.client.done("read", &ask)?.body;
         if body.len() as u64 > WHOLE_BYTES_MAX {
             return Err(self.because(Kind::Io, "read", name, TOO_LONG));
@@ -69,6 +90,11 @@ impl Inner {
 
     /// Fill `buf` from `offset`.
     pub(super) fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_version(name, None, offset, buf)
+    }
+
+    /// The same of a version of it, or of what is there now.
+    pub(super) fn read_version(&self, name: &str, version: Option<&str>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let wanted = offset.saturating_add(buf.len() as u64);
         let ends = |len: u64| Error::truncated("read", name, self.location(), wanted, len);
         if buf.is_empty() || offset == u64::MAX {
@@ -82,7 +108,9 @@ impl Inner {
         let headers = [("range", range.as_str())];
         // A server that knows no ranges gives all, of which no more is taken than is needed.
         let most = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let ask = Ask { headers: &headers, most, ..Ask::new("GetObject", "GET", name) };
+        let version = version.map(|version| ("versionId", version));
+        let is_old = version.is_some();
+        let ask = Ask { query: version.as_slice(), headers: &headers, most, ..Ask::new(reading(is_old), "GET", name) };
         match self.client.call("read", &ask, &mut 0)? {
             Ok(response) if response.status == 206 => {
                 if response.body.len() == buf.len() {
@@ -160,6 +188,11 @@ impl Inner {
             _ => Ok(()),
         }
     }
+}
+
+/// The right that it takes to read an object, or a version of it.
+fn reading(is_version: bool) -> &'static str {
+    if is_version { "GetObjectVersion" } else { "GetObject" }
 }
 
 /// The length of the whole object, of which an answer gives a range.

@@ -21,7 +21,7 @@ use super::retention;
 use crate::lock::lock;
 use crate::{Kind, Result};
 
-const STONE: &str = "tmp/once";
+pub(super) const STONE: &str = "tmp/once";
 const HONOURED: &[u8] = b"honoured\n";
 const IGNORED: &[u8] = b"ignored\n";
 /// So often somebody else may come in between.
@@ -33,6 +33,11 @@ pub(super) struct Once {
     tested: Mutex<Option<bool>>,
     /// Read, for those who don't write.
     read: Mutex<Option<bool>>,
+}
+
+/// Whether conditions are, as far as the object says.
+pub(super) fn is_honoured(said: Option<&[u8]>) -> bool {
+    said != Some(IGNORED)
 }
 
 /// What came of a conditional put.
@@ -71,7 +76,7 @@ impl Inner {
             return Ok(known);
         }
         // Where there is none nobody has written yet, but for those who put the repository there by other means.
-        let found = self.stone()?.as_deref() != Some(IGNORED);
+        let found = is_honoured(self.stone()?.as_deref());
         *read = Some(found);
         Ok(found)
     }

@@ -7,27 +7,47 @@ pub(super) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 
 /// What stands in each element of this name that is not within another one of it, as it stands there.
 pub(super) fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
     let mut rest = xml;
     std::iter::from_fn(move || {
-        loop {
-            let after = &rest[rest.find(&open)? + open.len()..];
-            // Another name may begin with this one.
-            if !after.starts_with(['>', ' ', '/', '\t', '\n', '\r']) {
-                rest = after;
-                continue;
-            }
-            let end = after.find('>')?;
-            if after[..end].ends_with('/') {
-                rest = &after[end + 1..];
-                return Some("");
-            }
-            let inner = &after[end + 1..];
-            let until = inner.find(&close)?;
-            rest = &inner[until + close.len()..];
-            return Some(&inner[..until]);
-        }
+        let (_, inner, after) = next(rest, name)?;
+        rest = after;
+        Some(inner)
     })
+}
+
+/// The same of several names, in the order in which they stand there; which of the names it is comes first.
+pub(super) fn any_of<'a>(xml: &'a str, names: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str)> {
+    // Where the search for each goes on, and what it has found.
+    let mut found: Vec<_> = names.iter().map(|name| next(xml, name)).collect();
+    std::iter::from_fn(move || {
+        let left = |of: &Option<(&str, &str, &str)>| of.map(|(from, ..)| from.len());
+        let which = (0..names.len()).max_by_key(|which| left(&found[*which]))?;
+        let (_, inner, after) = found[which]?;
+        found[which] = next(after, names[which]);
+        Some((which, inner))
+    })
+}
+
+/// The next element of a name: the text from it on, what is in it, and what comes after it.
+fn next<'a>(xml: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (open, close) = (format!("<{name}"), format!("</{name}>"));
+    let mut rest = xml;
+    loop {
+        let from = &rest[rest.find(&open)?..];
+        let after = &from[open.len()..];
+        // Another name may begin with this one.
+        if !after.starts_with(['>', ' ', '/', '\t', '\n', '\r']) {
+            rest = after;
+            continue;
+        }
+        let end = after.find('>')?;
+        if after[..end].ends_with('/') {
+            return Some((from, "", &after[end + 1..]));
+        }
+        let inner = &after[end + 1..];
+        let until = inner.find(&close)?;
+        return Some((from, &inner[..until], &inner[until + close.len()..]));
+    }
 }
 
 /// The text in the first element of this name.
@@ -90,6 +110,14 @@ mod tests {
         assert_eq!(text(xml, "KeyCount").as_deref(), Some("2"));
         assert_eq!((element(xml, "Contents"), element(xml, "K"), element(xml, "Size")), (Some(""), None, Some("1")));
         assert_eq!(unescape(&escape("<a>&\"b\"")), "<a>&\"b\"");
+    }
+
+    #[test]
+    fn elements_of_several_names_come_in_their_order() {
+        let xml = "<R><A>1</A><B>2</B><Ax>-</Ax><B/><A>3</A><A>4</A><B>5</B></R>";
+        let found: Vec<_> = any_of(xml, &["A", "B", "C"]).collect();
+        assert_eq!(found, [(0, "1"), (1, "2"), (1, ""), (0, "3"), (0, "4"), (1, "5")]);
+        assert_eq!(any_of("<R></R>", &["A"]).next(), None);
     }
 
     #[test]

@@ -262,12 +262,19 @@ impl Store for SftpStore {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         name::check("read", name, self.inner.location())?;
-        self.inner.read_at(name, offset, buf)
+        match self.inner.ahead.range(name, offset, buf.len()) {
+            Some(bytes) => buf.copy_from_slice(&bytes),
+            None => self.inner.read_at(name, offset, buf)?,
+        }
+        Ok(())
     }
 
     fn expect(&self, soon: Soon<'_>) {
         match soon {
-            Soon::Range { name, offset, len } if name::is_name(name) => self.inner.expect(name, offset, len),
+            // What isn't open yet is opened by another thread.
+            Soon::Range { name, offset, len } if name::is_name(name) && !self.inner.expect(name, offset, len) => {
+                ahead::range(&self.inner, name, offset, len);
+            }
             Soon::Object(name) if name::is_name(name) => ahead::object(&self.inner, name),
             Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
             Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),

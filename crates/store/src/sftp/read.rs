@@ -332,17 +332,17 @@ impl Inner {
             let forgotten = lock(&self.kept.state).forgotten;
             let mut known = self.kept.find(name);
             for _ in 0..LOOKS_MAX {
-                let handle = match known.take() {
-                    Some(handle) => handle,
+                let (handle, is_new) = match known.take() {
+                    Some(handle) => (handle, false),
                     None => match self.open(peer, name)? {
                         Ok(handle) => {
                             self.kept.keep(name, &handle, forgotten);
-                            handle
+                            (handle, true)
                         }
                         Err(base) => return Ok(Err(base)),
                     },
                 };
-                match self.read_range(name, &handle, offset, buf) {
+                match self.read_range(name, &handle, is_new, offset, buf) {
                     Ok(Outcome::Changed) => self.kept.forget(name),
                     // A handle of a connection that broke meanwhile.
                     Err(Trouble::Gone(_)) if handle.peer.number != peer.number => self.kept.forget(name),
@@ -358,10 +358,13 @@ impl Inner {
         }
     }
 
+    /// Read a range of an open object. What was opened during the call may have been replaced since, by those who replace
+    /// it without pause at each look: its bytes are what the object was while it was read, all the same.
     fn read_range(
         &self,
         name: &str,
         handle: &Arc<Handle>,
+        is_new: bool,
         offset: u64,
         buf: &mut [u8],
     ) -> std::result::Result<Outcome, Trouble> {
@@ -375,8 +378,10 @@ impl Inner {
             });
         }
         let pieces = Pieces::begin(handle.clone(), offset, buf.len());
-        let is_current = len > REPLACED_BYTES_MAX || self.still(name, handle)?;
+        let is_current = is_new || len > REPLACED_BYTES_MAX || self.still(name, handle)?;
         let whole = pieces.fill(buf)?;
+        // What was looked at may have been replaced before it was opened, by a shorter one.
+        let is_current = is_current && (whole || !is_new || self.still(name, handle)?);
         Ok(match (is_current, whole) {
             (false, _) => Outcome::Changed,
             (true, true) => Outcome::Filled,
@@ -394,12 +399,12 @@ impl Inner {
         }
     }
 
-    /// Ask for a range in advance, if its object is open and there is room.
-    pub(super) fn expect(&self, name: &str, offset: u64, len: usize) {
-        let Some(handle) = self.kept.find(name) else { return };
+    /// Ask for a range in advance, if there is room. `false`: its object is not open.
+    pub(super) fn expect(&self, name: &str, offset: u64, len: usize) -> bool {
+        let Some(handle) = self.kept.find(name) else { return false };
         let is_whole = offset.checked_add(len as u64).is_some_and(|end| end <= handle.attrs.size.unwrap_or(0));
         if !is_whole || len > EXPECTED_BYTES_MAX {
-            return;
+            return true;
         }
         let mut state = lock(&self.kept.state);
         while let Some(oldest) = state.expected.pop_front_if(|oldest| oldest.since.elapsed() > EXPECTED_FOR) {
@@ -407,10 +412,11 @@ impl Inner {
         }
         let is_known = state.expected.iter().any(|e| e.name == name && e.offset == offset);
         if is_known || state.expected_bytes + len > EXPECTED_BYTES_MAX {
-            return;
+            return true;
         }
         let (pieces, since) = (Pieces::begin(handle, offset, len), Instant::now());
         state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, since });
         state.expected_bytes += len;
+        true
     }
 }

@@ -4,6 +4,7 @@ mod conforms;
 mod lines;
 mod locks;
 mod once;
+mod past;
 mod place;
 mod slips;
 mod tls;

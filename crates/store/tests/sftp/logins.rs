@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use drumlin_store::{Kind, Location, Put, SftpStore, Store, Surroundings};
 
@@ -31,7 +32,11 @@ fn new_key(place: &Place, dir: &Path, sort: &str, bits: &str, passphrase: &str) 
 }
 
 fn with_key(place: &Place, key: &Path) -> Surroundings {
-    let lines = format!("IdentityFile {}", key.display());
+    with_key_and(place, key, "")
+}
+
+fn with_key_and(place: &Place, key: &Path, lines: &str) -> Surroundings {
+    let lines = format!("IdentityFile {}\n{lines}", key.display());
     // The first that is named is the first that is tried; the server's own key must not help.
     let config = place.sshd.config(place.relay.port(), &lines);
     let text = std::fs::read_to_string(&config).unwrap();
@@ -261,6 +266,27 @@ fn through_a_program_and_through_another_host() {
     store.put("a", b"1", Put::Create).unwrap();
     place.relay.cut();
     assert_eq!(store.get("a").unwrap(), b"1");
+}
+
+/// Who isn't let in leaves nothing behind, not even a program that has ended and that nobody has asked about.
+#[test]
+fn the_program_of_a_login_that_is_refused_is_gone() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (key, number) = (dir.path().join("stranger"), dir.path().join("number"));
+    run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", key.to_str().unwrap()]);
+    let open = format!("exec 3<>/dev/tcp/127.0.0.1/{}", place.sshd.port());
+    let relay = format!("bash -c 'echo $$ > {}; {open}; cat <&3 & cat >&3; sleep 100'", number.display());
+    let proxied = with_key_and(&place, &key, &format!("ProxyCommand {relay}"));
+    let error = works(&place, &proxied).unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    let number = std::fs::read_to_string(number).unwrap();
+    let program = Path::new("/proc").join(number.trim());
+    let start = Instant::now();
+    while program.exists() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} is still there", program.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// What a connection is sealed with, by the server's own word.

@@ -4,3 +4,4 @@ mod accounts;
 mod lines;
 mod logins;
 mod place;
+mod rclone;

@@ -37,7 +37,9 @@ fn action(request: &Request, key: &str) -> &'static str {
     let has = |name: &str| request.query.contains_key(name);
     match (request.method.as_str(), key.is_empty()) {
         ("GET", true) if has("uploads") => "ListBucketMultipartUploads",
+        ("GET", true) if has("versions") => "ListBucketVersions",
         ("GET", true) => "ListBucket",
+        ("GET", false) if has("versionId") => "GetObjectVersion",
         ("GET", false) => "GetObject",
         ("HEAD", false) => "HeadObject",
         ("PUT", false) if has("partNumber") => "UploadPart",
@@ -137,6 +139,15 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
     }
     match action {
         "ListBucket" => list(state, request),
+        "ListBucketVersions" => versions(state, request),
+        "GetObjectVersion" => {
+            let kept = state.versions.get(key).and_then(|of| of.iter().find(|kept| kept.id == of_query("versionId")));
+            match kept.map(|kept| &kept.object) {
+                Some(Some(bytes)) => ranged(bytes, Vec::new(), request),
+                Some(None) => error(405, "MethodNotAllowed"),
+                None => error(404, "NoSuchVersion"),
+            }
+        }
         "ListBucketMultipartUploads" => uploads(state, of_query("prefix")),
         "GetObject" | "HeadObject" => read(state, request, key),
         "PutObject" => {
@@ -155,7 +166,7 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
             Response { status: 200, headers: vec![("etag", tag)], body: Vec::new() }
         }
         "DeleteObject" => {
-            state.objects.remove(key);
+            state.remove(key);
             plain(204)
         }
         "CreateMultipartUpload" => {
@@ -310,9 +321,15 @@ fn read(state: &mut State, request: &Request, key: &str) -> Response {
     if is_cold && object.thaws_in != Some(0) {
         return error(403, "InvalidObjectState");
     }
+    ranged(&object.bytes, headers, request)
+}
+
+/// All of it, or the range that is asked for.
+fn ranged(bytes: &[u8], mut headers: Vec<(&'static str, String)>, request: &Request) -> Response {
+    let len = bytes.len();
     let range = request.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
     match range {
-        None => Response { status: 200, headers, body: object.bytes.to_vec() },
+        None => Response { status: 200, headers, body: bytes.to_vec() },
         Some((from, to)) => {
             let (from, to): (usize, usize) = (from.parse().unwrap_or(usize::MAX), to.parse().unwrap_or(usize::MAX));
             if from >= len {
@@ -320,7 +337,7 @@ fn read(state: &mut State, request: &Request, key: &str) -> Response {
             }
             let to = to.min(len - 1);
             headers.push(("content-range", format!("bytes {from}-{to}/{len}")));
-            Response { status: 206, headers, body: object.bytes[from..=to].to_vec() }
+            Response { status: 206, headers, body: bytes[from..=to].to_vec() }
         }
     }
 }
@@ -341,6 +358,32 @@ fn list(state: &State, request: &Request) -> Response {
         body.push_str(&format!("<Contents><Key>{}</Key><Size>{}</Size></Contents>", escape(key), object.bytes.len()));
     }
     xml(body + "</ListBucketResult>")
+}
+
+/// As Amazon's does it: by keys, the newest of each first, marks of removals among them.
+fn versions(state: &State, request: &Request) -> Response {
+    let of_query = |name: &str| request.query.get(name).map_or("", String::as_str);
+    let (prefix, after) = (of_query("prefix"), (of_query("key-marker"), of_query("version-id-marker")));
+    let of_all = state.versions.iter().filter(|(key, _)| key.starts_with(prefix));
+    let all: Vec<_> = of_all.flat_map(|(key, of)| of.iter().map(move |kept| (key, kept))).collect();
+    let begin = all.iter().position(|(key, kept)| (key.as_str(), kept.id.as_str()) == after).map_or(0, |at| at + 1);
+    let page = &all[begin..all.len().min(begin + state.habits.page.unwrap_or(PAGE))];
+    let is_more = begin + page.len() < all.len();
+    let mut body =
+        format!("<?xml version=\"1.0\"?><ListVersionsResult xmlns=\"x\"><IsTruncated>{is_more}</IsTruncated>");
+    if let (true, Some((key, kept))) = (is_more, page.last()) {
+        let (key, id) = (escape(key), escape(&kept.id));
+        body += &format!("<NextKeyMarker>{key}</NextKeyMarker><NextVersionIdMarker>{id}</NextVersionIdMarker>");
+    }
+    for (key, kept) in page {
+        let (key, id, since) = (escape(key), escape(&kept.id), sign::iso(kept.since));
+        let fields = format!("<Key>{key}</Key><VersionId>{id}</VersionId><LastModified>{since}</LastModified>");
+        body += &match &kept.object {
+            Some(bytes) => format!("<Version>{fields}<Size>{}</Size></Version>", bytes.len()),
+            None => format!("<DeleteMarker>{fields}</DeleteMarker>"),
+        };
+    }
+    xml(body + "</ListVersionsResult>")
 }
 
 fn uploads(state: &State, prefix: &str) -> Response {

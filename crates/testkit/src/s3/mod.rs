@@ -44,6 +44,8 @@ pub struct Habits {
     pub forbidden: HashSet<&'static str>,
     /// Keys in a listing's page.
     pub page: Option<usize>,
+    /// Keeps what is replaced or removed.
+    pub versions: bool,
     /// The bucket was made with object lock.
     pub locks: bool,
     /// It locks everything by a rule of its own, and takes nothing without a sum.
@@ -168,6 +170,11 @@ impl S3 {
         lock(&self.shared.state).instead.push((action, after, times, instead));
     }
 
+    /// Answer as it should again.
+    pub fn as_usual(&self) {
+        lock(&self.shared.state).instead.clear();
+    }
+
     /// What it was asked for since the last time: each request's action and key.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
         std::mem::take(&mut lock(&self.shared.state).asked)
@@ -200,7 +207,7 @@ impl S3 {
 
     /// Take an object away.
     pub fn remove(&self, key: &str) {
-        lock(&self.shared.state).objects.remove(key);
+        lock(&self.shared.state).remove(key);
     }
 
     /// How many uploads in parts have not come to an end.

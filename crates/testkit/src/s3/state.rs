@@ -15,6 +15,14 @@ pub(super) struct Object {
     pub lock: Option<(String, String)>,
 }
 
+/// A version of an object, or the mark of its removal.
+pub(super) struct Kept {
+    pub id: String,
+    /// In seconds since 1970.
+    pub since: i64,
+    pub object: Option<Arc<[u8]>>,
+}
+
 /// An upload in parts.
 pub(super) struct Upload {
     pub key: String,
@@ -28,6 +36,8 @@ pub(super) struct Upload {
 pub(super) struct State {
     pub habits: Habits,
     pub objects: BTreeMap<String, Object>,
+    /// By key, the newest first.
+    pub versions: BTreeMap<String, Vec<Kept>>,
     pub uploads: BTreeMap<String, Upload>,
     pub asked: Vec<(&'static str, String)>,
     /// Action, how many are still to be answered truly, how many not, and how then.
@@ -44,6 +54,7 @@ impl State {
         State {
             habits,
             objects: BTreeMap::new(),
+            versions: BTreeMap::new(),
             uploads: BTreeMap::new(),
             asked: Vec::new(),
             instead: Vec::new(),
@@ -68,8 +79,22 @@ impl State {
     pub(super) fn set(&mut self, key: &str, bytes: Vec<u8>, class: &str) -> String {
         let object = self.made(bytes, class);
         let tag = object.tag.clone();
+        self.keep(key, Some(object.bytes.clone()));
         self.objects.insert(key.to_owned(), object);
         tag
+    }
+
+    /// Remove an object.
+    pub(super) fn remove(&mut self, key: &str) {
+        self.objects.remove(key);
+        self.keep(key, None);
+    }
+
+    fn keep(&mut self, key: &str, object: Option<Arc<[u8]>>) {
+        if self.habits.versions {
+            let (id, since) = (format!("v&{}", self.number()), super::now() + self.habits.clock_ahead);
+            self.versions.entry(key.to_owned()).or_default().insert(0, Kept { id, since, object });
+        }
     }
 
     /// Bytes that are kept.

@@ -139,22 +139,32 @@ impl Login {
 async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
     let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, "connect to", "there is no host"))?;
     let line = Line::new(last.patience());
+    let reached = reach(inner, last, &line, limits).await;
+    if reached.is_err() {
+        // A program that was to connect (`ProxyCommand`) would be left, and nobody would hear that it has ended.
+        line.end();
+    }
+    reached
+}
+
+/// Connect, log in, and have SFTP spoken.
+async fn reach(inner: &Inner, last: &Hop, line: &Arc<Line>, limits: &Limits) -> Result<Arc<Peer>, Failure> {
     let mut sessions: Vec<Handle<Client>> = Vec::new();
     let mut is_last: Option<Arc<AtomicBool>> = None;
     for (at, hop) in inner.hops.iter().enumerate() {
         let stream = match sessions.last() {
-            None => stream::first(hop, &line).await?,
-            Some(before) => stream::through(before, hop, &line).await?,
+            None => stream::first(hop, line).await?,
+            Some(before) => stream::through(before, hop, line).await?,
         };
         if let Some(before) = is_last.replace(stream.is_last()) {
             before.store(false, Ordering::Relaxed);
         }
         let session = server::connect(inner, hop, stream).await?;
-        sessions.push(login::login(inner, at, &line, session).await?);
+        sessions.push(login::login(inner, at, line, session).await?);
     }
     let Some(session) = sessions.last() else { return Err(Failure::new(Kind::Io, "connect to", "there is no host")) };
     let limit = last.answer_timeout();
-    let channel = within(limit, &line, session.channel_open_session()).await.map_err(|wait| match wait {
+    let channel = within(limit, line, session.channel_open_session()).await.map_err(|wait| match wait {
         Wait::Failed(russh::Error::ChannelOpenFailure(why)) => {
             Failure::new(Kind::Refused, "log in to", format!("the server opens no session ({why:?})"))
         }
@@ -164,9 +174,9 @@ async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
     let peer = Peer::new(out, line.clone());
     let (mut reading, writing) = channel.split();
     // The first packet goes along with the request that it is for: who refuses that will not read it.
-    let asked = within(limit, &line, writing.request_subsystem(true, "sftp")).await;
+    let asked = within(limit, line, writing.request_subsystem(true, "sftp")).await;
     asked.map_err(|wait| wait.failure(limit))?;
-    let begun = within(limit, &line, writing.data_bytes(Bytes::from_static(&INIT))).await;
+    let begun = within(limit, line, writing.data_bytes(Bytes::from_static(&INIT))).await;
     begun.map_err(|wait| wait.failure(limit))?;
     let upload = limits.upload.clone();
     tokio::spawn(async move {
