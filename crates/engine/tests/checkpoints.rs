@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{options, quick_folder, restore_options, settle, small};
+use common::{bench_over, options, quick_folder, restore_options, settle, small};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
 use drumlin_engine::restore;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock};
 use drumlin_seal::Secret;
-use drumlin_store::{Listed, MemoryStore, Put, Result, Store, Upload};
-use drumlin_testkit::Rng;
+use drumlin_store::{Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, Result, Store, Upload, When};
+use drumlin_testkit::{Rng, compare};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -180,4 +180,32 @@ fn every_checkpoint_is_whole_when_it_appears() {
     let resumed = backup::backup(&resumed, &cache, options(&[&source]), &Quiet::default()).unwrap();
     assert!(resumed.parent.unwrap().partial.is_some() && resumed.counts.unmodified > 920);
     assert_eq!(resumed.counts.files, 900 + 42);
+}
+
+/// An account that may only add can't take away the checkpoint before, either.
+#[test]
+fn who_may_remove_nothing_saves_more_than_a_checkpoint() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let bench = bench_over(Arc::new(store), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    let mut rng = Rng::new(8);
+    for n in 0..60 {
+        fs::create_dir_all(source.join(format!("d{n:02}"))).unwrap();
+        fs::write(source.join(format!("d{n:02}/file")), rng.bytes(400_000)).unwrap();
+    }
+    faults.add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let options = backup::Options { checkpoint_bytes: 1, ..options(&[&source]) };
+    let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    let snapshot = report.snapshot.unwrap();
+    assert!(snapshot.partial.is_none() && !report.stopped);
+    let mut ids = Vec::new();
+    bench.memory.list("snapshots", &mut |listed| ids.push(listed.name)).unwrap();
+    assert!(ids.len() > 2, "no checkpoint was left: {ids:?}");
+    let counting: Vec<_> = bench.repository.snapshots().unwrap().0.iter().map(|info| info.snapshot.id).collect();
+    assert_eq!(counting, [snapshot.id], "of one session one counts");
+    let target = bench.folder.path().join("out");
+    bench.restore(&snapshot, &source, &target);
+    compare::assert_same(&source, &target, &compare::Options { roots: false, ..Default::default() });
 }
