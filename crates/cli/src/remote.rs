@@ -33,6 +33,7 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
         allow_http: global.allow_http || profile.is_some_and(|p| p.allow_http),
         storage_classes: class.map(|class| (names::DATA.to_owned(), class)).into_iter().collect(),
         object_lock: lock.map(|lock| (lock, names::LASTING.map(str::to_owned).to_vec())),
+        as_of: global.as_of.map(|(seconds, _)| seconds),
         ask: unlock::can_ask().then(|| -> drumlin_store::Ask {
             Arc::new(|prompt: &str| String::from_utf8(unlock::ask(prompt).ok()?).ok())
         }),

@@ -4,7 +4,10 @@ use crate::args::excludes::Excludes;
 use crate::exit::{Failure, Result};
 use crate::place;
 use crate::profile::Profile;
+use crate::render::path::shown;
 use drumlin_host::filter::{Filter, FilterOptions, Origin, Pattern};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The filter of these rules. Those of the command line stand last, and so count most.
@@ -29,7 +32,9 @@ pub fn filter(excludes: &Excludes, profile: Option<&Profile>, own: &[PathBuf], s
     options.exclude_if_present.extend(excludes.exclude_if_present.iter().cloned());
     options.exclude_caches |= excludes.exclude_caches;
     options.exclude_larger_than = excludes.exclude_larger_than.or(options.exclude_larger_than);
-    options.exclude.extend(own.iter().filter_map(|folder| built_in(folder, sources)));
+    for folder in own {
+        options.exclude.extend(built_in(folder, sources)?);
+    }
     Ok(Filter::new(&options)?)
 }
 
@@ -63,17 +68,27 @@ fn read(path: &Path, ignore_case: bool) -> Result<Vec<Pattern>> {
     Ok(Pattern::file(path, &contents, ignore_case)?)
 }
 
-/// A rule for a folder of the program's own, if one of the sources is above it: matching costs time for each entry.
-fn built_in(folder: &Path, sources: &[Vec<u8>]) -> Option<Pattern> {
-    let folder = folder.canonicalize().ok()?;
-    let text = folder.to_str()?;
-    let above = |source: &Vec<u8>| {
-        use std::os::unix::ffi::OsStrExt;
-        let source = Path::new(std::ffi::OsStr::from_bytes(source));
-        let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-        folder != source && folder.starts_with(source)
-    };
-    sources.iter().any(above).then(|| Pattern { text: literal(text), origin: Origin::BuiltIn, ignore_case: false })
+/// Rules for a folder of the program's own, for each source that is above it: matching costs time for each entry. As the source is spelt: on
+/// the way to it there may be symlinks, below it none are followed.
+fn built_in(folder: &Path, sources: &[Vec<u8>]) -> Result<Vec<Pattern>> {
+    let Ok(real) = folder.canonicalize() else { return Ok(Vec::new()) };
+    let mut patterns = Vec::new();
+    for source in sources {
+        let source = Path::new(OsStr::from_bytes(source));
+        let above = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+        let Some(within) = real.strip_prefix(above).ok().filter(|within| !within.as_os_str().is_empty()) else {
+            continue;
+        };
+        let spelt = source.join(within);
+        let Some(text) = spelt.to_str() else {
+            let (spelt, source) = (shown(spelt.as_os_str().as_bytes()), shown(source.as_os_str().as_bytes()));
+            let message =
+                format!("'{spelt}' would be saved into itself: it lies in '{source}', and its name is not UTF-8");
+            return Err(Failure::failed(message).hint("keep it elsewhere, or give it another name"));
+        };
+        patterns.push(Pattern { text: literal(text), origin: Origin::BuiltIn, ignore_case: false });
+    }
+    Ok(patterns)
 }
 
 /// A path as a pattern that matches it alone.
@@ -109,6 +124,13 @@ mod tests {
         );
         assert_eq!(around.verdict(&bytes(&root.join("ab cx")), Kind::Dir, 0), Verdict::Include);
         assert!(!filter(&own).has_rules(), "whoever names it wants it");
+        // By another way to the same place.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&root, &link).unwrap();
+        let around = filter(&link);
+        let by_link = link.join(own.file_name().unwrap());
+        assert!(matches!(around.verdict(&bytes(&by_link), Kind::Dir, 0), Verdict::Exclude(_)));
+        assert_eq!(around.verdict(&bytes(&link.join("other")), Kind::Dir, 0), Verdict::Include);
         assert!(!filter(Path::new("/proc")).has_rules());
     }
 

@@ -37,6 +37,9 @@ pub struct SnapshotInfo {
     pub committed: bool,
 }
 
+/// Snapshots that are asked for before they are read.
+const AHEAD: usize = 8;
+
 impl Repository {
     /// A hint that somebody will soon ask whether a snapshot is there: a storage far away is asked now.
     pub fn expect_snapshot(&self, id: SnapshotId) {
@@ -62,7 +65,7 @@ impl Repository {
         let trusted = self.trusted_keys()?;
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
-        for id in ids {
+        for id in self.expected(&ids) {
             let (snapshot, trust) = match self.read_snapshot(&names::snapshot(id), id, &trusted) {
                 Ok(Some(read)) => read,
                 // Forgotten since it was listed.
@@ -117,7 +120,7 @@ impl Repository {
     pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
         self.may_list()?;
         let mut snapshots = Vec::new();
-        for id in self.standing_ids()? {
+        for id in self.expected(&self.standing_ids()?) {
             let name = names::snapshot(id);
             match self.store().get(&name) {
                 // Forgotten since it was listed.
@@ -137,6 +140,16 @@ impl Repository {
         snapshots.retain(|s| !evicted.contains(&s.session));
         snapshots.sort_by_key(|s| std::cmp::Reverse((s.time, s.id)));
         Ok(snapshots)
+    }
+
+    /// These, to be read one after the other: a storage far away is asked for some in advance.
+    fn expected(&self, ids: &[SnapshotId]) -> impl Iterator<Item = SnapshotId> {
+        let expect = |id: &SnapshotId| self.store().expect(Soon::Object(&names::snapshot(*id)));
+        ids.iter().take(AHEAD).for_each(expect);
+        ids.iter().enumerate().map(move |(at, id)| {
+            ids.get(at + AHEAD).iter().for_each(|next| expect(next));
+            *id
+        })
     }
 
     /// The snapshots that are listed: all that this client remembers and nobody has removed must be among them.

@@ -11,7 +11,7 @@ use crate::name::is_below;
 use crate::{Listed, Result};
 
 /// More than so many objects, lengths and listings are not asked for at once.
-const AHEAD_MAX: usize = 8;
+const AHEAD_MAX: usize = 16;
 /// Nor more ranges than so many,
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.

@@ -18,6 +18,7 @@ pub mod select;
 pub mod snapshots;
 
 use crate::exit::statuses;
+use crate::render::time;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use drumlin_store::ObjectLock;
 use std::path::PathBuf;
@@ -110,6 +111,14 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DAYS")]
     pub object_lock: Option<ObjectLock>,
 
+    /// Show a bucket's repository as it was at TIME, such as '2026-11-20 16:00:44', from the versions that the bucket keeps
+    ///
+    /// What was removed or replaced since is there, what came since is not, and nothing can be changed. To have back what a thief has removed:
+    /// restore from there, or 'drumlin copy' what is there into another repository. No cache is used, and what this client has seen later is
+    /// not held against it.
+    #[arg(long, global = true, value_name = "TIME", value_parser = time::parse)]
+    pub as_of: Option<time::Time>,
+
     /// Send no more than N KiB a second to a repository on another machine
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_upload: Option<u32>,
@@ -119,7 +128,7 @@ pub struct Global {
     pub limit_download: Option<u32>,
 
     /// Read profiles from FILE instead of $XDG_CONFIG_HOME/drumlin/profiles.toml
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", requires = "profile")]
     pub config: Option<PathBuf>,
 
     /// Take repository, key and everything else that isn't given here from a profile

@@ -43,8 +43,15 @@ pub struct Restore {
     pub overwrite: Overwrite,
 
     /// Delete what is in the restored folders and not in the snapshot
+    ///
+    /// At and below the sources of the backup; in the folders above them nothing is deleted, nor is the repository that is read, nor what Drumlin
+    /// keeps for itself. Where rules left something out of the backup, it is refused without --exclude or --delete-excluded.
     #[arg(long)]
     pub delete: bool,
+
+    /// With --delete: also what rules left out of the backup
+    #[arg(long, requires = "delete")]
+    pub delete_excluded: bool,
 
     /// Only tell what would be done
     #[arg(short = 'n', long)]

@@ -33,7 +33,9 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
         return save(context, args).map(|d| d.exit);
     };
     let before = hooks::run(profile, When::Before);
-    match before.and_then(|()| save(context, args)) {
+    let saved = before.and_then(|()| save(context, args));
+    context.close();
+    match saved {
         Ok(done) if done.exit != Exit::Interrupted => {
             hooks::run(profile, When::After { exit: done.exit, snapshot: done.snapshot.as_deref() })?;
             Ok(done.exit)

@@ -15,8 +15,11 @@ use drumlin_engine::check::{Options, Part, check};
 /// # Errors
 /// The repository can't be read, or it is damaged.
 pub fn run(context: &Context, args: &Check) -> Result<Exit> {
-    if matches!(args.read_data, Some(Part::Share(_))) && context.global.no_cache {
-        let message = "--no-cache and a share of the packs don't go together: the cache remembers which were read";
+    let global = &context.global;
+    if matches!(args.read_data, Some(Part::Share(_))) && (global.no_cache || global.as_of.is_some()) {
+        let option = if global.no_cache { "--no-cache" } else { "--as-of" };
+        let message =
+            format!("{option} and a share of the packs don't go together: the cache remembers which were read");
         return Err(Failure::usage(message).hint("read parts by their number, such as --read-data=1/10"));
     }
     let repository = context.open_to_check()?;

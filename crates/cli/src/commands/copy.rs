@@ -14,7 +14,7 @@ use drumlin_engine::copy::{Copier, End, Options, Report};
 use drumlin_engine::select::find_snapshot;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{IndexMode, SnapshotInfo, Trust};
-use drumlin_store::Location;
+use drumlin_store::{Location, Surroundings};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -61,7 +61,9 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     let source = context.open_to_read()?;
     // Told before anything is asked about the other one.
     source.may_read()?;
-    let store = drumlin_store::open(&to, &context.around())?;
+    // The one that is written is as it is now.
+    let around = Surroundings { as_of: None, ..context.around() };
+    let store = drumlin_store::open(&to, &around)?;
     let target = context.remembered(unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?);
     if source.config().id == target.config().id {
         let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);

@@ -45,12 +45,25 @@ use std::sync::Arc;
 pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
     let context = Context::new(cli.global, out)?;
     let repairs = matches!(cli.command, Command::Repair(_));
+    if context.global.as_of.is_some() && !only_looks(&cli.command) {
+        return Err(Failure::usage("--as-of shows what was, and this command doesn't only look at it")
+            .hint("restore from there, or 'drumlin copy' what is there into another repository"));
+    }
     let done = command(&context, cli.command);
     context.keep();
     if !repairs {
         context.tell_healed();
     }
     done.map(|exit| context.outcome(exit))
+}
+
+/// Whether a command changes nothing in the repository that it is run on.
+fn only_looks(command: &Command) -> bool {
+    use Command::{Check, Copy, Diff, Du, Dump, Find, Ls, Restore, Snapshots, Stats};
+    matches!(
+        command,
+        Restore(_) | Copy(_) | Snapshots(_) | Ls(_) | Find(_) | Diff(_) | Du(_) | Dump(_) | Stats(_) | Check(_)
+    )
 }
 
 fn command(context: &Context, command: Command) -> Result<Exit> {
@@ -176,7 +189,12 @@ impl<'a> Context<'a> {
             }
             return Ok(Place::Named(Location::parse(given)?));
         }
-        if let Some(given) = std::env::var_os("DRUMLIN_REPOSITORY").filter(|v| !v.is_empty()) {
+        if let Some(given) = std::env::var_os("DRUMLIN_REPOSITORY") {
+            if given.is_empty() {
+                // A variable of the user's that isn't set, most likely: nothing is to be made elsewhere because of that.
+                return Err(Failure::usage("DRUMLIN_REPOSITORY is set, and empty")
+                    .hint("set it to where the repository is, or unset it"));
+            }
             return Ok(Place::Named(match given.into_string() {
                 Ok(text) => Location::parse(&text)?,
                 // No URL is like that.
@@ -189,6 +207,13 @@ impl<'a> Context<'a> {
     /// The folder of caches, whether caches are used or not.
     pub fn caches(&self) -> Option<PathBuf> {
         self.global.cache_dir.clone().or_else(|| place::caches().ok())
+    }
+
+    /// Files and folders that the program keeps on this machine: caches, what is remembered, key files.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let named = self.global.key_file.iter().chain(&self.global.password_file).cloned();
+        let folders = [place::states().ok(), place::keys().ok(), place::profiles().ok(), self.global.config.clone()];
+        self.caches().into_iter().chain(folders.into_iter().flatten()).chain(named).collect()
     }
 
     /// What a store on another machine may know of the user.
@@ -261,7 +286,12 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There is none in it, or the key doesn't fit.
     pub fn unlock(&self, store: Arc<dyn Store>) -> Result<Repository> {
-        Ok(self.remembered(unlock::open(store, unlock::given(&self.global, self.profile.as_ref())?)?))
+        let repository = unlock::open(store, unlock::given(&self.global, self.profile.as_ref())?)?;
+        Ok(match self.global.as_of {
+            // What was seen later is not missing there, and nothing is learned of what is there now.
+            Some(_) => self.noted(repository),
+            None => self.remembered(repository),
+        })
     }
 
     /// The same repository, with what this client has seen of it.
@@ -272,7 +302,11 @@ impl<'a> Context<'a> {
             self.out.warn(format!("what was seen of the repository before is not known any more: '{path}': {why}"));
         }
         self.memories.borrow_mut().push(memory.clone());
-        let repository = repository.with_memory(memory);
+        self.noted(repository.with_memory(memory))
+    }
+
+    /// The same repository, of which it is told at the end what could be read by its copies or parity alone.
+    fn noted(&self, repository: Repository) -> Repository {
         self.opened.borrow_mut().push(repository.clone());
         repository
     }
@@ -361,12 +395,19 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Let go of the repositories, and tell what is to be told of them at the end: what comes next may be an unmount.
+    pub fn close(&self) {
+        self.keep();
+        self.tell_healed();
+        self.opened.borrow_mut().clear();
+    }
+
     /// The cache for a repository.
     ///
     /// # Errors
     /// It can't be used.
     pub fn cache(&self, repository: &Repository) -> Result<Arc<Cache>> {
-        let folder = self.caches().filter(|_| !self.global.no_cache);
+        let folder = self.caches().filter(|_| !self.global.no_cache && self.global.as_of.is_none());
         Ok(Arc::new(Cache::open(repository, folder.as_deref(), &std::env::temp_dir())?))
     }
 }

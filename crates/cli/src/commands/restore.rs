@@ -12,9 +12,10 @@ use crate::render::summary;
 use drumlin_engine::restore::{Options, restore};
 use drumlin_engine::select::{find_snapshot, open_reader};
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
+use drumlin_store::Location;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Run it.
 ///
@@ -26,8 +27,15 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     let repository = context.open_to_read()?;
     let cache = context.cache(&repository)?;
     let (all, damaged) = repository.snapshots()?;
+    // Of those it may be the latest; who names another one by its id has that.
+    let is_passed_over = !damaged.is_empty() && args.snapshot.as_bytes().starts_with(b"latest");
     for error in damaged {
-        context.out.warn(format!("a snapshot is passed over: {error}"));
+        match is_passed_over {
+            true => {
+                context.out.trouble_with("restore", &format!("a snapshot is passed over, perhaps the latest: {error}"))
+            }
+            false => context.out.warn(format!("a snapshot is passed over: {error}")),
+        }
     }
     let spec = find_snapshot(&all, args.snapshot.as_bytes(), &args.select.filter()?)?;
     let snapshot = spec.snapshot.snapshot;
@@ -45,15 +53,29 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             .out
             .note(format!("{entries} could not be read when this snapshot was made: what was in them is not in it"));
     }
+    spare_excluded(context, &args, snapshot.summary.excluded)?;
+    let repository_folder = match context.place()?.location() {
+        Location::Local(path) => Some(path),
+        _ => None,
+    };
+    if let Some(folder) = repository_folder.as_ref().and_then(|folder| folder.canonicalize().ok())
+        && real(&args.target).is_some_and(|target| target.starts_with(&folder))
+    {
+        let target = shown(args.target.as_os_str().as_bytes());
+        return Err(Failure::failed(format!("cannot restore to '{target}': it lies in the repository that is read"))
+            .hint("give --target another folder"));
+    }
     let picky = !args.include.is_empty() || !args.exclude.is_empty();
     let watch = Watch::new(context.out, "restore");
     let options = Options {
         snapshot,
         subfolder: (!spec.subfolder.is_root()).then(|| spec.subfolder.to_bytes()),
-        paths: args.paths.into_iter().map(OsStringExt::into_vec).map(absolute).collect(),
+        paths: args.paths.into_iter().map(OsStringExt::into_vec).map(absolute).collect::<Result<_>>()?,
         target: args.target,
         overwrite: args.overwrite.into(),
         delete: args.delete,
+        repository: repository_folder,
+        spared: context.own_files(),
         dry_run: args.dry_run,
         include: args.include,
         exclude: args.exclude,
@@ -67,9 +89,10 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     let c = &report.counts;
     let exit = match () {
         () if report.stopped => Exit::Interrupted,
-        () if c.unwritable + c.damaged + c.attributes > 0 => Exit::Incomplete,
+        () if c.unwritable + c.damaged + c.attributes > 0 || is_passed_over => Exit::Incomplete,
         () => Exit::Done,
     };
+    let exit = context.outcome(exit);
     if context.out.json() {
         context.out.tell(&summary::restore_json(&report, args.dry_run, exit));
     } else {
@@ -87,6 +110,29 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         _ => {}
     }
     Ok(exit)
+}
+
+/// Where a folder is that need not be there yet.
+fn real(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|above| above.canonicalize().ok())
+}
+
+/// What rules left out of a backup was never compared with anything: --delete is no word about it.
+fn spare_excluded(context: &Context, args: &Restore, excluded: u64) -> Result<()> {
+    if !args.delete || args.delete_excluded || excluded == 0 || !args.exclude.is_empty() {
+        return Ok(());
+    }
+    let entries = counted(excluded, "entry", "entries");
+    let message = format!("rules left {entries} out of this snapshot, and --delete would delete what has their places");
+    match args.dry_run {
+        true => context.out.warn(message),
+        false => {
+            let hint = "name what is to stay by --exclude, as the backup did, or say --delete-excluded; --dry-run shows what would go";
+            return Err(Failure::failed(message).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Told before anything is unlocked or read.
@@ -110,6 +156,15 @@ fn check_target(target: &Path) -> Result<()> {
 }
 
 /// Paths in a snapshot begin at its root, whether the slash is written or not.
-fn absolute(path: Vec<u8>) -> Vec<u8> {
-    if path.starts_with(b"/") { path } else { [b"/", &path[..]].concat() }
+///
+/// # Errors
+/// It is empty: a variable that isn't set, most likely, and not all that there is.
+fn absolute(path: Vec<u8>) -> Result<Vec<u8>> {
+    match path.first() {
+        None => {
+            Err(Failure::usage("one of the paths is empty").hint("'/' is the whole snapshot, as is no path at all"))
+        }
+        Some(b'/') => Ok(path),
+        Some(_) => Ok([b"/", &path[..]].concat()),
+    }
 }

@@ -77,7 +77,7 @@ fn a_snapshot_that_cannot_be_read_is_told_by_who_passes_it_over() {
         ids.push(summary["snapshot_id"].as_str().unwrap().to_owned());
     }
     home.tamper(&home.repository().join("snapshots").join(&ids[1]), |bytes| bytes[40] ^= 1);
-    let ran = home.run(&["restore", "latest", "-t", "out"]).expect(0);
+    let ran = home.run(&["restore", "latest", "-t", "out"]).expect(3);
     assert!(ran.stderr.contains("passed over") && ran.stderr.contains(&ids[1]), "{}", ran.stderr);
     home.run(&["repair"]).expect(3);
 }

@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod home;
+mod line;
 
 mod backup;
 mod bad_days;
@@ -34,6 +35,7 @@ mod report;
 mod restore;
 mod rules;
 mod slips;
+mod spared;
 mod statuses;
 mod storage;
 mod terminal;

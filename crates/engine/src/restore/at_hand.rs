@@ -6,6 +6,7 @@ use super::selection::{self, Selection};
 use super::stream::Stream;
 use super::window::Window;
 use super::worker::Context;
+use crate::monitor::ProblemKind;
 use crate::{Error, Result, convert};
 use drumlin_format::tree::{Content, Meta};
 use drumlin_host::meta::Stat;
@@ -57,8 +58,16 @@ impl AtHand {
         let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
-        let keep = (context.options.delete && whole && !cut && there.is_some()).then(Vec::new);
-        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred: false }
+        let deletes = context.options.delete && whole && !cut && selection.is_of_sources(key);
+        let keep = (deletes && there.is_some()).then(Vec::new);
+        let barred = context.own.is_of_repository(&path);
+        if barred {
+            let cause = "it lies in the repository that is read, into which nothing is restored";
+            context.problem(&source, ProblemKind::Unwritable, cause);
+        }
+        let handle = handle.filter(|_| !barred);
+        let is_unopened = is_unopened && !barred;
+        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred }
     }
 
     /// Whether it is there, as far as is known.
@@ -170,7 +179,7 @@ impl AtHand {
             let mut path = self.source.clone();
             path.push(b'/');
             path.extend_from_slice(name);
-            existing::delete(context, &handle, name, &path, selection);
+            existing::delete(context, (&self.path, &handle), name, &path, selection);
         }
     }
 }

@@ -68,8 +68,9 @@ fn clear(key: &[u8], context: &Context, selection: &Selection) {
     let listed = target.dir(&selection.below(key)).and_then(|handle| Ok((handle.list()?, handle)));
     match listed {
         Ok((names, handle)) => {
+            let below = selection.below(key);
             for name in names.iter() {
-                existing::delete(context, &handle, name, &source(key, name), selection);
+                existing::delete(context, (&below, &handle), name, &source(key, name), selection);
             }
         }
         Err(e) if e.is_missing() => {}

@@ -1,6 +1,7 @@
 //! What is in the target already: what may stay, what has to go.
 
 use super::Overwrite;
+use super::own::Stance;
 use super::selection::Selection;
 use super::worker::Context;
 use crate::convert;
@@ -10,11 +11,11 @@ use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, TargetDir};
 use std::sync::Arc;
 
-/// What is there of that name, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
+/// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
 /// is whole: see [`make_way`].
 pub(super) fn there(
     context: &Context,
-    handle: &Arc<TargetDir>,
+    (dir, handle): (&[u8], &Arc<TargetDir>),
     name: &[u8],
     meta: &Meta,
     path: &[u8],
@@ -33,8 +34,12 @@ pub(super) fn there(
         context.placed(path, Vec::new(), Change::Kept);
         return None;
     }
-    if !same_kind && convert::kind(stat.kind) == Kind::Dir && !context.options.delete {
-        let cause = "a directory of that name is there; --delete would remove it";
+    if !same_kind && convert::kind(stat.kind) == Kind::Dir {
+        let cause = match (context.options.delete, context.own.stance(dir, name, &stat)) {
+            (true, Stance::Free) => return Some(Some(stat)),
+            (true, _) => "a directory of that name is there that Drumlin itself needs",
+            (false, _) => "a directory of that name is there; --delete would remove it",
+        };
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }
@@ -52,11 +57,32 @@ pub(super) fn make_way(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> pla
     }
 }
 
-/// Delete an entry that the snapshot doesn't have, if it would have been restored.
-pub(super) fn delete(context: &Context, handle: &Arc<TargetDir>, name: &[u8], path: &[u8], selection: &Selection) {
+/// Delete an entry that the snapshot doesn't have, if it would have been restored. `dir`: the path of its directory below the target.
+pub(super) fn delete(
+    context: &Context,
+    (dir, handle): (&[u8], &Arc<TargetDir>),
+    name: &[u8],
+    path: &[u8],
+    selection: &Selection,
+) {
     let Ok(Some(stat)) = handle.stat(name) else { return };
     if !selection.wants(path, &convert::meta(&stat, 0)) {
         return;
+    }
+    match context.own.stance(dir, name, &stat) {
+        Stance::Free => {}
+        Stance::Own => return,
+        Stance::Around => {
+            let within = [dir, if dir.is_empty() { b"" } else { b"/" }, name].concat();
+            let listed = handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle)));
+            match listed {
+                Ok((names, handle)) => names.iter().for_each(|name| {
+                    delete(context, (&within, &handle), name, &[path, b"/", name].concat(), selection);
+                }),
+                Err(e) => context.problem(path, ProblemKind::Unwritable, e),
+            }
+            return;
+        }
     }
     if !context.options.dry_run
         && let Err(e) = remove(handle, name, &stat)

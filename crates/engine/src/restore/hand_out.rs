@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Blocks of a window that a store far away is asked for in advance.
 const BLOCKS_EXPECTED: usize = 8;
+/// And packs whose tables are.
+const TABLES_EXPECTED: usize = 4;
 
 /// Hand a window out.
 pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Task>) -> Result<()> {
@@ -20,10 +22,19 @@ pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Tas
     let window = Arc::new(window);
     let mut at = 0;
     let mut pack: Option<(u32, Arc<PackInfo>, Arc<Table>)> = None;
+    let of_window = window.clone();
+    let mut packs = of_window.uses.chunk_by(|a, b| a.pack == b.pack).map(|uses| uses[0].pack);
+    let mut expect_next = || {
+        if let Some(number) = packs.next() {
+            context.reader.expect_table(&context.reader.index().pack(number));
+        }
+    };
+    (0..TABLES_EXPECTED).for_each(|_| expect_next());
     let mut ahead = VecDeque::new();
     while let Some(first) = window.uses.get(at) {
         if pack.as_ref().is_none_or(|(number, ..)| *number != first.pack) {
             let info = context.reader.index().pack(first.pack);
+            expect_next();
             let table = match context.reader.table(&info) {
                 Err(e) if e.is_damage() => {
                     // A pack that is gone costs what is in it and nowhere else, not the rest.

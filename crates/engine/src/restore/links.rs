@@ -6,9 +6,8 @@ use super::stream::Stream;
 use super::worker::Context;
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
-use drumlin_format::tree::Meta;
-use drumlin_host::meta::Stat;
-use drumlin_host::place;
+use drumlin_format::tree::{Content, Data, Meta};
+use drumlin_host::place::{self, FileId};
 use drumlin_repo::tree::Cursor;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -27,16 +26,29 @@ pub(super) struct Link {
 /// Files of several names, as they are met.
 #[derive(Default)]
 pub(super) struct Links {
-    /// The first name of each, by file system and inode, and how many are still to come.
-    first: HashMap<(u32, u64), (Link, u32)>,
+    /// The first name of each, and how many are still to come.
+    first: HashMap<Identity, (Link, u32)>,
     /// Links to be made: to the first, from the second.
     pub found: Vec<(Link, Link)>,
 }
 
+/// By which names of one file are told: file system, inode, and what is in it. A number may have been used again, during the backup or by
+/// file systems that have the same ones several times; whoever has other contents is another file.
+type Identity = (u32, u64, u64, [u8; 32], Box<[u8]>);
+
+fn identity(meta: &Meta, content: &Content) -> Identity {
+    let whole = match &content.data {
+        Data::Chunk(id) => id.0,
+        Data::List(list) => list.whole,
+        Data::None => [0; 32],
+    };
+    (meta.filesystem, meta.ino, meta.size, whole, content.target.as_slice().into())
+}
+
 impl Links {
     /// Whether an entry is a further name of a file met before: such are made at the end.
-    pub fn is_further(&mut self, link: Link, meta: &Meta) -> bool {
-        match self.first.entry((meta.filesystem, meta.ino)) {
+    pub fn is_further(&mut self, link: Link, meta: &Meta, content: &Content) -> bool {
+        match self.first.entry(identity(meta, content)) {
             Entry::Vacant(entry) => {
                 entry.insert((link, meta.nlink - 1));
                 false
@@ -65,7 +77,9 @@ pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
         }
         let path = source_of(link);
         if context.options.dry_run {
-            context.placed(&path, place::Problems::new(), Change::Restored);
+            let is_kept = !context.is_replaced(&source_of(first)) && is_made(context, first, link);
+            let change = if is_kept { Change::Kept } else { Change::Restored };
+            context.placed(&path, place::Problems::new(), change);
             continue;
         }
         if context.is_lost(&source_of(first)) {
@@ -84,6 +98,12 @@ pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
     Ok(())
 }
 
+/// Whether both are names of one file already.
+fn is_made(context: &Context, first: &Link, link: &Link) -> bool {
+    let stat = |link: &Link| context.target.as_ref()?.dir(&link.dir).ok()?.stat(&link.name).ok()?;
+    stat(first).zip(stat(link)).is_some_and(|(a, b)| FileId::of(&a) == FileId::of(&b))
+}
+
 fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
@@ -97,9 +117,8 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
     };
     match called(&link.name) {
         Err(e) if e.is_exists() => {
-            let same = |a: &Stat, b: &Stat| (a.dev, a.ino) == (b.dev, b.ino);
             if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
-                && same(&a, &b)
+                && FileId::of(&a) == FileId::of(&b)
             {
                 return Ok(Change::Kept);
             }
@@ -129,7 +148,7 @@ fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratc
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let there = match target.dir(&link.dir).and_then(|dir| Ok((dir.stat(&link.name)?, dir))) {
         Ok((None, _)) => None,
-        Ok((Some(_), handle)) => match existing::there(context, &handle, &link.name, meta, &path) {
+        Ok((Some(_), handle)) => match existing::there(context, (&link.dir, &handle), &link.name, meta, &path) {
             Some(there) => there,
             None => return Ok(()),
         },

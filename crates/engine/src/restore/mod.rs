@@ -21,6 +21,7 @@ mod hand_out;
 mod links;
 mod locate;
 mod needs;
+mod own;
 mod plan;
 mod range;
 mod run;
@@ -69,8 +70,13 @@ pub struct Options {
     pub target: PathBuf,
     /// What to do with files that are there.
     pub overwrite: Overwrite,
-    /// Delete what is in restored directories and not in the snapshot.
+    /// Delete what is in restored directories and not in the snapshot: at and below what was saved. In the directories above that the backup
+    /// saw nothing but the way.
     pub delete: bool,
+    /// The repository's own folder, if it is one of this machine: nothing is written into it.
+    pub repository: Option<PathBuf>,
+    /// Files and folders that are not deleted, and what they lie in isn't, either. The repository is one of them.
+    pub spared: Vec<PathBuf>,
     /// Only say what would be done.
     pub dry_run: bool,
     /// Restore only what matches one of these patterns (in gitignore's syntax), and all below that.

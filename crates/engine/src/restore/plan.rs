@@ -248,11 +248,14 @@ impl<'a> Planner<'a> {
         }
         let there = match current.had(name) {
             Some(handle) => {
-                let Some(there) = existing::there(context, handle, name, meta, &path) else { return Ok(false) };
+                let Some(there) = existing::there(context, (&current.path, handle), name, meta, &path) else {
+                    return Ok(false);
+                };
                 if let Some(stat) = &there
                     && meta.kind == Kind::Dir
                     && convert::kind(stat.kind) == Kind::Dir
                     && range.has_all_of(&join(dir, name))
+                    && self.selection.is_of_sources(&join(dir, name))
                 {
                     self.empties.expect(dir, name, handle, stat);
                 }
@@ -262,7 +265,7 @@ impl<'a> Planner<'a> {
         };
         if meta.nlink > 1 {
             let link = Link { dir: current.path.clone(), name: name.into() };
-            if self.links.is_further(link, meta) {
+            if self.links.is_further(link, meta, content) {
                 return Ok(false);
             }
         }
@@ -307,7 +310,11 @@ impl<'a> Planner<'a> {
             there => (there, None),
         };
         if context.options.dry_run {
-            let change = if there.is_some() { Change::Kept } else { Change::Restored };
+            let is_kept = match (&there, current.had(name)) {
+                (Some(there), Some(handle)) => meta.kind == Kind::Dir || is_right(handle, name, meta, content, there),
+                _ => false,
+            };
+            let change = if is_kept { Change::Kept } else { Change::Restored };
             context.placed(&path, Vec::new(), change);
             return Ok(false);
         }

@@ -1,6 +1,7 @@
 //! A restore from its start to its end.
 
 use super::cold::Cold;
+use super::own::Own;
 use super::plan::{Planned, Planner};
 use super::worker::{Context, Worker};
 use super::{Options, Report, dirs, links, verify};
@@ -75,17 +76,20 @@ fn attempt(
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
     // The blocks in which one window ends and the next begins.
     let reader = reader.with_copies().with_room(options.memory / 12);
+    reader.expect_copies();
     let context = Context {
         reader: Arc::new(reader),
         data_ids: repository.data_ids()?.clone(),
         target,
         owners: Owners::new(options.numeric_ids),
+        own: Own::new(options),
         monitor,
         fetches: unbounded(),
         spare: Mutex::default(),
         open: AtomicUsize::new(0),
         owner_told: AtomicBool::new(false),
         lost: Mutex::default(),
+        replaced: Mutex::default(),
         unfinished: Mutex::default(),
         fatal: Mutex::new(None),
         options,

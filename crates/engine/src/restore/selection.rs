@@ -14,6 +14,8 @@ pub(super) struct Selection {
     pub ranges: Vec<Range>,
     /// The key of the directory that stands for the target.
     base: Vec<u8>,
+    /// The keys of what was saved; an empty one is everything.
+    sources: Vec<Vec<u8>>,
     include: Option<Filter>,
     exclude: Filter,
 }
@@ -30,9 +32,16 @@ impl Selection {
         Ok(Selection {
             ranges: ranges(&options.paths, options.subfolder.as_deref()),
             base: base.unwrap_or_default(),
+            sources: options.snapshot.paths.iter().filter_map(|path| source_key(path)).collect(),
             include: if options.include.is_empty() { None } else { Some(filter(&options.include)?) },
             exclude: filter(&options.exclude)?,
         })
+    }
+
+    /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies below one.
+    pub fn is_of_sources(&self, dir: &[u8]) -> bool {
+        let is_below = |rest: &[u8]| rest.is_empty() || rest[0] == 0;
+        self.sources.iter().any(|source| source.is_empty() || dir.strip_prefix(&source[..]).is_some_and(is_below))
     }
 
     /// Whether only what matches a pattern is wanted, so that directories are made when something in them is.
@@ -90,6 +99,11 @@ impl Selection {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);
         slashes(rest.strip_prefix(&[0]).unwrap_or(rest))
     }
+}
+
+/// Where a source stands, as a directory; `None` for a stream, which is no directory.
+fn source_key(path: &[u8]) -> Option<Vec<u8>> {
+    path.starts_with(b"/").then(|| range::key(path).map(|(dir, name)| join(&dir, &name)).unwrap_or_default())
 }
 
 /// The absolute path of an entry in the source.

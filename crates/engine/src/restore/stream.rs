@@ -207,16 +207,24 @@ impl Stream {
         add(&context.counters().bytes, bytes);
     }
 
+    /// Say, in a dry run, that it would be written.
+    fn tell(&self, context: &Context) {
+        add(&context.counters().bytes_written, self.size);
+        context.placed(&self.path, place::Problems::new(), Change::Restored);
+        if self.there.as_ref().is_some_and(|there| there.nlink > 1) {
+            context.replaces(&self.path);
+        }
+    }
+
     fn place(&self, context: &Context, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
         let Some(target) = &context.target else {
-            context.placed(&self.path, place::Problems::new(), Change::Restored);
+            self.tell(context);
             return Ok(());
         };
         let dir = match target.dir(&self.dir) {
             // What would be made by then need not be there yet.
             Err(_) if context.options.dry_run => {
-                add(&context.counters().bytes_written, self.size);
-                context.placed(&self.path, place::Problems::new(), Change::Restored);
+                self.tell(context);
                 return Ok(());
             }
             other => other?,
@@ -232,8 +240,7 @@ impl Stream {
             return Ok(());
         }
         if context.options.dry_run {
-            add(&context.counters().bytes_written, self.size);
-            context.placed(&self.path, place::Problems::new(), Change::Restored);
+            self.tell(context);
             return Ok(());
         }
         let problems = if let Some(there) = &self.there {

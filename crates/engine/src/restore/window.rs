@@ -85,7 +85,8 @@ impl Window {
             + self.uses.len() * size_of::<Use>()
             + self.text.len()
             + self.dirs.len() * 160
-            + self.multis.len() * size_of::<Multi>()
+            // Any number of them may be half done at a time.
+            + self.multis.len() * (size_of::<Multi>() + size_of::<drumlin_seal::Hasher>())
             + self.extras.len() * 200
     }
 

@@ -1,5 +1,6 @@
 //! A worker: decodes blocks and writes what they hold to the files that want it.
 
+use super::own::Own;
 use super::stream::{Fetch, Stream};
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::{Options, file};
@@ -26,6 +27,7 @@ pub(super) struct Context<'a> {
     /// `None` in a dry run into a folder that isn't there.
     pub target: Option<Target>,
     pub owners: Owners,
+    pub own: Own,
     pub monitor: &'a dyn Monitor,
     pub fetches: (Sender<Fetch>, Receiver<Fetch>),
     /// Room for blocks of streams, used before: fresh memory costs as much as opening a block.
@@ -37,6 +39,9 @@ pub(super) struct Context<'a> {
     /// Files that could not be restored, by a hash of their paths in the source: no hard link may be made to what has
     /// their names.
     pub lost: Mutex<HashSet<u64>>,
+    /// Files of several names that would be replaced, in a dry run: by a hash of their paths in the source. Their further names would be
+    /// replaced as well.
+    pub replaced: Mutex<HashSet<u64>>,
     /// Files of several chunks that are there and not complete: directory below the target, and name.
     pub unfinished: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
     /// The first failure that ends the run.
@@ -97,6 +102,15 @@ impl Context<'_> {
     /// Whether trouble was told of that path that kept its entry from being restored.
     pub fn is_lost(&self, path: &[u8]) -> bool {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&hash(path))
+    }
+
+    /// What other names have of the file at that path would not be it any more.
+    pub fn replaces(&self, path: &[u8]) {
+        lock(&self.replaced).insert(hash(path));
+    }
+
+    pub fn is_replaced(&self, path: &[u8]) -> bool {
+        lock(&self.replaced).contains(&hash(path))
     }
 
     /// Remove what a run that ended early has left incomplete: half a file under its own name would pass for a whole one.

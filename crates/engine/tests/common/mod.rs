@@ -115,6 +115,8 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         target: target.to_owned(),
         overwrite: Overwrite::Always,
         delete: false,
+        repository: None,
+        spared: Vec::new(),
         dry_run: false,
         include: Vec::new(),
         exclude: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::common::{bench, settle};
 use crate::scene::{at, scene};
 use drumlin_engine::backup;
-use drumlin_engine::monitor::{ProblemKind, Quiet};
+use drumlin_engine::monitor::{Counts, ProblemKind, Quiet};
 use drumlin_engine::restore::{Options, Overwrite};
 use drumlin_store::{Put, Store};
 use drumlin_testkit::Rng;
@@ -57,6 +57,43 @@ fn what_is_there_is_overwritten_as_asked() {
         assert_eq!((report.counts.restored, report.counts.kept), (replaced + 1, 6 - replaced));
         assert_eq!(report.counts.bytes_written, (replaced + 1) * 5);
         assert_eq!((dry.counts.restored, dry.counts.kept), (replaced + 1, 6 - replaced), "{overwrite:?}");
+    }
+}
+
+/// Whatever is there: nothing, some of it and some of it wrong, all of it.
+#[test]
+fn a_dry_run_counts_what_a_run_then_does() {
+    let scene = scene(|source| {
+        fs::create_dir(source.join("dir")).unwrap();
+        for name in ["file", "dir/in", "first", "other"] {
+            fs::write(source.join(name), name).unwrap();
+        }
+        fs::write(source.join("empty"), "").unwrap();
+        symlink("there", source.join("link")).unwrap();
+        symlink("there", source.join("dir/link")).unwrap();
+        fs::hard_link(source.join("first"), source.join("dir/second")).unwrap();
+        fs::hard_link(source.join("other"), source.join("dir/another")).unwrap();
+    });
+    let target = &scene.target;
+    let replace = |name: &str| fs::remove_file(target.join(name)).map(|()| target.join(name)).unwrap();
+    let states: [(&str, &dyn Fn(), u64); 7] = [
+        ("no folder", &|| fs::remove_dir(target).unwrap(), 10),
+        ("all of it", &|| (), 0),
+        ("links that lead elsewhere", &|| symlink("elsewhere", replace("dir/link")).unwrap(), 1),
+        ("a file in the place of a link", &|| fs::write(replace("link"), "there").unwrap(), 1),
+        ("a file in the place of a further name", &|| fs::write(replace("dir/second"), "first").unwrap(), 1),
+        ("other contents of both names", &|| fs::write(target.join("other"), "OTHER").unwrap(), 2),
+        ("an empty folder", &|| fs::remove_dir_all(target).and_then(|()| fs::create_dir(target)).unwrap(), 10),
+    ];
+    for (state, make, changes) in states {
+        make();
+        let run = |dry_run| scene.run(Options { dry_run, delete: true, ..scene.options() });
+        let ((dry, _), (report, monitor)) = (run(true), run(false));
+        assert!(monitor.problems().is_empty(), "{state}: {:?}", monitor.problems());
+        assert_eq!(report.counts.restored, changes, "{state}");
+        let told = |counts: Counts| (counts.restored, counts.kept, counts.deleted, counts.bytes_written, counts.bytes);
+        assert_eq!(told(dry.counts), told(report.counts), "{state}");
+        scene.same();
     }
 }
 
@@ -348,4 +385,108 @@ fn what_is_in_a_directory_that_was_empty_is_deleted_too() {
     snapshot.summary.unreadable = 1;
     let (deleted, left) = run(Options { snapshot, ..options() });
     assert_eq!((deleted, left), (1, litter[..4].to_vec()));
+}
+
+/// The directories above what was saved were on the way to it, and nobody looked what else is in them.
+#[test]
+fn what_lies_beside_the_sources_is_not_deleted() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("a/saved/empty")).unwrap();
+        fs::write(source.join("a/saved/file"), "saved").unwrap();
+        fs::write(source.join("a/one"), "saved by itself").unwrap();
+    });
+    let (saved, one) = (scene.source.join("a/saved"), scene.source.join("a/one"));
+    settle();
+    let save =
+        |options| backup::backup(&scene.bench.repository, &scene.bench.cache, options, &Quiet::default()).unwrap();
+    let snapshot = save(crate::common::options(&[&saved, &one])).snapshot.unwrap();
+    let put = |name: &str| {
+        let path = scene.target.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "there").unwrap();
+    };
+    for subfolder in [None, Some(&scene.source)] {
+        let options = |dry_run| Options {
+            snapshot: snapshot.clone(),
+            subfolder: subfolder.map(|folder| folder.as_os_str().as_bytes().to_vec()),
+            delete: true,
+            dry_run,
+            ..scene.options()
+        };
+        let base = match subfolder {
+            Some(_) => String::new(),
+            None => format!("{}/", scene.source.strip_prefix("/").unwrap().display()),
+        };
+        for name in ["beside", "a/beside", "a/saved/new", "a/saved/empty/new", "a/saved-not"] {
+            put(&format!("{base}{name}"));
+        }
+        put("at the root");
+        for dry_run in [true, false] {
+            assert_eq!(scene.run(options(dry_run)).0.counts.deleted, 2, "{subfolder:?}");
+        }
+        for (name, stays) in [
+            ("beside", true),
+            ("a/beside", true),
+            ("a/saved-not", true),
+            ("a/saved/new", false),
+            ("a/saved/empty/new", false),
+        ] {
+            assert_eq!(scene.target.join(format!("{base}{name}")).exists(), stays, "{name}, {subfolder:?}");
+        }
+        assert!(scene.target.join("at the root").exists());
+    }
+    // A stream is no folder.
+    let stream = backup::Source::Stream {
+        name: b"dump".to_vec(),
+        reader: Box::new(&b"dumped"[..]),
+        outcome: Box::new(|| Ok(())),
+    };
+    let options = backup::Options { source: stream, ..crate::common::options(&[]) };
+    let options =
+        Options { snapshot: save(options).snapshot.unwrap(), subfolder: None, delete: true, ..scene.options() };
+    let (report, _) = scene.run(options);
+    assert_eq!((report.counts.deleted, report.counts.restored), (0, 1));
+    assert!(scene.target.join("at the root").exists() && scene.read("dump") == "dumped");
+}
+
+/// What the program keeps for itself lies in what is restored, and no snapshot has it.
+#[test]
+fn what_the_program_needs_is_not_deleted() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("dir")).unwrap();
+        fs::write(source.join("dir/file"), "saved").unwrap();
+        fs::write(source.join("place"), "saved").unwrap();
+    });
+    let own = ["dir/deep/down/repository/config", "cache/of/it", "key", "place/config"];
+    let other = ["dir/deep/other", "dir/deep/down/other/file", "cached", "keys"];
+    for name in own.iter().chain(&other) {
+        let path = scene.target.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "there").unwrap();
+    }
+    // By another way to the same place.
+    symlink(&scene.target, scene.bench.folder.path().join("way")).unwrap();
+    let at = |name: &str| scene.bench.folder.path().join("way").join(name);
+    let options = |dry_run| Options {
+        repository: Some(at("dir/deep/down/repository")),
+        spared: vec![at("cache"), at("key"), at("place"), at("none")],
+        delete: true,
+        dry_run,
+        ..scene.options()
+    };
+    for dry_run in [true, false] {
+        let (report, monitor) = scene.run(options(dry_run));
+        assert_eq!(report.counts.deleted, other.len() as u64, "{dry_run}");
+        let told = monitor.problems();
+        assert!(told.len() == 1 && told[0].cause.contains("Drumlin itself needs"), "{told:?}");
+    }
+    own.iter().for_each(|name| assert_eq!(scene.read(name), "there", "{name}"));
+    other.iter().for_each(|name| assert!(!scene.target.join(name).exists(), "{name}"));
+
+    // Nothing is written into the repository, though a snapshot has something there.
+    let inside = Options { target: scene.target.join("dir/deep/down/repository"), ..options(false) };
+    let (report, monitor) = scene.run(inside);
+    assert_eq!((report.counts.restored, report.counts.deleted), (0, 0));
+    assert!(monitor.problems()[0].cause.contains("lies in the repository"), "{:?}", monitor.problems());
+    assert_eq!(fs::read_dir(scene.target.join("dir/deep/down/repository")).unwrap().count(), 1);
 }

@@ -443,6 +443,17 @@ impl Reader {
         }
     }
 
+    /// The same of a pack's table.
+    pub fn expect_table(&self, info: &PackInfo) {
+        let len = info.table_len as usize;
+        if !lock(&self.tables).contains(&info.id)
+            && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, info.table_offset, len))
+        {
+            let name = names::pack(info.kind, info.id);
+            self.repository.store().expect(Soon::Range { name: &name, offset: info.table_offset, len });
+        }
+    }
+
     /// The same of a block: see [`Reader::block`].
     pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
         if let Some(block) = table.blocks.get(number as usize)

@@ -28,6 +28,8 @@ pub struct Look<'a> {
     pub snapshots: Vec<SnapshotInfo>,
     /// Reads trees and contents.
     pub reader: Arc<Reader>,
+    /// All snapshots could be read.
+    is_whole: bool,
     /// Hears of damage.
     pub watch: Watch<'a>,
 }
@@ -41,11 +43,11 @@ impl<'a> Look<'a> {
         let repository = context.open_to_read()?;
         let cache = context.cache(&repository)?;
         let (snapshots, damaged) = repository.snapshots()?;
-        for error in damaged {
+        for error in &damaged {
             context.out.trouble_with(during, &error.to_string());
         }
         let reader = open_reader(&repository, &cache)?;
-        Ok(Look { snapshots, reader, watch: Watch::new(context.out, during) })
+        Ok(Look { snapshots, is_whole: damaged.is_empty(), reader, watch: Watch::new(context.out, during) })
     }
 
     /// The snapshot that the user means.
@@ -58,7 +60,7 @@ impl<'a> Look<'a> {
 
     /// What the command exits with, if nothing else is wrong.
     pub fn exit(&self) -> Exit {
-        if self.watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done }
+        if self.watch.counts().damaged > 0 || !self.is_whole { Exit::Incomplete } else { Exit::Done }
     }
 }
 
@@ -77,6 +79,9 @@ pub fn is_dir(reader: &Arc<Reader>, root: Option<Root>, path: &TreePath) -> Resu
 pub fn paths(folder: &TreePath, given: &[impl AsRef<OsStr>]) -> Result<Vec<TreePath>> {
     if given.is_empty() {
         return Ok(vec![folder.clone()]);
+    }
+    if given.iter().any(|path| path.as_ref().is_empty()) {
+        return Err(Failure::usage("one of the paths is empty").hint("'/' is the whole snapshot, as is no path at all"));
     }
     let below = |path: &OsStr| TreePath::parse(&[&folder.to_bytes()[..], b"/", path.as_bytes()].concat());
     given.iter().map(|p| Ok(below(p.as_ref())?)).collect()

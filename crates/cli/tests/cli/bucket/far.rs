@@ -2,6 +2,7 @@
 
 use super::Cloud;
 use crate::home::{MEMORY, peak, same};
+use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Relay, Rng};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,29 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert!(waited <= (ROUND_TRIPS_MAX + 4) as f64, "{waited}: {asked:?}");
     assert!(asked.len() <= 40, "{}: {asked:?}", asked.len());
     assert!(up < 60_000 && down < 400_000, "{up} {down}");
+}
+
+/// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
+#[test]
+fn a_restore_from_many_packs_takes_few_round_trips() {
+    let mut cloud = Cloud::new();
+    cloud.run(&["init"]).ok();
+    for n in 0..MANY_PACKS {
+        cloud.home.write(&format!("src/{n}"), Rng::new(n).bytes(3000));
+        cloud.run(&["backup", "src"]).ok();
+    }
+    let relay = Relay::to(cloud.server.port(), Line::default());
+    cloud.through(relay.port());
+    let waited = |round_trip: Duration| {
+        relay.set(Line::long(round_trip));
+        let _ = std::fs::remove_dir_all(cloud.home.path("out"));
+        let start = Instant::now();
+        cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
+        assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+        start.elapsed().as_secs_f64()
+    };
+    // With snapshots read one after the other it was 45.
+    few_round_trips(waited, 30.0);
 }
 
 #[test]

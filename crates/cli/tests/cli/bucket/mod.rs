@@ -2,6 +2,7 @@
 
 mod far;
 mod kills;
+mod past;
 mod slips;
 mod whole;
 

@@ -5,6 +5,7 @@ use crate::home::{Ran, same};
 use drumlin_testkit::Rng;
 use drumlin_testkit::s3::{BUCKET, Habits, Instead, KEYS};
 use std::collections::HashSet;
+use std::time::Instant;
 
 /// An address, an access key, the status, and what is said.
 type Case<'a> = (&'a str, (&'a str, &'a str), i32, &'a [&'a str]);
@@ -67,6 +68,30 @@ fn a_quota_a_clock_and_a_server_that_has_enough() {
     cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
     assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
     cloud.run(&["check", "--read-data"]).ok();
+}
+
+/// As long as its patience is, which no option sets.
+#[test]
+#[ignore = "takes ten minutes: by tests/remote patience"]
+fn a_server_that_has_enough_for_good() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    cloud.run(&["init"]).ok();
+    cloud.run(&["backup", "src"]).ok();
+    cloud.home.write("src/new", Rng::new(1).bytes(1 << 20));
+    cloud.server.instead("PutObject", 4, u32::MAX, Instead::Refuse(503, "SlowDown"));
+    let start = Instant::now();
+    let ran = cloud.run(&["backup", "src"]).expect(1);
+    assert!((590..900).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    for part in ["SlowDown", "trying again", "tried again for", "hint: "] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    cloud.server.as_usual();
+    assert_eq!(cloud.run(&["--json", "snapshots"]).ok().objects().len(), 1);
+    cloud.run(&["backup", "src"]).ok();
+    cloud.run(&["check", "--read-data"]).ok();
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use super::Away;
 use crate::home::same;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn objects(folder: PathBuf) -> Vec<(PathBuf, u32)> {
     let mut found = Vec::new();
@@ -85,8 +86,9 @@ fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
     away.home.write("src/new", "new");
     away.run("append", &["backup", "src"]).expect(0);
     away.run("append", &["--no-cache", "backup", "src"]).expect(0);
-    away.run("append", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(0);
-    away.run("append", &["--no-cache", "restore", &away.home.saved_folder(), "-t", "out2"]).expect(0);
+    // Of a snapshot that is torn nobody can say that it isn't the latest.
+    away.run("append", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(3);
+    away.run("append", &["--no-cache", "restore", &away.home.saved_folder(), "-t", "out2"]).expect(3);
     assert!(
         same(&away.home.path("src"), &away.home.path("out")) && same(&away.home.path("src"), &away.home.path("out2"))
     );
@@ -112,4 +114,68 @@ fn a_chroot() {
     away.run("jail", &["backup", "src"]).ok();
     away.run("jail", &["check", "--read-data"]).ok();
     away.run("jail", &["prune"]).ok();
+}
+
+/// The account of the guide, word by word: a chroot in which nothing can be changed or removed.
+#[test]
+fn the_append_only_account_of_the_guide() {
+    let Some(away) = Away::new() else { return };
+    let guide = include_str!("../../../../../docs/guides/sftp.md");
+    let (_, block) = guide.split_once("    Match User backup\n").unwrap();
+    let chroot = block.lines().take_while(|line| line.starts_with("        ")).map(str::trim);
+    let command =
+        guide.lines().map(str::trim).find(|line| line.starts_with("ForceCommand") && line.contains("-P")).unwrap();
+    let lines: String = chroot
+        .map(|line| match line.split_once(' ').unwrap().0 {
+            "ChrootDirectory" => "ChrootDirectory /srv/jail",
+            "ForceCommand" => command,
+            _ => line,
+        })
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    let config = away.sshd.folder("etc/sshd_config");
+    let (before, after) = fs::read_to_string(&config)
+        .unwrap()
+        .split_once("Match User jail\n")
+        .map(|(before, rest)| (before.to_owned(), rest[rest.find("Match User").unwrap()..].to_owned()))
+        .unwrap();
+    fs::write(&config, format!("{before}Match User jail\n{lines}{after}")).unwrap();
+    away.sshd.reload();
+
+    away.home.sources();
+    away.run("jail", &["init"]).ok();
+    for n in 0..2 {
+        away.home.write("src/new", n.to_string());
+        away.run("jail", &["backup", "src"]).ok();
+    }
+    away.run("jail", &["check", "--read-data"]).ok();
+    away.run("jail", &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&away.home.path("src"), &away.home.path("out")));
+    away.run("jail", &["forget", "--keep-last", "1"]).expect(1);
+    away.run("jail", &["prune"]).expect(1);
+
+    // Whoever has stolen the key, and speaks SFTP by another program.
+    let before: Vec<_> =
+        objects(away.folder("jail")).into_iter().map(|(path, mode)| (fs::read(&path).unwrap(), path, mode)).collect();
+    assert!(before.iter().all(|(.., mode)| *mode == 0o444));
+    away.home.write("mine", "mine");
+    let mut attempts = String::new();
+    for (_, path, _) in &before {
+        let inside = Path::new("/").join(path.strip_prefix(away.sshd.folder("jail")).unwrap());
+        let (inside, mine) = (inside.display(), away.home.path("mine"));
+        attempts += &format!("-rm {inside}\n-put {} {inside}\n-chmod 600 {inside}\n", mine.display());
+        attempts += &format!("-rename {inside} /data/stolen\n-ln {inside} /data/stolen\n");
+    }
+    away.home.write("attempts", attempts);
+    let config = away.home.path("home/.ssh/config");
+    let mut thief = Command::new("sftp");
+    thief.args(["-q", "-b"]).arg(away.home.path("attempts")).arg("-F").arg(config).arg("jail");
+    let output = thief.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    // Of hard links the server doesn't even say that there are such.
+    assert!(told.matches("ermission denied").count() >= 4 * before.len(), "{told}");
+    let after = before.iter().all(|(bytes, path, mode)| {
+        fs::read(path).unwrap() == *bytes && fs::metadata(path).unwrap().permissions().mode() & 0o777 == *mode
+    });
+    assert!(after, "something has changed");
 }

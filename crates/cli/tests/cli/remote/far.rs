@@ -2,6 +2,7 @@
 
 use super::Away;
 use crate::home::{MEMORY, peak, same, signal};
+use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,27 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     };
     assert!(added <= ADDED_MAX, "{added:?}");
     assert_eq!(away.relay.connections(), 9 + runs, "one connection a run");
+}
+
+/// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
+#[test]
+fn a_restore_from_many_packs_takes_few_round_trips() {
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    for n in 0..MANY_PACKS {
+        away.home.write(&format!("src/{n}"), Rng::new(n).bytes(3000));
+        away.run("plain", &["backup", "src"]).ok();
+    }
+    let waited = |round_trip: Duration| {
+        away.relay.set(Line::long(round_trip));
+        let _ = std::fs::remove_dir_all(away.home.path("out"));
+        let start = Instant::now();
+        away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+        assert!(same(&away.home.path("src"), &away.home.path("out")));
+        start.elapsed().as_secs_f64()
+    };
+    // Each object takes two at least: to open it, and to read it. With snapshots read one after the other it was 92.
+    few_round_trips(waited, 60.0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Away;
 use crate::home::{Home, same};
-use drumlin_testkit::{LoopFs, Rng, Sshd};
+use drumlin_testkit::{LoopFs, Rclone, Rng, Sshd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -150,25 +150,27 @@ fn a_quota_that_is_used_up() {
     run(&free, &["check", "--read-data"]).ok();
 }
 
-/// Debian's rclone, serving a folder: by `cargo test -p drumlin --test cli rclone -- --ignored`.
+/// Debian's rclone, serving a folder and a WebDAV server: by `tests/remote rclone`.
 #[test]
 #[ignore = "needs rclone"]
 fn rclone_serves_any_storage() {
-    let home = Home::new();
-    home.sources();
-    std::fs::create_dir(home.path("repo")).unwrap();
-    let repo = format!("stdio:rclone serve sftp --stdio {}", home.text("repo"));
-    let run = |args: &[&str]| home.run(&[&["-r", &repo, "-k", "k"], args].concat());
-    run(&["init"]).ok();
-    for n in 0..2 {
-        home.write("src/large", Rng::new(n).bytes(80 << 20));
+    let rclone = Rclone::start();
+    for remote in rclone.remotes() {
+        let home = Home::new();
+        home.sources();
+        let repo = format!("stdio:{}", rclone.serves(remote, "repo"));
+        let run = |args: &[&str]| home.run(&[&["-r", &repo, "-k", "k"], args].concat());
+        run(&["init"]).ok();
+        for n in 0..2 {
+            home.write("src/large", Rng::new(n).bytes(80 << 20));
+            run(&["backup", "src"]).ok();
+        }
         run(&["backup", "src"]).ok();
+        run(&["check", "--read-data"]).ok();
+        run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+        assert!(same(&home.path("src"), &home.path("out")), "{remote}");
+        run(&["forget", "--keep-last", "1"]).ok();
+        run(&["prune", "--max-unused", "0%"]).ok();
+        run(&["check", "--read-data"]).ok();
     }
-    run(&["backup", "src"]).ok();
-    run(&["check", "--read-data"]).ok();
-    run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
-    assert!(same(&home.path("src"), &home.path("out")));
-    run(&["forget", "--keep-last", "1"]).ok();
-    run(&["prune", "--max-unused", "0%"]).ok();
-    run(&["check", "--read-data"]).ok();
 }

@@ -1,0 +1,156 @@
+//! What nobody meant, and the program doesn't do: delete what it needs itself or was never saved, take an empty variable for everything.
+
+use crate::home::{Home, same};
+use drumlin_testkit::LoopFs;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// Everything that the program keeps lies in what is saved, as it does by default.
+fn at_home() -> (Home, impl Fn(&Home, &[&str]) -> crate::home::Ran) {
+    let home = Home::new();
+    home.write("home/file", "saved");
+    home.write("home/dir/file", "saved");
+    let run = |home: &Home, args: &[&str]| {
+        let mut command = home.command(args);
+        for name in ["DATA", "CONFIG", "CACHE", "STATE"] {
+            command.env_remove(format!("XDG_{name}_HOME"));
+        }
+        command.output().unwrap().into()
+    };
+    (home, run)
+}
+
+#[test]
+fn a_restore_that_deletes_spares_the_repository() {
+    let (home, run) = at_home();
+    let saved = home.text("home");
+    run(&home, &["backup", &saved]).expect(0);
+    home.write("home/new", "new");
+    home.write("home/.local/share/other/file", "new");
+    let folder = format!("latest:{saved}");
+    for target in [vec![folder.as_str(), "--target", &saved], vec!["latest", "--target", "/", "--overwrite", "never"]] {
+        let ran = run(&home, &[&["restore", "--delete", "-v"], &target[..]].concat()).expect(0);
+        assert!(home.path("home/.local/share/drumlin/repository/config").exists(), "{}", ran.stdout);
+        assert!(!home.path("home/new").exists() && !home.path("home/.local/share/other").exists(), "{}", ran.stdout);
+    }
+    assert!(home.path("home/.config/drumlin/keys").exists() && home.path("home/.cache/drumlin").exists());
+    run(&home, &["check", "--read-data"]).expect(0);
+    for within in ["", "/x/y"] {
+        let target = home.text(&format!("home/.local/share/drumlin/repository{within}"));
+        let ran = run(&home, &["restore", "latest", "--target", &target]).expect(1);
+        assert!(ran.stderr.contains("lies in the repository that is read"), "{}", ran.stderr);
+    }
+    assert!(!home.path("home/.local/share/drumlin/repository/x").exists());
+}
+
+#[test]
+fn what_rules_left_out_is_deleted_only_when_that_is_said() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src", "-e", "*.o"]).expect(0);
+    let (folder, target) = (home.saved_folder(), home.text("src"));
+    let restore = |more: &[&str]| home.run(&[&["restore", &folder, "--target", &target, "--delete"], more].concat());
+    let ran = restore(&[]).expect(1);
+    for part in ["rules left 1 entry out", "--exclude", "--delete-excluded"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    assert!(restore(&["-n"]).expect(0).stderr.contains("rules left 1 entry out"));
+    restore(&["--exclude", "*.o"]).ok();
+    assert!(home.path("src/deep/c.o").exists());
+    restore(&["--delete-excluded"]).ok();
+    assert!(!home.path("src/deep/c.o").exists());
+    restore(&["--delete-excluded", "--exclude", "*.o"]).ok();
+    home.run(&["restore", &folder, "--target", &target, "--delete-excluded"]).expect(2);
+}
+
+/// On the way to what is saved, and to the repository in it, there is a symlink.
+#[test]
+fn a_repository_is_not_saved_into_itself() {
+    let (home, run) = at_home();
+    fs::rename(home.path("home"), home.path("real")).unwrap();
+    symlink("real", home.path("home")).unwrap();
+    let saved = home.text("home/");
+    for n in 0..3 {
+        let ran = run(&home, &["--json", "backup", &saved]).expect(0);
+        let summary = ran.the("summary");
+        assert!(n == 0 || summary["data_added"] == 0, "{summary}");
+    }
+    assert!(!run(&home, &["ls", "-R", "latest"]).expect(0).stdout.contains("repository"));
+}
+
+#[test]
+fn an_empty_variable_is_no_place_and_not_everything() {
+    let home = Home::new();
+    home.sources();
+    let mut command = home.command(&["backup", "src"]);
+    let ran: crate::home::Ran = command.env("DRUMLIN_REPOSITORY", "").output().unwrap().into();
+    assert!(ran.expect(2).stderr.contains("DRUMLIN_REPOSITORY is set, and empty"));
+    assert!(!home.repository().exists());
+    let ran = home.run(&["--config", "profiles.toml", "backup", "src"]).expect(2);
+    assert!(ran.stderr.contains("--profile"), "{}", ran.stderr);
+    assert!(!home.repository().exists());
+    home.run(&["backup", "src"]).expect(0);
+    for args in [&["restore", "latest", "", "--target", "out"][..], &["dump", "latest", ""], &["ls", "latest", ""]] {
+        let ran = home.run(args).expect(2);
+        assert!(ran.stderr.contains("one of the paths is empty"), "{}", ran.stderr);
+    }
+    assert!(!home.path("out").exists());
+}
+
+#[test]
+fn the_latest_snapshot_is_not_passed_over_in_silence() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).expect(0);
+    home.write("src/new", "new");
+    let id =
+        home.run(&["--json", "backup", "src"]).expect(0).the("summary")["snapshot_id"].as_str().unwrap().to_owned();
+    home.tamper(&home.repository().join("snapshots").join(&id), |bytes| bytes[100] ^= 1);
+    let folder = home.saved_folder();
+    for quiet in ["-q", "--json"] {
+        let _ = fs::remove_dir_all(home.path("out"));
+        let ran = home.run(&[quiet, "restore", &folder, "--target", "out"]).expect(3);
+        assert!(ran.stderr.contains("passed over, perhaps the latest"), "{}", ran.stderr);
+        assert!(home.path("out/a.txt").exists() && !home.path("out/new").exists());
+        if quiet == "--json" {
+            assert_eq!(ran.the("summary")["exit_code"], 3);
+        }
+    }
+    for look in [&["ls", "latest"][..], &["find", "a.txt"], &["du", "latest"]] {
+        home.run(look).expect(3);
+    }
+}
+
+/// The commands after a backup unmount what the repository is on.
+#[test]
+fn when_hooks_run_the_repository_is_in_use_no_more() {
+    let Some(disk) = LoopFs::new(64 << 20) else {
+        println!("when_hooks_run_the_repository_is_in_use_no_more: passed over, it needs root and loop devices");
+        return;
+    };
+    let home = Home::new();
+    home.sources();
+    let (mount, kept, key) = (disk.path().to_str().unwrap(), home.text("kept"), home.text("k"));
+    fs::create_dir(&kept).unwrap();
+    // Mounted a second time, so that the first one is there to be looked at.
+    let before = format!("mountpoint -q {kept} || mount --bind {mount} {kept}");
+    home.write(
+        "config/drumlin/profiles.toml",
+        format!(
+            "[profile.disk]\nrepository = '{kept}/repository'\nkey-file = '{key}'\nsources = ['{}']\n[profile.disk.hooks]\nbefore = '{before}'\n\
+             after = 'umount {kept}'\nfailure = 'umount {kept}'\n",
+            home.text("src")
+        ),
+    );
+    let direct = format!("{mount}/repository");
+    home.run(&["-r", &direct, "-k", &key, "init"]).expect(0);
+    for n in 0..3 {
+        home.write("src/new", n.to_string());
+        let ran = home.run(&["backup", "--profile", "disk"]).expect(0);
+        assert!(fs::read_dir(&kept).unwrap().next().is_none(), "it is mounted still: {}", ran.stderr);
+    }
+    home.run(&["backup", "--profile", "disk", "missing"]).expect(1);
+    assert!(fs::read_dir(&kept).unwrap().next().is_none(), "it is mounted still");
+    home.run(&["-r", &direct, "-k", &key, "restore", &home.saved_folder(), "--target", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+}
