@@ -87,6 +87,32 @@ fn a_nasty_tree_of_ones_own_comes_back_whole() {
     });
 }
 
+/// As `/home` is on many machines, and what a server shows to a root that it maps to nobody.
+#[test]
+fn what_leads_to_a_source_need_only_be_entered() {
+    user::run("what_leads_to_a_source_need_only_be_entered", |folder| {
+        let bench = bench();
+        let (top, source) = (folder.join("top"), folder.join("top/within/mine"));
+        fs::create_dir_all(source.join("dir")).unwrap();
+        fs::write(source.join("dir/file"), "mine").unwrap();
+        mode(&top.join("within"), 0o111);
+        mode(&top, 0o111);
+        settle();
+        for round in 0..2 {
+            let (report, monitor) = run(&bench, &source);
+            assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+            assert_eq!(report.counts.unreadable, 0);
+            let target = folder.join(format!("target-{round}"));
+            bench.restore(&report.snapshot.unwrap(), &source, &target);
+            assert_eq!(differences(&source, &target), []);
+        }
+        // To be saved with all that is in it, it has to be listed.
+        let (report, monitor) = run(&bench, &top);
+        assert_eq!((report.counts.unreadable, monitor.problems().len()), (1, 1), "{:?}", monitor.problems());
+        [top.clone(), top.join("within")].iter().for_each(|dir| mode(dir, 0o700));
+    });
+}
+
 /// Go's module cache has no directory that its owner may write to.
 #[test]
 fn a_restore_goes_on_in_directories_that_are_closed_to_writing() {

@@ -132,7 +132,7 @@ pub(crate) fn open_dir_path(path: &[u8], follow: usize) -> Result<OwnedFd, Errno
     let mut fd = open_retry(|| rustix::fs::openat(CWD, c"/", DIR_FLAGS, Mode::empty()))?;
     for step in steps(before) {
         let step = CString::new(step).map_err(|_| Errno::INVAL)?;
-        fd = open_retry(|| rustix::fs::openat(&fd, &step, DIR_FLAGS, Mode::empty()))?;
+        fd = open_way(|flags| rustix::fs::openat(&fd, &step, flags, Mode::empty()), DIR_FLAGS)?;
     }
     for step in steps(after) {
         fd = open_steadfast(fd.as_fd(), step)?;
@@ -180,6 +180,18 @@ fn open_steadfast(dir: BorrowedFd<'_>, step: &[u8]) -> Result<OwnedFd, Errno> {
         fd = Some(open_retry(|| rustix::fs::openat(at, &name, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty()))?);
     }
     fd.ok_or(Errno::INVAL)
+}
+
+/// Opens a directory on the way to others: one that may be entered and not listed (`/home` of mode 0711, or on a server that maps root to
+/// nobody) as a path, by which others in it can be found.
+pub(crate) fn open_way<T>(open: impl Fn(OFlags) -> Result<T, Errno>, flags: OFlags) -> Result<T, Errno> {
+    match open_retry(|| open(flags)) {
+        Err(Errno::ACCESS) => {
+            let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            open_retry(|| open(path | (flags & OFlags::NOFOLLOW)))
+        }
+        other => other,
+    }
 }
 
 /// Repeats an open that a signal interrupted, or that found the process or the system out of descriptors: those are

@@ -220,7 +220,7 @@ impl Worker<'_> {
         let dir = Arc::new(Dir::new(Box::default(), 0, true).following(plan.followed()));
         let full = plan.source;
         let heritage = Heritage { plan: Some(plan), dev: 0, full };
-        let opened = self.open(None, c"/", &dir, true);
+        let opened = self.open(None, c"/", &dir, true, !full);
         self.list(dir, opened, heritage);
         if let Some(first) = self.parts.first_mut() {
             first.errors.extend(errors.into_iter().map(|(path, source)| WalkError {
@@ -249,12 +249,21 @@ impl Worker<'_> {
         let noatime = planned.is_some() || group.dir.noatime();
         let followed = planned.iter().flat_map(|plan| plan.followed());
         let dir = Arc::new(Dir::new(path.into_boxed_slice(), follow, noatime).following(followed));
-        let opened = self.open(Some(group), name, &dir, may_follow);
-        let heritage = Heritage { full: group.heritage.full || source, dev: group.heritage.dev, plan: planned };
+        let full = group.heritage.full || source;
+        let opened = self.open(Some(group), name, &dir, may_follow, planned.is_some() && !full);
+        let heritage = Heritage { full, dev: group.heritage.dev, plan: planned };
         self.list(dir, opened, heritage);
     }
 
-    fn open(&mut self, parent: Option<&Group>, name: &CStr, dir: &Dir, follow: bool) -> Result<OwnedFd, Errno> {
+    /// `is_way`: of what is in it only what leads to sources is looked at.
+    fn open(
+        &mut self,
+        parent: Option<&Group>,
+        name: &CStr,
+        dir: &Dir,
+        follow: bool,
+        is_way: bool,
+    ) -> Result<OwnedFd, Errno> {
         let held;
         let fresh;
         let at = match parent {
@@ -284,6 +293,9 @@ impl Worker<'_> {
             Err(Errno::PERM) if dir.noatime() => {
                 dir.noatime_refused();
                 sys::open_retry(|| rustix::fs::openat(at, name, flags, Mode::empty()))
+            }
+            Err(Errno::ACCESS) if is_way => {
+                sys::open_way(|flags| rustix::fs::openat(at, name, flags, Mode::empty()), flags)
             }
             other => other,
         }
