@@ -8,6 +8,7 @@ use drumlin_engine::backup::Compression;
 use drumlin_engine::copy::{Copier, End, Options, Report};
 use drumlin_engine::list::{self, Depth};
 use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
+use drumlin_engine::repair;
 use drumlin_engine::select::{TreePath, open_reader};
 use drumlin_engine::{Error, Result, restore};
 use drumlin_format::config::ChunkSizes;
@@ -25,6 +26,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn how() -> Options {
     Options {
@@ -515,6 +517,39 @@ fn a_damaged_target_gets_no_copy_that_would_not_be_whole() {
     assert!(matches!(&refused, Error::Refused(why) if why.contains("damaged in the target")), "{refused}");
     assert_eq!(infos(&to).len(), 1);
     assert!(folder_is_empty(&two.memory, names::SESSIONS));
+}
+
+/// A repository that only receives copies gets back what it has lost by the next one.
+#[test]
+fn a_target_that_has_lost_contents_gets_whole_copies() {
+    let (one, two) = (bench(), bench());
+    let folder = source(&one);
+    one.backup(&folder);
+    copy_all(&end(&one), &end(&two));
+    let mut packs = Vec::new();
+    two.memory.list(names::DATA, &mut |l| packs.push((l.len, l.name))).unwrap();
+    let (_, largest) = packs.into_iter().max().unwrap();
+    two.memory.delete(&largest).unwrap();
+    let how = repair::Options {
+        host: "host".into(),
+        damaged: Default::default(),
+        spoiled: Default::default(),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    };
+    let report = repair::repair(&end(&two).repository, &end(&two).cache, &how, &Quiet::default()).unwrap();
+    assert!(report.lost_chunks > 0, "{report:?}");
+    fs::write(folder.join("many/more"), "more").unwrap();
+    settle();
+    let snapshot = one.backup(&folder).snapshot.unwrap();
+    let copied = copy_all(&end(&one), &end(&two));
+    is_copy(&end(&one), &snapshot, &end(&two), &copied.last().unwrap().snapshot);
+    comes_back(&end(&two), &copied.last().unwrap().snapshot, two.folder.path(), &folder);
+    // Once a repair or prune has seen that nothing is missing any more, what is alike is taken over again.
+    let report = repair::repair(&end(&two).repository, &end(&two).cache, &how, &Quiet::default()).unwrap();
+    assert_eq!((report.lost_chunks, report.healed), (0, 1), "{report:?}");
 }
 
 #[test]

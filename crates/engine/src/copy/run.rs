@@ -56,7 +56,11 @@ impl Copier {
         let cache = &self.target.cache;
         let looked = Index::open_for(&registration, cache.clone(), self.options.index).map_err(Error::from);
         let looked = looked.and_then(|index| {
-            let pair = self.pair(snapshot, others, &known)?;
+            let pair = match self.target.repository.loss_ids()?.is_empty() {
+                true => self.pair(snapshot, others, &known)?,
+                // What was lost there may be in any copy: all is read, and what is missing is stored again.
+                false => None,
+            };
             let parent = match snapshot.parent.and_then(|id| others.iter().find(|o| o.snapshot.id == id)) {
                 Some(parent) => self.copies.of(&self.target, &parent.snapshot)?.map(|copy| copy.id),
                 None => None,
