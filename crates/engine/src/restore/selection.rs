@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use drumlin_format::tree::{Meta, join};
 use drumlin_host::filter::{Filter, FilterOptions, Pattern, Verdict};
 use drumlin_host::meta::Kind;
+use std::collections::HashSet;
 
 /// What of a snapshot is wanted.
 pub(super) struct Selection {
@@ -15,7 +16,7 @@ pub(super) struct Selection {
     /// The key of the directory that stands for the target.
     base: Vec<u8>,
     /// The keys of what was saved; an empty one is everything.
-    sources: Vec<Vec<u8>>,
+    sources: HashSet<Vec<u8>>,
     include: Option<Filter>,
     exclude: Filter,
 }
@@ -40,8 +41,8 @@ impl Selection {
 
     /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies below one.
     pub fn is_of_sources(&self, dir: &[u8]) -> bool {
-        let is_below = |rest: &[u8]| rest.is_empty() || rest[0] == 0;
-        self.sources.iter().any(|source| source.is_empty() || dir.strip_prefix(&source[..]).is_some_and(is_below))
+        let above = (0..dir.len()).filter(|at| dir[*at] == 0).map(|at| &dir[..at]);
+        above.chain([&b""[..], dir]).any(|dir| self.sources.contains(dir))
     }
 
     /// Whether only what matches a pattern is wanted, so that directories are made when something in them is.
