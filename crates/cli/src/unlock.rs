@@ -69,7 +69,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// It can't be had, or it is ambiguous.
-pub fn other(name: &str, asked: Asked) -> Result<Option<Given>> {
+fn other(name: &str, asked: Asked) -> Result<Option<Given>> {
     let Asked { password_file, password_command, key_file } = asked;
     let flags = Sources { password_file, password_command: password_command.map(Into::into), key_file, password: None };
     match flags.resolve("on the command line for the other one")? {
@@ -201,6 +201,23 @@ pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// There is no repository, no key for it, or the key doesn't fit.
 pub fn open(store: Arc<dyn Store>, given: Option<Given>) -> Result<Repository> {
+    open_as(store, given, "give --password-file or --key-file, or set DRUMLIN_PASSWORD or DRUMLIN_KEY_FILE")
+}
+
+/// The same of another repository than the one that is worked on: `name` is in the names of options and variables for it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_other(store: Arc<dyn Store>, name: &str, asked: Asked) -> Result<Repository> {
+    let option = name.to_lowercase();
+    let hint = format!(
+        "give --{option}-password-file or --{option}-key-file, or set DRUMLIN_{name}_PASSWORD or DRUMLIN_{name}_KEY_FILE"
+    );
+    open_as(store, other(name, asked)?, &hint)
+}
+
+/// `hint` says how to name what unlocks it.
+fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Repository> {
     match given {
         Some(Given::Passphrase(passphrase)) => return Ok(Repository::open(store, &Unlock::Passphrase(passphrase))?),
         Some(Given::KeyFile(path)) => return by_file(store, &path, "read the key file"),
@@ -215,8 +232,7 @@ pub fn open(store: Arc<dyn Store>, given: Option<Given>) -> Result<Repository> {
     }
     if !can_ask() {
         let message = format!("no passphrase or key file is given for the repository in {}", store.location());
-        return Err(Failure::new(Exit::WrongKey, message)
-            .hint("give --password-file or --key-file, or set DRUMLIN_PASSWORD or DRUMLIN_KEY_FILE"));
+        return Err(Failure::new(Exit::WrongKey, message).hint(hint));
     }
     let mut attempt = 1;
     loop {

@@ -30,6 +30,8 @@ pub struct SnapshotFilter {
     pub tags: Vec<Vec<String>>,
     /// Of all of these paths, and perhaps more.
     pub paths: Vec<Vec<u8>>,
+    /// Of no other paths than these.
+    pub exactly: bool,
 }
 
 impl SnapshotFilter {
@@ -47,6 +49,7 @@ impl SnapshotFilter {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && (self.tags.is_empty() || self.tags.iter().any(has_set))
             && self.paths.iter().all(has_path)
+            && (!self.exactly || snapshot.paths.iter().all(|p| self.paths.iter().any(|path| plain(path) == plain(p))))
     }
 
     /// Those that count, in the order given.
@@ -330,9 +333,16 @@ mod tests {
         assert_eq!(id("latest", &host), Ok(0xa2));
         assert_eq!(host.select(&sample()).len(), 1);
         let paths = |p: &[u8]| SnapshotFilter { paths: vec![p.to_vec()], ..SnapshotFilter::default() };
+        let exactly = |p: &[&[u8]]| SnapshotFilter {
+            paths: p.iter().map(|p| p.to_vec()).collect(),
+            exactly: true,
+            ..SnapshotFilter::default()
+        };
         assert_eq!(id("latest", &paths(b"/home")), Ok(0xb3));
         assert_eq!(id("latest", &paths(b"/etc/")), Ok(0xb3));
         assert!(id("latest", &paths(b"/et")).unwrap_err().contains("fits"));
+        assert_eq!(id("latest", &exactly(&[b"/etc", b"/home/"])), Ok(0xb3));
+        assert!(id("latest", &exactly(&[b"/home"])).unwrap_err().contains("fits"));
     }
 
     #[test]

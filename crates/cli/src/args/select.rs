@@ -32,6 +32,7 @@ impl Select {
             hosts: self.host.clone(),
             tags: self.tag.iter().map(set).collect(),
             paths: self.path.iter().map(|p| crate::sources::absolute(p.as_os_str())).collect::<Result<_>>()?,
+            exactly: false,
         })
     }
 }

@@ -64,7 +64,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     // The one that is written is as it is now.
     let around = Surroundings { as_of: None, ..context.around() };
     let store = drumlin_store::open(&to, &around)?;
-    let target = context.remembered(unlock::open(Arc::from(store), unlock::other("TO", asked(&args.to))?)?);
+    let target = context.remembered(unlock::open_other(Arc::from(store), "TO", asked(&args.to))?);
     if source.config().id == target.config().id {
         let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);
         return Err(Failure::usage(message));

@@ -4,8 +4,9 @@ use super::snapshots::{HEADS, SHORT, cells};
 use super::{Context, gather};
 use crate::args::forget::Forget;
 use crate::args::prune::Prune;
-use crate::args::select::Select;
+use crate::args::select::{Select, split_tags};
 use crate::exit::{Exit, Failure, Result};
+use crate::profile::Profile;
 use crate::render::path::{JsonPaths, shown};
 use crate::render::size::{bytes, counted};
 use crate::render::table::Table;
@@ -88,13 +89,14 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
         return Ok((None, filter));
     }
     let rules = args.keep.rules();
+    if let Some(profile) = &context.profile {
+        let of_profile = profile.keep().map_err(Failure::failed)?;
+        if let Some(rules) = Some(rules.clone()).filter(|rules| !rules.is_empty()).or(of_profile) {
+            return Ok((Some(rules), own(context, profile, &args.select, filter)?));
+        }
+    }
     if !rules.is_empty() {
         return Ok((Some(rules), filter));
-    }
-    if let Some(profile) = &context.profile
-        && let Some(rules) = profile.keep().map_err(Failure::failed)?
-    {
-        return Ok((Some(rules), of_profile(context, &args.select, filter)?));
     }
     if args.unsafe_allow_remove_all && filter != SnapshotFilter::default() {
         return Ok((Some(rules), filter));
@@ -103,14 +105,27 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
         .hint("give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run only shows it"))
 }
 
-/// A profile's rules are for its own snapshots: those of its host and of its sources, unless others are asked for.
-fn of_profile(context: &Context, select: &Select, mut filter: SnapshotFilter) -> Result<SnapshotFilter> {
+/// A profile's own snapshots: those of its host, of its sources and no others, and with its tags, unless others are asked for.
+///
+/// # Errors
+/// It has neither sources nor tags: all that this host has ever saved would be meant.
+fn own(context: &Context, profile: &Profile, select: &Select, mut filter: SnapshotFilter) -> Result<SnapshotFilter> {
     if select.host.is_empty() {
         filter.hosts = vec![gather::host(context, None)];
     }
-    if let Some(profile) = context.profile.as_ref().filter(|_| select.path.is_empty()) {
+    if select.path.is_empty() && !profile.sources.is_empty() {
         let paths = sources::of_profile(&profile.sources)?;
         filter.paths = paths.iter().map(|path| sources::absolute(path)).collect::<Result<_>>()?;
+        filter.exactly = true;
+    }
+    let tags = split_tags(&profile.tags);
+    if select.tag.is_empty() && !tags.is_empty() {
+        filter.tags = vec![tags];
+    }
+    if filter.paths.is_empty() && filter.tags.is_empty() {
+        let message =
+            "the profile has neither sources nor tags by which its snapshots could be told from others of this host";
+        return Err(Failure::usage(message).hint("say which are meant by --path or --tag"));
     }
     Ok(filter)
 }

@@ -75,7 +75,7 @@ fn cut_like(context: &Context, location: &str, args: &Init) -> Result<Repository
         password_command: args.like_password_command.clone(),
         key_file: args.like_key_file.clone(),
     };
-    let like = unlock::open(Arc::new(store), unlock::other("LIKE", asked)?)?;
+    let like = unlock::open_other(Arc::new(store), "LIKE", asked)?;
     // A reader doesn't know where files are cut.
     like.cut_secret()?;
     Ok(like)

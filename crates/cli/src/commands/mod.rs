@@ -380,6 +380,7 @@ impl<'a> Context<'a> {
             let (packs, others): (Vec<_>, Vec<_>) = repository.healed().into_iter().partition(is_pack);
             if self.out.json() && !(packs.is_empty() && others.is_empty()) {
                 self.out.tell_err(&JsonHealed { message_type: "healed", packs: &packs, copies: &others });
+                continue;
             }
             for name in others {
                 let advice = "nothing is lost yet, and 'drumlin repair' puts it again";

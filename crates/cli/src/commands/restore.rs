@@ -65,6 +65,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         return Err(Failure::failed(format!("cannot restore to '{target}': it lies in the repository that is read"))
             .hint("give --target another folder"));
     }
+    let restored = summary::Restored { id: snapshot.id, partial: snapshot.partial.is_some() };
     let picky = !args.include.is_empty() || !args.exclude.is_empty();
     let watch = Watch::new(context.out, "restore");
     let options = Options {
@@ -94,7 +95,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     };
     let exit = context.outcome(exit);
     if context.out.json() {
-        context.out.tell(&summary::restore_json(&report, args.dry_run, exit));
+        context.out.tell(&summary::restore_json(&report, restored, args.dry_run, exit));
     } else {
         summary::restore_lines(&report, args.dry_run, args.verify).into_iter().for_each(|l| context.out.note(l));
     }
@@ -106,7 +107,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             let message = "interrupted; the same command goes on where it ended";
             context.out.failure(&Failure::new(exit, message));
         }
-        Exit::Incomplete => context.out.warn("not everything was restored as it was: see above"),
+        Exit::Incomplete if !context.out.json() => context.out.warn("not everything was restored as it was: see above"),
         _ => {}
     }
     Ok(exit)

@@ -65,6 +65,20 @@ impl<'a> OtherError<'a> {
     }
 }
 
+/// Something that is no error.
+#[derive(Serialize)]
+pub struct Warning<'a> {
+    message_type: &'static str,
+    message: &'a str,
+}
+
+impl<'a> Warning<'a> {
+    /// These words.
+    pub fn new(message: &'a str) -> Self {
+        Warning { message_type: "warning", message }
+    }
+}
+
 /// What became of one entry, with `-v`.
 #[derive(Serialize)]
 pub struct VerboseStatus<'a> {

@@ -4,7 +4,7 @@
 //! closed nothing more is written to it.
 
 use crate::exit::{Failure, Result};
-use crate::render::json::{ExitError, OtherError};
+use crate::render::json::{ExitError, OtherError, Warning};
 use crate::render::path::shown;
 use serde::Serialize;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -115,8 +115,11 @@ impl Out {
 
     /// Something that the user should know, though it is no error.
     pub fn warn(&self, text: impl AsRef<str>) {
-        if !self.quiet && !self.json {
-            self.mark("warning", "33", text.as_ref());
+        match (self.json, self.quiet) {
+            // Programs may have to know what it changes in what they were told.
+            (true, _) => self.tell_err(&Warning::new(text.as_ref())),
+            (false, true) => {}
+            (false, false) => self.mark("warning", "33", text.as_ref()),
         }
     }
 

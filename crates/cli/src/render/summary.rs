@@ -5,6 +5,7 @@ use crate::render::size::{bytes, count, counted, ratio, took};
 use drumlin_engine::backup::Report;
 use drumlin_engine::monitor::Counts;
 use drumlin_engine::restore;
+use drumlin_format::SnapshotId;
 use serde::Serialize;
 
 /// What the report of a backup doesn't know.
@@ -141,6 +142,8 @@ pub fn lines(report: &Report, dry_run: bool) -> Vec<String> {
 #[derive(Serialize)]
 pub struct RestoreSummary {
     message_type: &'static str,
+    snapshot_id: String,
+    snapshot_partial: bool,
     dry_run: bool,
     partial: bool,
     exit_code: i32,
@@ -159,11 +162,22 @@ pub struct RestoreSummary {
     total_duration: f64,
 }
 
+/// Which snapshot was restored.
+#[derive(Clone, Copy)]
+pub struct Restored {
+    /// Its id.
+    pub id: SnapshotId,
+    /// Whether its backup was interrupted, so that what it did not reach is missing.
+    pub partial: bool,
+}
+
 /// The summary of a restore as an object.
-pub fn restore_json(report: &restore::Report, dry_run: bool, exit: Exit) -> RestoreSummary {
+pub fn restore_json(report: &restore::Report, restored: Restored, dry_run: bool, exit: Exit) -> RestoreSummary {
     let c = &report.counts;
     RestoreSummary {
         message_type: "summary",
+        snapshot_id: restored.id.to_string(),
+        snapshot_partial: restored.partial,
         dry_run,
         partial: report.stopped,
         exit_code: exit as i32,

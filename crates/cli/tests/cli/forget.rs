@@ -279,9 +279,34 @@ fn a_profile_keeps_its_own() {
     forget(&home, &["--profile", "bare"]).expect(2);
     let ran = home.run(&["--json", "forget", "--profile", "home", "--host", "b", "-n"]).ok();
     assert_eq!(summary(&ran), [1, 1, 0]);
-    // What the command line says counts instead.
+    // What the command line says counts instead, for the same snapshots.
     let ran = home.run(&["--json", "forget", "--profile", "home", "--keep-last", "2", "-n"]).ok();
-    assert_eq!(summary(&ran), [6, 1, 0]);
+    assert_eq!(summary(&ran), [2, 1, 0]);
     forget(&home, &["--profile", "home"]).ok();
     assert_eq!(days(&home), [3, 4, 5, 6, 7], "other hosts and other sources are not the profile's");
+
+    // Of more sources, and of others with their own tags.
+    home.write("other/file", "other");
+    for day in 8..10 {
+        home.run(&["backup", "src", "other", "--time", &format!("2020-01-{day:02}")]).ok();
+    }
+    forget(&home, &["--profile", "home"]).ok();
+    assert_eq!(days(&home), [3, 4, 5, 6, 7, 8, 9], "those of more sources are not the profile's");
+    for (day, tag) in [(10, "a"), (11, "a"), (12, "b"), (13, "b,a")] {
+        home.run(&["backup", "src", "--tag", tag, "--time", &format!("2020-01-{day}")]).ok();
+    }
+    let of = |name: &str, more: &str| {
+        format!("[profile.{name}]\nrepository = '{}'\nkeep = {{ last = 1 }}\n{more}\n", repo.display())
+    };
+    let text =
+        [of("a", &format!("sources = ['{src}']\ntags = ['a']")), of("all", ""), of("b", "tags = ['b']")].concat();
+    home.write("config/drumlin/profiles.toml", text);
+    forget(&home, &["--profile", "a"]).ok();
+    assert_eq!(days(&home), [3, 4, 5, 6, 7, 8, 9, 12, 13], "other tags are not the profile's");
+    let ran = forget(&home, &["--profile", "all"]).expect(2);
+    assert!(ran.stderr.contains("neither sources nor tags"), "{}", ran.stderr);
+    forget(&home, &["--profile", "b"]).ok();
+    assert_eq!(days(&home), [3, 4, 5, 6, 7, 8, 9, 13]);
+    forget(&home, &["--profile", "all", "--path", &home.text("other")]).ok();
+    assert_eq!(days(&home), [3, 4, 5, 6, 7, 9, 13]);
 }

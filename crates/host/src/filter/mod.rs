@@ -76,6 +76,9 @@ impl Filter {
         for pattern in &options.exclude {
             let Some(glob) = pattern.glob() else { continue };
             let rule = pattern.rule();
+            if let Some(why) = pattern.is_futile() {
+                return Err(FilterError { rule, cause: why.to_owned() });
+            }
             let fault = |e: ignore::Error| FilterError { rule: rule.clone(), cause: e.to_string() };
             builder.case_insensitive(pattern.ignore_case).map_err(fault)?;
             // Patterns are told apart by their "file", which carries the index.

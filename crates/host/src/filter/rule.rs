@@ -56,7 +56,7 @@ pub struct FilterError {
 /// One line in the syntax of gitignore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The line. Empty lines and those that start with `#` have no effect.
+    /// The line. Empty ones have no effect.
     pub text: String,
     /// Where it stands.
     pub origin: Origin,
@@ -84,7 +84,8 @@ impl Pattern {
             match std::str::from_utf8(line) {
                 Ok(text) => {
                     let pattern = Pattern { text: text.to_owned(), origin, ignore_case };
-                    if pattern.glob().is_some() {
+                    // A line of a file may be a comment; what is given by itself is a pattern, Emacs' '#*#' too.
+                    if !text.starts_with('#') && pattern.glob().is_some() {
                         out.push(pattern);
                     }
                 }
@@ -105,17 +106,33 @@ impl Pattern {
     /// match at any depth. `None` for a line without effect.
     pub(super) fn glob(&self) -> Option<String> {
         let text = self.text.as_str();
-        if text.trim_end().is_empty() || text.starts_with('#') {
+        if text.trim_end().is_empty() {
             return None;
         }
         let (not, body) = match text.strip_prefix('!') {
             Some(body) => ("!", body),
             None => ("", text),
         };
+        let escaped = format!("\\{body}");
+        let body = if not.is_empty() && body.starts_with('#') { &escaped } else { body };
         let inner = body.trim_end().trim_end_matches('/');
         if body.starts_with('/') || !inner.contains('/') || inner.starts_with("**/") {
-            return Some(text.to_owned());
+            return Some(format!("{not}{body}"));
         }
         Some(format!("{not}**/{body}"))
+    }
+
+    /// Why it can match nothing, if so: paths that patterns are compared with are absolute.
+    pub(super) fn is_futile(&self) -> Option<&'static str> {
+        let body = self.text.strip_prefix('!').unwrap_or(&self.text);
+        match body {
+            _ if body.starts_with("./") || body.starts_with("../") => {
+                Some("no path is relative: leave the dots out, and it matches at any depth, or begin it with '/'")
+            }
+            _ if body.starts_with("~/") => {
+                Some("'~' is no home folder here: write that out (or '/~/', for a folder of that name)")
+            }
+            _ => None,
+        }
     }
 }
