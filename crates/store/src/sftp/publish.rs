@@ -42,10 +42,6 @@ impl Reserved {
         attrs.size == Some(0) && lock(&self.0).contains(name)
     }
 
-    fn is_asked_for(&self, name: &str) -> bool {
-        lock(&self.0).contains(name)
-    }
-
     /// Whether nobody else here has asked for it.
     fn ask_for(&self, name: &str) -> bool {
         lock(&self.0).insert(name.to_owned())
@@ -105,9 +101,10 @@ impl Inner {
 
     fn reserve(&self, peer: &Arc<Peer>, from: &[u8], name: &str, opened: &Opened) -> Result<Named, Trouble> {
         let to = self.path(name);
-        let was_asked = self.reserved.is_asked_for(name);
-        let was_ours = was_asked && self.look(peer, name)?.is_some_and(|attrs| self.reserved.has(name, &attrs));
-        if !was_ours && !self.create_empty(peer, name)? {
+        // rclone (1.60) creates what is there as well: so it is looked for before.
+        let there = self.look(peer, name)?;
+        let was_ours = there.as_ref().is_some_and(|attrs| self.reserved.has(name, attrs));
+        if !was_ours && (there.is_some() || !self.create_empty(peer, name)?) {
             return Ok(Named::Taken);
         }
         let rename = match peer.offers().replace {
