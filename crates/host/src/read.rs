@@ -1,6 +1,6 @@
 //! Reading what a listing names: contents, extended attributes, flags, holes.
 //!
-//! No call here follows a symlink (unless it stands on the way to a source), waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
+//! No call here follows a symlink (unless it stands on the way to a source; or, where `/proc` isn't mounted, somebody puts one there just then), waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
 //! file may change while it is read: read no more than the size that the walk gave, then compare [`restat`] with it.
 
 use std::ffi::CString;
@@ -19,6 +19,19 @@ use crate::sys::{self, Follow};
 const ATTR_BYTES: usize = 4096;
 /// How often a value that grows between two calls is asked for again.
 const ATTR_TRIES: usize = 8;
+/// What all attributes of an entry may take, each with [`ATTR_COST`]: what is beyond that isn't read. Nothing that is made in earnest comes near.
+pub const ATTRS_BYTES_MAX: usize = 4 << 20;
+/// What an attribute counts besides the bytes of its name and its value.
+pub const ATTR_COST: usize = 64;
+
+/// Extras as far as they could be had.
+#[derive(Debug, Default)]
+pub struct Had {
+    /// What could be had.
+    pub extras: Extras,
+    /// Why the rest could not.
+    pub lost: Option<io::Error>,
+}
 
 fn c_name(name: &[u8]) -> io::Result<CString> {
     if name.is_empty() || name.contains(&b'/') {
@@ -84,8 +97,8 @@ impl Dir {
     /// Target of a symlink, attributes and flags of an entry. For a file that is open, [`extras_of_fd`] is cheaper.
     ///
     /// # Errors
-    /// Those of the system; a file system without attributes or flags has none, which is no error.
-    pub fn extras(&self, name: &[u8], kind: Kind) -> io::Result<Extras> {
+    /// Those of the system where the entry itself isn't to be had, or the target of a symlink; a file system without attributes or flags has none, which is no error.
+    pub fn extras(&self, name: &[u8], kind: Kind) -> io::Result<Had> {
         let mut extras = Extras::default();
         let mut unreadable = None;
         match kind {
@@ -96,7 +109,7 @@ impl Dir {
             Kind::File | Kind::Dir => {
                 let more = if kind == Kind::Dir { OFlags::DIRECTORY } else { OFlags::empty() };
                 match self.open_with(name, more) {
-                    Ok(file) => return extras_of_fd(&file),
+                    Ok(file) => return Ok(extras_of_fd(&file)),
                     // What can't be read may still be asked for its attributes.
                     Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => unreadable = Some(e),
                     Err(e) => return Err(e),
@@ -106,29 +119,41 @@ impl Dir {
         }
         // Through the descriptor, so that the path is short however deep the directory; the last component of the path is
         // never followed by the `l` calls.
-        let name = c_name(name)?;
         let dir = self.fd()?;
-        let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
-        path.extend_from_slice(name.as_bytes());
-        if self.follows(name.as_bytes()) && kind == Kind::Dir {
+        let through = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+        let (mut xattrs, mut lost) = self.attributes_at(through, name, kind)?;
+        if lost == Some(Errno::NOENT) {
+            // It is gone, or `/proc` isn't there.
+            self.stat(name)?;
+            let mut whole = Vec::new();
+            self.path_of(b"", &mut whole);
+            (xattrs, lost) = self.attributes_at(whole, name, kind)?;
+        }
+        extras.xattrs = xattrs;
+        Ok(Had { extras, lost: lost.map(|e| unreadable.unwrap_or(e.into())) })
+    }
+
+    /// Attributes of an entry by the path of its directory, which ends with a slash.
+    fn attributes_at(&self, mut path: Vec<u8>, name: &[u8], kind: Kind) -> io::Result<(Attributes, Option<Errno>)> {
+        path.extend_from_slice(c_name(name)?.as_bytes());
+        if kind == Kind::Dir && self.follows(name) {
             path.extend_from_slice(b"/.");
         }
         let path = CString::new(path).map_err(|_| Errno::INVAL)?;
-        extras.xattrs =
-            attributes(|buf| rustix::fs::llistxattr(&path, buf), |attr, buf| rustix::fs::lgetxattr(&path, attr, buf))
-                .map_err(|e| unreadable.unwrap_or(e.into()))?;
-        Ok(extras)
+        Ok(attributes(|buf| rustix::fs::llistxattr(&path, buf), |attr, buf| rustix::fs::lgetxattr(&path, attr, buf)))
     }
 }
 
-/// Attributes and flags of an open file or directory.
-///
-/// # Errors
-/// Those of the system; a file system without attributes or flags has none, which is no error.
-pub fn extras_of_fd(fd: impl AsFd) -> io::Result<Extras> {
+/// Attributes and flags of an open file or directory; a file system without attributes or flags has none.
+pub fn extras_of_fd(fd: impl AsFd) -> Had {
     let fd = fd.as_fd();
-    let xattrs = attributes(|buf| rustix::fs::flistxattr(fd, buf), |attr, buf| rustix::fs::fgetxattr(fd, attr, buf))?;
-    Ok(Extras { xattrs, flags: flags_of_fd(fd)?, target: Vec::new() })
+    let (xattrs, lost) =
+        attributes(|buf| rustix::fs::flistxattr(fd, buf), |attr, buf| rustix::fs::fgetxattr(fd, attr, buf));
+    let (flags, lost) = match flags_of_fd(fd) {
+        Ok(flags) => (flags, lost.map(io::Error::from)),
+        Err(e) => (0, Some(lost.map_or(e, io::Error::from))),
+    };
+    Had { extras: Extras { xattrs, flags, target: Vec::new() }, lost }
 }
 
 fn flags_of_fd(fd: BorrowedFd<'_>) -> io::Result<u32> {
@@ -167,27 +192,37 @@ fn growing(mut get: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec
 /// Names and values, as `Extras` keeps them.
 type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// The attributes that could be had, and why the first of the others could not.
 fn attributes(
     mut list: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
     mut get: impl FnMut(&CString, &mut [u8]) -> Result<usize, Errno>,
-) -> Result<Attributes, Errno> {
+) -> (Attributes, Option<Errno>) {
     let names = match growing(&mut list) {
         Ok(names) => names,
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Vec::new()),
-        Err(e) => return Err(e),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return (Vec::new(), None),
+        Err(e) => return (Vec::new(), Some(e)),
     };
-    let mut out = Vec::new();
-    for name in names.split(|&b| b == 0).filter(|n| !n.is_empty()) {
-        let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
+    // In this order what the system itself goes by (`security`, `system`) comes first.
+    let mut names: Vec<&[u8]> = names.split(|&b| b == 0).filter(|n| !n.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (mut out, mut lost, mut bytes) = (Vec::new(), None, 0);
+    for name in names {
+        let Ok(c_name) = CString::new(name) else { continue };
         match growing(|buf| get(&c_name, buf)) {
-            Ok(value) => out.push((name.to_vec(), value)),
+            Ok(value) => {
+                bytes += name.len() + value.len() + ATTR_COST;
+                if bytes > ATTRS_BYTES_MAX {
+                    return (out, Some(Errno::TOOBIG));
+                }
+                out.push((name.to_vec(), value));
+            }
             // Removed since it was listed, or listed by a file system that doesn't give it.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            Err(e) => return Err(e),
+            Err(e) => lost = lost.or(Some(e)),
         }
     }
-    out.sort_unstable();
-    Ok(out)
+    (out, lost)
 }
 
 /// The ranges of a file that hold data, up to `size`; what lies between them reads as zeros. Worth asking only where

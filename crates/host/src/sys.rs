@@ -38,7 +38,8 @@ fn kind_of(mode: u16) -> Option<Kind> {
 }
 
 fn time(t: &StatxTimestamp) -> Time {
-    Time { sec: t.tv_sec, nsec: t.tv_nsec }
+    // A damaged inode may say more than there are in a second.
+    Time { sec: t.tv_sec, nsec: t.tv_nsec.min(999_999_999) }
 }
 
 fn last_errno() -> Errno {

@@ -4,6 +4,7 @@ use crate::home::{Home, Ran, same, signal};
 use crate::interrupt::wait_for;
 use drumlin_testkit::Rng;
 use rustix::process::Signal;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -136,4 +137,23 @@ fn a_clock_that_is_set_back_or_ahead_loses_nothing() {
         assert!(same(&home.path("src"), &home.path(&out)));
     }
     home.run(&["check", "--read-data"]).ok();
+}
+
+/// A rescue system in which nobody has mounted /proc.
+#[test]
+fn without_proc_nothing_is_left_out() {
+    let home = Home::new();
+    let mount = "mount -t tmpfs none /proc";
+    if home.run_among(mount, &["version"]).code != Some(0) {
+        eprintln!("skipped: no mount namespace to be had");
+        return;
+    }
+    home.write("src/file", "x");
+    symlink("file", home.path("src/link")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, home.path("src/pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    home.run_among(mount, &["backup", "src"]).ok();
+    let folder = home.saved_folder();
+    home.run_among(mount, &["restore", &folder, "-t", "out"]).ok();
+    assert_eq!(std::fs::read_link(home.path("out/link")).unwrap().to_str(), Some("file"));
+    assert!(home.path("out/pipe").symlink_metadata().unwrap().file_type().is_fifo());
 }

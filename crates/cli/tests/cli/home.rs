@@ -143,6 +143,16 @@ impl Home {
         self.command(args).output().unwrap().into()
     }
 
+    /// Run it among mounts of its own, made by a shell command. Takes root, and a kernel that has namespaces.
+    pub fn run_among(&self, mount: &str, args: &[&str]) -> Ran {
+        let usual = self.command(args);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")]);
+        command.arg(usual.get_program()).args(usual.get_args());
+        command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?)))).current_dir(self.path(""));
+        command.output().unwrap().into()
+    }
+
     /// Run it with this as its standard input.
     pub fn feed<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran {
         use std::io::Write;

@@ -34,14 +34,8 @@ fn by_name_where_there_is_one_and_by_number_if_asked() {
         home.write(&format!("{machine}.group"), format!("root:x:0:\ntill:x:{uid}:\n"));
     }
     let on = |machine: &str, args: &[&str]| -> Ran {
-        let usual = home.command(args);
-        let script = format!(
-            "mount --bind {machine}.passwd /etc/passwd && mount --bind {machine}.group /etc/group && exec \"$0\" \"$@\""
-        );
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script]).arg(usual.get_program()).args(usual.get_args());
-        command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?)))).current_dir(home.path(""));
-        command.output().unwrap().into()
+        let mount = format!("mount --bind {machine}.passwd /etc/passwd && mount --bind {machine}.group /etc/group");
+        home.run_among(&mount, args)
     };
     if on("saved", &["version"]).code != Some(0) {
         eprintln!("skipped: no mount namespace to be had");

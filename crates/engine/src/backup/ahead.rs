@@ -7,8 +7,8 @@
 
 use super::job::Entry;
 use super::worker::has_holes;
-use drumlin_host::meta::{Extras, Kind, Stat};
-use drumlin_host::read;
+use drumlin_host::meta::{Kind, Stat};
+use drumlin_host::read::{self, Had};
 use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 256 << 10;
 pub(super) enum Ahead {
     File(Opened),
     /// What there is of something else, and when that was.
-    Other(std::io::Result<Extras>, SystemTime),
+    Other(std::io::Result<Had>, SystemTime),
 }
 
 /// What was read of a file.
@@ -38,7 +38,7 @@ pub(super) struct Opened {
     pub bytes: std::io::Result<Vec<u8>>,
     /// After that.
     pub after: std::io::Result<Stat>,
-    pub extras: std::io::Result<Extras>,
+    pub had: Had,
     /// When that was, not when the worker comes to it: a change since then may bear the time of the one before.
     pub at: SystemTime,
 }
@@ -90,15 +90,15 @@ fn is_wanted(entry: &Entry) -> bool {
 fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     let (start, at) = (Instant::now(), SystemTime::now());
     if entry.stat.kind != Kind::File {
-        let extras = entry.dir.extras(&entry.name, entry.stat.kind);
-        return Some((Ahead::Other(extras, at), start.elapsed()));
+        let had = entry.dir.extras(&entry.name, entry.stat.kind);
+        return Some((Ahead::Other(had, at), start.elapsed()));
     }
     let file = entry.dir.open_file(&entry.name).ok()?;
     let took = start.elapsed();
     let mut bytes = Vec::with_capacity(entry.stat.size as usize);
     let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);
-    let (after, extras) = (read::restat(&file), read::extras_of_fd(&file));
-    Some((Ahead::File(Opened { file, bytes: read, after, extras, at }), took))
+    let (after, had) = (read::restat(&file), read::extras_of_fd(&file));
+    Some((Ahead::File(Opened { file, bytes: read, after, had, at }), took))
 }
 
 /// Read what can be of a batch, by many threads. Gives what was read, by the places of the entries.
@@ -184,10 +184,10 @@ mod tests {
         for (entry, read) in found.iter().zip(read) {
             let name = std::str::from_utf8(&entry.name).unwrap();
             let n = name.strip_prefix('f').and_then(|n| n.parse::<usize>().ok()).filter(|n| *n != 7);
-            let Opened { bytes, after, extras, at, .. } = match (n, read) {
+            let Opened { bytes, after, had, at, .. } = match (n, read) {
                 (Some(_), Some(Ahead::File(opened))) => opened,
-                (None, Some(Ahead::Other(extras, at))) => {
-                    assert!(name == "dir" || extras.unwrap().target == b"f00" && name == "symlink");
+                (None, Some(Ahead::Other(had, at))) => {
+                    assert!(name == "dir" || had.unwrap().extras.target == b"f00" && name == "symlink");
                     assert!(before <= at && at <= SystemTime::now());
                     continue;
                 }
@@ -203,7 +203,7 @@ mod tests {
                 9 => assert!(bytes.is_empty() && after.size == 0),
                 n => assert!(bytes == content(n) && after == entry.stat, "{name}"),
             }
-            assert!(extras.unwrap().target.is_empty());
+            assert!(had.extras.target.is_empty() && had.lost.is_none());
             assert!(before <= at && at <= SystemTime::now());
         }
         assert_eq!(latency.opens, 41);

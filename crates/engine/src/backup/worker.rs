@@ -13,7 +13,7 @@ use drumlin_chunk::Chunker;
 use drumlin_format::ChunkId;
 use drumlin_format::tree::{Content, Data, Kind, List, Meta, Ref, marks};
 use drumlin_host::meta::{Extras, Stat};
-use drumlin_host::read;
+use drumlin_host::read::{self, Had};
 use drumlin_repo::WriteSession;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
 use drumlin_repo::tree::{ListWriter, Nodes};
@@ -147,13 +147,13 @@ impl<'a, 'm> Worker<'a, 'm> {
     fn entry(&mut self, mut entry: Entry, ahead: Option<Ahead>) -> Result<Option<Finished>> {
         let read = match ahead {
             Some(Ahead::File(opened)) => self.file_entry(&mut entry, Some(opened))?,
-            Some(Ahead::Other(extras, at)) => self.other_entry(&entry, extras, at),
+            Some(Ahead::Other(had, at)) => self.other_entry(&entry, had, at),
             None if entry.stat.kind == drumlin_host::meta::Kind::File => self.file_entry(&mut entry, None)?,
             None => {
                 let start = Instant::now();
-                let extras = entry.dir.extras(&entry.name, entry.stat.kind);
+                let had = entry.dir.extras(&entry.name, entry.stat.kind);
                 self.latency.note(1, start.elapsed());
-                self.other_entry(&entry, extras, SystemTime::now())
+                self.other_entry(&entry, had, SystemTime::now())
             }
         };
         let Some((content, found)) = read else { return Ok(None) };
@@ -169,11 +169,18 @@ impl<'a, 'm> Worker<'a, 'm> {
         Ok(Some(Finished { key: entry.key, name: entry.name, meta, content }))
     }
 
-    fn other_entry(&mut self, entry: &Entry, extras: std::io::Result<Extras>, at: SystemTime) -> Option<(Content, u8)> {
-        match extras {
-            Ok(extras) => Some((content(extras, Data::None), racy(&entry.stat, at))),
+    fn other_entry(&mut self, entry: &Entry, had: std::io::Result<Had>, at: SystemTime) -> Option<(Content, u8)> {
+        use drumlin_host::meta::Kind;
+        match had {
+            Ok(had) if entry.stat.kind == Kind::Symlink && had.extras.target.is_empty() => {
+                self.problem(entry, ProblemKind::Unreadable, "a symbolic link that leads nowhere");
+                None
+            }
+            Ok(had) => {
+                let found = racy(&entry.stat, at) | self.attributes_lost(entry, had.lost);
+                Some((content(had.extras, Data::None), found))
+            }
             Err(e) => {
-                use drumlin_host::meta::Kind;
                 // Asked for the target of something that is no symlink, the system finds the question invalid.
                 let gone = read::is_gone(&e) || entry.stat.kind == Kind::Symlink && e.kind() == ErrorKind::InvalidInput;
                 self.problem(entry, if gone { ProblemKind::Vanished } else { ProblemKind::Unreadable }, &e.to_string());
@@ -184,6 +191,20 @@ impl<'a, 'm> Worker<'a, 'm> {
                 worth.then(|| (Content::default(), marks::RACY))
             }
         }
+    }
+
+    /// Tell that attributes could not be had. Gives the mark that makes the next run ask for them again.
+    fn attributes_lost(&self, entry: &Entry, lost: Option<std::io::Error>) -> u8 {
+        let Some(e) = lost else { return 0 };
+        let cause = match e.kind() {
+            ErrorKind::ArgumentListTooLong => {
+                let most = read::ATTRS_BYTES_MAX >> 20;
+                format!("its extended attributes are too long, or more than {most} MiB together: some are left out")
+            }
+            _ => format!("its attributes: {e}"),
+        };
+        self.problem(entry, ProblemKind::Unreadable, &cause);
+        marks::RACY
     }
 
     fn problem(&self, entry: &Entry, kind: ProblemKind, cause: &str) {
@@ -207,8 +228,8 @@ impl<'a, 'm> Worker<'a, 'm> {
         {
             return Ok(Some((known.content.clone(), known.marks)));
         }
-        let (file, first, extras, at) = match ahead {
-            Some(Opened { file, bytes, after, extras, at }) => (Ok(file), Some((bytes, after)), Some(extras), Some(at)),
+        let (file, first, had, at) = match ahead {
+            Some(Opened { file, bytes, after, had, at }) => (Ok(file), Some((bytes, after)), Some(had), Some(at)),
             None => (self.open(entry), None, None, None),
         };
         let file = match file {
@@ -227,17 +248,11 @@ impl<'a, 'm> Worker<'a, 'm> {
             }
         };
         let Some((data, mut found)) = self.contents(entry, &file, first, at)? else { return Ok(None) };
-        let extras = match extras.unwrap_or_else(|| read::extras_of_fd(&file)) {
-            Ok(extras) => extras,
-            Err(e) => {
-                self.problem(entry, ProblemKind::Unreadable, &format!("its attributes: {e}"));
-                // The next run asks for them again.
-                found |= marks::RACY;
-                Extras::default()
-            }
-        };
-        let content = content(extras, data);
-        if let Some(link) = link {
+        let had = had.unwrap_or_else(|| read::extras_of_fd(&file));
+        found |= self.attributes_lost(entry, had.lost);
+        let content = content(had.extras, data);
+        // Of one that could not be read each name is told.
+        if let Some(link) = link.filter(|_| found & marks::CONTENTS_MISSING == 0) {
             let mut links = self.links();
             if links.len() >= LINKS_MAX {
                 links.clear();

@@ -49,7 +49,7 @@ fn a_pipe_doesnt_block() {
     .expect("mkfifo");
     let dir = dir_of(tmp.path());
     assert_eq!(restat(dir.open_file(b"p").expect("open")).expect("stat").kind, Kind::Fifo);
-    assert_eq!(dir.extras(b"p", Kind::Fifo).expect("extras"), Extras::default());
+    assert_eq!(dir.extras(b"p", Kind::Fifo).expect("extras").extras, Extras::default());
 }
 
 #[test]
@@ -98,8 +98,37 @@ fn attributes_come_sorted_and_whole() {
     let want =
         vec![(b"user.a".to_vec(), long), (b"user.b".to_vec(), b"2".to_vec()), (b"user.empty".to_vec(), Vec::new())];
     let dir = dir_of(tmp.path());
-    assert_eq!(dir.extras(b"f", Kind::File).expect("extras").xattrs, want);
-    assert_eq!(extras_of_fd(dir.open_file(b"f").expect("open")).expect("extras").xattrs, want);
+    assert_eq!(dir.extras(b"f", Kind::File).expect("extras").extras.xattrs, want);
+    assert_eq!(extras_of_fd(dir.open_file(b"f").expect("open")).extras.xattrs, want);
+}
+
+/// Give what a system call would.
+fn answer(bytes: &[u8], buf: &mut [u8]) -> Result<usize, Errno> {
+    buf.get_mut(..bytes.len()).ok_or(Errno::RANGE)?.copy_from_slice(bytes);
+    Ok(bytes.len())
+}
+
+#[test]
+fn one_attribute_that_cant_be_read_costs_no_other() {
+    let names = b"user.c\0user.a\0user.b\0security.x\0";
+    let get = |name: &CString, buf: &mut [u8]| match name.as_bytes() {
+        b"user.a" => Err(Errno::IO),
+        b"user.b" => Err(Errno::NODATA),
+        name => answer(name, buf),
+    };
+    let (had, lost) = attributes(|buf| answer(names, buf), get);
+    let had: Vec<_> = had.iter().map(|(name, _)| name.as_slice()).collect();
+    assert_eq!((had, lost), (vec![b"security.x".as_slice(), b"user.c"], Some(Errno::IO)));
+}
+
+#[test]
+fn more_attributes_than_a_tree_can_hold_are_left_out() {
+    let names: Vec<u8> = (0..200).flat_map(|n| format!("user.{n:04}\0").into_bytes()).chain(*b"system.acl\0").collect();
+    let value = vec![7; 64 << 10];
+    let (had, lost) = attributes(|buf| answer(&names, buf), |_, buf| answer(&value, buf));
+    assert_eq!((had[0].0.as_slice(), lost), (b"system.acl".as_slice(), Some(Errno::TOOBIG)));
+    let bytes: usize = had.iter().map(|(name, value)| name.len() + value.len() + ATTR_COST).sum();
+    assert!(bytes <= ATTRS_BYTES_MAX && bytes > ATTRS_BYTES_MAX - (128 << 10), "{bytes}");
 }
 
 #[test]
@@ -110,11 +139,11 @@ fn symlinks_have_targets_and_attributes_of_their_own() {
     symlink(&target, tmp.path().join("l")).expect("symlink");
     symlink("f", tmp.path().join("k")).expect("symlink");
     let dir = dir_of(tmp.path());
-    assert_eq!(dir.extras(b"l", Kind::Symlink).expect("extras").target, target.as_bytes());
+    assert_eq!(dir.extras(b"l", Kind::Symlink).expect("extras").extras.target, target.as_bytes());
     let _ = rustix::fs::setxattr(tmp.path().join("f"), "user.of-the-file", b"1", XattrFlags::empty());
-    assert_eq!(dir.extras(b"k", Kind::Symlink).expect("extras").xattrs, []);
+    assert_eq!(dir.extras(b"k", Kind::Symlink).expect("extras").extras.xattrs, []);
     if is_root() && rustix::fs::lsetxattr(tmp.path().join("k"), "trusted.t", b"1", XattrFlags::empty()).is_ok() {
-        let xattrs = dir.extras(b"k", Kind::Symlink).expect("extras").xattrs;
+        let xattrs = dir.extras(b"k", Kind::Symlink).expect("extras").extras.xattrs;
         assert_eq!(xattrs, [(b"trusted.t".to_vec(), b"1".to_vec())]);
     }
 }
@@ -129,7 +158,7 @@ fn flags_are_those_that_users_set() {
     if rustix::fs::ioctl_setflags(&file, before | rustix::fs::IFlags::NODUMP).is_err() {
         return;
     }
-    assert_eq!(extras_of_fd(&file).expect("extras").flags, 0x40, "raw {:#x}", before.bits());
+    assert_eq!(extras_of_fd(&file).extras.flags, 0x40, "raw {:#x}", before.bits());
 }
 
 #[test]

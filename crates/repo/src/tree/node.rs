@@ -4,6 +4,7 @@
 use crate::pack::{BlockBuilder, Coder, Coding};
 use crate::{Error, Result, WriteSession};
 use drumlin_format::ChunkId;
+use drumlin_format::tree::TREE_CHUNK_BYTES_MAX;
 use drumlin_seal::IdKey;
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ impl Nodes {
 
     /// Store a node unless the repository has it.
     pub(super) fn put(&mut self, family: Family, bytes: &[u8]) -> Result<ChunkId> {
+        if bytes.len() > TREE_CHUNK_BYTES_MAX {
+            return Err(Error::Misuse(format!("a node of {} bytes is longer than any reader takes", bytes.len())));
+        }
         let id = ChunkId(self.ids.id(bytes));
         if self.session.index().claim(&id)? {
             let block = &mut self.blocks[family as usize];

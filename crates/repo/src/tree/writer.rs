@@ -3,7 +3,7 @@
 use super::node::{Family, Nodes};
 use crate::{Error, Result};
 use drumlin_format::snapshot::Root;
-use drumlin_format::tree::{Body, Boundaries, Child, Content, Inner, Leaf, Meta, Owners};
+use drumlin_format::tree::{Body, Boundaries, Child, Content, DIR_BYTES_MAX, Inner, Leaf, Meta, Owners, is_name};
 
 /// Where names of users and groups come from.
 pub trait NameSource {
@@ -43,6 +43,9 @@ impl TreeWriter {
     pub fn push(&mut self, nodes: &mut Nodes, dir: &[u8], name: &[u8], meta: &Meta, content: Content) -> Result<()> {
         // What a reader would refuse must not be written.
         content.check(meta).map_err(|e| Error::Misuse(format!("an entry can't be stored: {e}")))?;
+        if dir.len() > DIR_BYTES_MAX || !is_name(name) {
+            return Err(Error::Misuse("an entry can't be stored: its path is too long, or its name is none".into()));
+        }
         self.state.leaf.push(dir, name, meta);
         self.state.weight += content.weight();
         self.state.body.contents.push(content);
