@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags};
 
+use super::super::worker::PATH_BYTES_MAX;
 use super::*;
 
 #[test]
@@ -113,6 +114,27 @@ fn deeper_than_a_path_can_say() {
         let again = crate::dir::Dir::new(deepest.path().into(), 0, true);
         assert!(again.open_file(b"f").is_ok());
     }
+}
+
+/// A program that makes a directory in a directory for ever: the walk comes to an end, and says where.
+#[test]
+fn too_deep_is_told_and_not_entered() {
+    let tmp = quick_dir();
+    let name = "d".repeat(250);
+    let mut fd: OwnedFd = rustix::fs::open(tmp.path(), OFlags::DIRECTORY, Mode::empty()).expect("open");
+    for _ in 0..200 {
+        rustix::fs::mkdirat(&fd, name.as_str(), Mode::from_raw_mode(0o700)).expect("mkdir");
+        fd = rustix::fs::openat(&fd, name.as_str(), OFlags::DIRECTORY, Mode::empty()).expect("open");
+    }
+    std::fs::create_dir(tmp.path().join("e")).expect("mkdir");
+    let all = walk(options(&[tmp.path()]));
+    let told: Vec<_> = all.iter().flat_map(|listed| listed.errors.iter().map(move |e| (listed, e))).collect();
+    let [(listed, error)] = told[..] else { panic!("{} errors", told.len()) };
+    assert_eq!(error.source.raw_os_error(), Some(libc::ENAMETOOLONG));
+    assert!(!listed.complete && listed.entries.is_empty());
+    let longest = all.iter().map(|listed| listed.path.len()).max().expect("some");
+    assert!((PATH_BYTES_MAX + 1..=PATH_BYTES_MAX + 251).contains(&longest), "{longest}");
+    assert_eq!(below(&all, &tmp.path().join("e")).len(), 1);
 }
 
 #[test]
