@@ -216,7 +216,7 @@ pub(crate) fn open_retry<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Resul
 pub(crate) mod fault {
     use rustix::io::Errno;
 
-    /// A name with `~eio~` can't be looked at; one with `~slow~` takes 5 ms.
+    /// A name with `~eio~` can't be looked at; one with `~slow~` takes 5 ms, and one with `~dead~` a minute.
     pub(crate) fn before(name: &[u8]) -> Result<(), Errno> {
         let has = |what: &[u8]| name.windows(what.len()).any(|w| w == what);
         if name.len() < 6 || !name.contains(&b'~') {
@@ -230,6 +230,9 @@ pub(crate) mod fault {
         }
         if has(b"~slow~") {
             std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        if has(b"~dead~") {
+            std::thread::sleep(std::time::Duration::from_secs(60));
         }
         Ok(())
     }

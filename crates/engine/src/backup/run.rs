@@ -315,7 +315,7 @@ impl Run<'_> {
         match feed {
             Feed::Walk(mut walk) => {
                 let mut checkpointed = 0;
-                while let Some(mut listing) = walk.next() {
+                while let Some(mut listing) = walk.next_unless(|| self.monitor.stop()) {
                     merge.listing(&mut listing)?;
                     drop(listing);
                     if self.monitor.stop() {
@@ -328,6 +328,7 @@ impl Run<'_> {
                         self.checkpoint(&mut merge, workers)?;
                     }
                 }
+                stopped |= walk.is_stopped();
                 if stopped { merge.stop()? } else { merge.finish()? }
             }
             Feed::Stream { name, reader, outcome } => {

@@ -65,6 +65,9 @@ impl Default for Options {
     }
 }
 
+/// How often who waits looks whether he still wants to.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+
 /// What the workers and the consumer share.
 struct Shared {
     state: Mutex<State>,
@@ -161,15 +164,21 @@ impl Walk {
     /// The next listing in tree order; `None` at the end, or once stopped. Waits for it.
     #[allow(clippy::should_implement_trait)] // It is one: see below. The method spares callers the import.
     pub fn next(&mut self) -> Option<Listing> {
+        self.next_unless(|| false)
+    }
+
+    /// The same, for who may not want to wait any longer: once `stop` says so the walk is stopped, though a file system that doesn't answer
+    /// may hold its workers for good.
+    pub fn next_unless(&mut self, stop: impl Fn() -> bool) -> Option<Listing> {
         loop {
             if let Some(listing) = self.run.as_mut().and_then(Iterator::next) {
                 return Some(listing);
             }
-            self.run = Some(self.next_run()?);
+            self.run = Some(self.next_run(&stop)?);
         }
     }
 
-    fn next_run(&mut self) -> Option<Run> {
+    fn next_run(&mut self, stop: &dyn Fn() -> bool) -> Option<Run> {
         self.run = None;
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -188,10 +197,20 @@ impl Walk {
             if state.frontier.is_done() {
                 return None;
             }
+            if stop() {
+                drop(state);
+                shared.stop();
+                return None;
+            }
             state.consumer_waits = true;
-            state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared.ready.wait_timeout(state, STOP_LOOK).unwrap_or_else(PoisonError::into_inner).0;
             state.consumer_waits = false;
         }
+    }
+
+    /// Whether it was stopped, so that it may not have come to its end.
+    pub fn is_stopped(&self) -> bool {
+        self.shared.stopped()
     }
 
     /// Ends the walk: [`Walk::next`] gives nothing more, and the workers stop at their next system call.

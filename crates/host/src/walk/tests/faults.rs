@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::listing::What;
 use super::*;
@@ -96,6 +96,28 @@ fn failing_and_vanished_entries_are_told_apart() {
         let errors: Vec<_> = got.errors.iter().map(|e| (e.what, e.path.clone())).collect();
         assert_eq!(errors, [(What::Other, tmp.path().join("b~eio~").into_os_string().into_vec())]);
     }
+}
+
+#[test]
+fn who_wants_to_stop_doesnt_wait_for_a_mount_that_is_dead() {
+    let tmp = quick_dir();
+    std::fs::create_dir(tmp.path().join("d")).expect("mkdir");
+    std::fs::write(tmp.path().join("d/~dead~"), b"x").expect("write");
+    // Long enough that what came before is handed out first.
+    std::fs::write(tmp.path().join("~slow~"), b"x").expect("write");
+    let mut walk = Walk::start(options(&[tmp.path()]), Arc::new(Filter::none())).expect("threads");
+    let begun = Instant::now();
+    let mut listed = 0;
+    while walk.next_unless(|| begun.elapsed() > Duration::from_millis(200)).is_some() {
+        listed += 1;
+    }
+    assert!(listed > 0 && walk.is_stopped());
+    drop(walk);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // One that is at its end was not stopped, whoever wants what.
+    let mut walk = Walk::start(options(&[&tmp.path().join("gone")]), Arc::new(Filter::none())).expect("threads");
+    while walk.next().is_some() {}
+    assert!(walk.next_unless(|| true).is_none() && !walk.is_stopped());
 }
 
 #[test]
