@@ -13,7 +13,7 @@ use drumlin_testkit::Rng;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -175,4 +175,41 @@ fn what_comes_next_is_read_while_a_pack_is_sent() {
     let cache = Arc::new(Cache::open(&repository, Some(folder.path()), folder.path()).unwrap());
     let report = backup::backup(&repository, &cache, options(&[source.path()]), &*monitor).unwrap();
     assert_eq!(report.counts.bytes, 48 << 20);
+}
+
+/// Where many large files are read at once, each has fewer pieces under way: else their memory would grow by the square of the workers.
+#[test]
+fn many_large_files_share_the_pieces_that_are_under_way() {
+    const WORKERS: usize = 8;
+    let source = common::quick_folder();
+    let mut rng = Rng::new(9);
+    (0..WORKERS).for_each(|n| fs::write(source.path().join(n.to_string()), rng.bytes(20 << 20)).unwrap());
+    let monitor = Arc::new(Quiet::default());
+    // Nothing is sent before nothing has been read for a while.
+    let (watched, looked) = (monitor.clone(), Mutex::new((0, Instant::now())));
+    let at_most = Arc::new(AtomicU64::new(0));
+    let told = at_most.clone();
+    let is_at_rest = move || {
+        let read = watched.counters().bytes_read.load(Ordering::Relaxed);
+        let mut looked = looked.lock().unwrap();
+        if looked.0 != read {
+            *looked = (read, Instant::now());
+        }
+        let at_rest = told.load(Ordering::Relaxed) > 0 || looked.1.elapsed() > Duration::from_secs(1);
+        if at_rest {
+            let _ = told.compare_exchange(0, read, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        at_rest
+    };
+    let slow = Slow::new(MemoryStore::new(), 1 << 40);
+    let store: Arc<dyn Store> = Arc::new(Slow { may_end: Arc::new(is_at_rest), ..slow });
+    let lock = NewLock::File(Secret::new([1; 32]));
+    let (repository, _) = Repository::create(store, small(), lock, "test", 0).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, Some(folder.path()), folder.path()).unwrap());
+    let options = backup::Options { workers: WORKERS, ..options(&[source.path()]) };
+    let report = backup::backup(&repository, &cache, options, &*monitor).unwrap();
+    assert_eq!(report.counts.bytes, 160 << 20);
+    let at_most = at_most.load(Ordering::Relaxed) >> 20;
+    assert!((16..112).contains(&at_most), "{at_most} MiB were read when nothing could be sent");
 }

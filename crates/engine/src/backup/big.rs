@@ -7,7 +7,7 @@ use super::job::Entry;
 use super::worker::{Read1, Worker, has_holes};
 use crate::Error;
 use crate::monitor::add;
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use drumlin_format::ChunkId;
 use drumlin_format::tree::{Data, Ref};
 use drumlin_host::read;
@@ -17,6 +17,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a piece: a few dozen chunks.
 const PIECE_BYTES: usize = 2 << 20;
@@ -33,6 +35,49 @@ pub(super) struct Piece {
 
 /// Memory for a piece: zeroed once, then used again and again.
 type Buffer = Box<[u8]>;
+
+/// The pieces of all large files that are read at the time.
+pub(super) struct Pieces {
+    waiting: (Sender<Piece>, Receiver<Piece>),
+    workers: usize,
+    /// How many are out, of all files.
+    out: AtomicUsize,
+    /// Buffers that wait to be used again.
+    spare: Mutex<Vec<Buffer>>,
+}
+
+impl Pieces {
+    pub fn new(workers: usize) -> Self {
+        Pieces { waiting: unbounded(), workers, out: AtomicUsize::new(0), spare: Mutex::default() }
+    }
+
+    /// Pieces that nobody has taken yet.
+    pub fn waiting(&self) -> &Receiver<Piece> {
+        &self.waiting.1
+    }
+
+    /// How many pieces one file may have out: as many as there are workers, so that each can have one; where many files are read, as many
+    /// together as keep all workers busy, or memory would grow by the square of the workers.
+    fn room(&self) -> usize {
+        if self.out.load(Ordering::Relaxed) > 2 * self.workers { 1 } else { self.workers }
+    }
+
+    fn buffer(&self) -> Buffer {
+        let spare = self.lock().pop();
+        spare.unwrap_or_else(|| vec![0; PIECE_BYTES].into())
+    }
+
+    fn give_back(&self, buffer: Buffer) {
+        let mut spare = self.lock();
+        if spare.len() < self.workers + 2 {
+            spare.push(buffer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 struct Cut {
     start: usize,
@@ -153,9 +198,15 @@ struct Flow<'w, 'a, 'm> {
     next_in: u64,
     /// Stretches that come after pieces still out: holes wait their turn.
     arrived: VecDeque<(u64, Vec<Ref>)>,
-    free: Vec<Buffer>,
     out: usize,
     len: u64,
+}
+
+impl Drop for Flow<'_, '_, '_> {
+    /// A file that failed leaves pieces behind that nobody waits for.
+    fn drop(&mut self) {
+        self.worker.shared.pieces.out.fetch_sub(self.out, Ordering::Relaxed);
+    }
 }
 
 impl<'a, 'm> Worker<'a, 'm> {
@@ -212,7 +263,6 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
             next_out: 0,
             next_in: 0,
             arrived: VecDeque::new(),
-            free: Vec::new(),
             out: 0,
             len: 0,
         }
@@ -223,7 +273,8 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         let chunker = &self.worker.shared.chunker;
         let chunk_max = chunker.params().max as usize;
         let mut left = len;
-        let mut bytes = self.buffer();
+        let pieces = &self.worker.shared.pieces;
+        let mut bytes = pieces.buffer();
         // What was left over from the piece before stands at the start.
         let mut kept = 0;
         loop {
@@ -248,20 +299,16 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
                 at += len;
                 self.len += len as u64;
             }
-            let mut next = self.buffer();
+            let mut next = pieces.buffer();
             kept = filled - at;
             next[..kept].copy_from_slice(&bytes[at..filled]);
             self.send(bytes, cuts)?;
             if end {
-                self.free.push(next);
+                pieces.give_back(next);
                 return Ok(());
             }
             bytes = next;
         }
-    }
-
-    fn buffer(&mut self) -> Buffer {
-        self.free.pop().unwrap_or_else(|| vec![0; PIECE_BYTES].into())
     }
 
     /// Read until `bytes` is full or the source ends, and hash what was read.
@@ -283,19 +330,21 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
     }
 
     fn send(&mut self, bytes: Buffer, cuts: Vec<Cut>) -> Result<(), Read1> {
+        let shared = self.worker.shared;
         if cuts.is_empty() {
-            self.free.push(bytes);
+            shared.pieces.give_back(bytes);
             return Ok(());
         }
         let piece = Piece { number: self.next_out, bytes, cuts, reply: self.reply.0.clone() };
         self.next_out += 1;
         self.out += 1;
-        if self.worker.shared.workers == 1 {
+        shared.pieces.out.fetch_add(1, Ordering::Relaxed);
+        if shared.workers == 1 {
             piece.process(self.worker);
         } else {
-            self.worker.shared.pieces.0.send(piece).map_err(|_| Read1::Fatal(Error::Worker))?;
+            shared.pieces.waiting.0.send(piece).map_err(|_| Read1::Fatal(Error::Worker))?;
         }
-        while self.out > self.worker.shared.workers {
+        while self.out > shared.pieces.room() {
             self.take_or_help()?;
         }
         Ok(())
@@ -306,18 +355,20 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         if let Ok(reply) = self.reply.1.try_recv() {
             return self.take(reply);
         }
-        let pieces = self.worker.shared.pieces.1.clone();
+        let shared = self.worker.shared;
         let mut reply = None;
         select! {
             recv(self.reply.1) -> r => reply = r.ok(),
-            recv(pieces) -> piece => if let Ok(piece) = piece { piece.process(self.worker) },
+            recv(shared.pieces.waiting()) -> piece => if let Ok(piece) = piece { piece.process(self.worker) },
         }
         reply.map_or(Ok(()), |r| self.take(r))
     }
 
     fn take(&mut self, reply: Reply) -> Result<(), Read1> {
         self.out -= 1;
-        self.free.push(reply.bytes);
+        let pieces = &self.worker.shared.pieces;
+        pieces.out.fetch_sub(1, Ordering::Relaxed);
+        pieces.give_back(reply.bytes);
         let refs = reply.refs.map_err(Read1::Fatal)?;
         self.enter(reply.number, refs)
     }
@@ -378,7 +429,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
                 self.hasher.update(&self.holes);
                 let whole = *self.hasher.finalize().as_bytes();
                 let nodes = self.worker.nodes().map_err(Read1::Fatal)?;
-                Data::List(self.list.finish(nodes, whole).map_err(|e| Read1::Fatal(e.into()))?)
+                Data::List(std::mem::take(&mut self.list).finish(nodes, whole).map_err(|e| Read1::Fatal(e.into()))?)
             }
         };
         Ok((data, self.len))

@@ -1,6 +1,7 @@
 //! A backup from its start to its commit.
 
 use super::assemble::Assembler;
+use super::big::Pieces;
 use super::job::Job;
 use super::level::Level;
 use super::merge::Merge;
@@ -271,7 +272,7 @@ impl Run<'_> {
             workers,
             late: pace.late,
             links: Mutex::default(),
-            pieces: unbounded(),
+            pieces: Pieces::new(workers),
         };
         let names = Box::new(UserNames(Names::new()));
         let writer = TreeWriter::new(Boundaries::new(cutting), names);

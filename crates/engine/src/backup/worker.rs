@@ -1,7 +1,7 @@
 //! A worker: takes entries from the source to sealed blocks, all the way, so that a small file is handed over once.
 
 use super::ahead::{self, Ahead, Latency, Opened};
-use super::big::Piece;
+use super::big::Pieces;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
 use super::racy::racy;
@@ -41,7 +41,7 @@ pub(super) struct Shared<'a> {
     pub late: Duration,
     /// Contents of files with several hard links, so that each is read once.
     pub links: Mutex<HashMap<(u64, u64), Linked>>,
-    pub pieces: (Sender<Piece>, Receiver<Piece>),
+    pub pieces: Pieces,
 }
 
 /// What was read of a file with several hard links.
@@ -89,7 +89,7 @@ impl<'a, 'm> Worker<'a, 'm> {
 
     /// Work until there is no more. A failure ends the whole run: it is sent as the batch's outcome.
     pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
-        let pieces = &self.shared.pieces.1;
+        let pieces = self.shared.pieces.waiting();
         loop {
             // Pieces first: somebody waits for them.
             if let Ok(piece) = pieces.try_recv() {
