@@ -1,6 +1,6 @@
 //! New secrets for a repository that is there: a thief with the old ones, and prunes that seal everything anew, part by part.
 
-use crate::common::{Bench, bench, options, restore_options};
+use crate::common::{Bench, bench, bench_in, options, quick_folder, restore_options, settle, small};
 use crate::history::{History, lesser, objects, prune_options};
 use crate::meanwhile::Meanwhile;
 use drumlin_engine::backup;
@@ -549,4 +549,22 @@ fn bench_owner(history: &History) -> String {
     let secret = Secret::new([8; 32]);
     let key = history.bench.repository.add_key(Role::Owner, &NewLock::File(secret.clone()), "other", 0).unwrap();
     history.bench.repository.key_file(key, &secret).to_string()
+}
+
+/// Leaves whose bodies are equal, since nothing in them has contents: a later one is read where it was, though the first is on its way into a
+/// pack of the new generation.
+#[test]
+fn equal_bodies_of_an_older_generation_are_no_damage() {
+    let mut bench = bench_in(quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..20_000 {
+        fs::File::create(source.join(n.to_string())).unwrap();
+    }
+    settle();
+    bench.backup(&source);
+    bench.repository = bench.repository.rekey(RekeyOptions { now: 9, remove_old: false }).unwrap().repository;
+    let report = bench.backup(&source);
+    assert!(report.parent.is_some());
+    assert!(report.counts.unmodified >= 20_000, "{} unmodified", report.counts.unmodified);
 }

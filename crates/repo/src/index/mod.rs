@@ -212,8 +212,9 @@ impl Index {
     /// Where a chunk is, if it is in a finished pack. A sparse index may not find one that is there.
     pub fn lookup(&self, id: &ChunkId) -> Result<Option<Location>> {
         match self.fresh.lookup(&key(id)) {
-            Some(found) => Ok(found),
-            None => self.find(id),
+            Some(Some(found)) => Ok(Some(found)),
+            // Claimed, and on its way into a pack: it may be in one of an older generation as well.
+            Some(None) | None => self.find(id),
         }
     }
 
