@@ -529,3 +529,36 @@ impl Monitor for StopWhenDone {
         self.0.get().files >= 1
     }
 }
+
+/// A snapshot that nobody signed who may is compared with only by who names it.
+#[test]
+fn what_an_unknown_key_has_signed_is_no_parent() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), noise(1, 5000)).unwrap();
+    settle();
+    let first = bench.backup(&source).snapshot.unwrap();
+    let secret = Secret::new([9; 32]);
+    let key = bench.repository.add_key(Role::Owner, &NewLock::File(secret.clone()), "", 1).unwrap();
+    let text = bench.repository.key_file(key, &secret).to_string();
+    let other = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(text)).unwrap();
+    let cache =
+        |name: &str| Arc::new(Cache::open(&other, Some(&bench.folder.path().join(name)), bench.folder.path()).unwrap());
+    let theirs =
+        backup::backup(&other, &cache("theirs"), options(&[&source]), &Quiet::default()).unwrap().snapshot.unwrap();
+    let parent_of = |parent: backup::Parent, name: &str| {
+        let options = backup::Options { parent, ..options(&[&source]) };
+        let report = backup::backup(&bench.repository, &cache(name), options, &Quiet::default()).unwrap();
+        bench.repository.remove_snapshot(report.snapshot.unwrap().id).unwrap();
+        report.parent.map(|parent| parent.id)
+    };
+    assert_eq!(parent_of(backup::Parent::Latest, "one"), Some(theirs.id));
+    // Nobody vouches for the key any more.
+    let mut names = Vec::new();
+    bench.memory.list("keys", &mut |listed| names.push(listed.name)).unwrap();
+    let of_key = names.iter().filter(|name| name.contains(&key.to_string()));
+    assert!(of_key.map(|name| bench.memory.delete(name).unwrap()).count() > 0);
+    assert_eq!(parent_of(backup::Parent::Latest, "two"), Some(first.id));
+    assert_eq!(parent_of(backup::Parent::Id(theirs.id), "three"), Some(theirs.id));
+}

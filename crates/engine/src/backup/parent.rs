@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::collection::Known;
-use drumlin_repo::{Cache, Repository, SnapshotInfo, names};
+use drumlin_repo::{Cache, Repository, SnapshotInfo, Trust, names};
 
 /// Which snapshot to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,10 @@ impl ParentSnapshots {
                 Some(_) | None => {
                     let (snapshots, _) = repository.snapshots()?;
                     let fits = |s: &&SnapshotInfo| {
-                        s.snapshot.host == host && s.snapshot.paths == paths && known.admits(&s.snapshot)
+                        s.snapshot.host == host
+                            && s.snapshot.paths == paths
+                            && known.admits(&s.snapshot)
+                            && is_signed(s)
                     };
                     match snapshots.iter().rev().find(fits) {
                         Some(info) => info.snapshot.clone(),
@@ -47,7 +50,8 @@ impl ParentSnapshots {
                     }
                 }
             },
-            Parent::Id(id) => match by_id(repository, id)? {
+            // Whoever signed it: the user says so.
+            Parent::Id(id) => match by_id(repository, id, |_| true)? {
                 Some(snapshot) if known.admits(&snapshot) => snapshot,
                 Some(_) => {
                     let why = "can't be compared with before the prune that is under way has ended";
@@ -62,7 +66,7 @@ impl ParentSnapshots {
             && let Some(before) = last.parent
             && chain.len() < CHAIN_MAX
         {
-            match by_id(repository, &before)? {
+            match by_id(repository, &before, is_signed)? {
                 Some(snapshot) if known.admits(&snapshot) => chain.push(snapshot),
                 Some(_) | None => break,
             }
@@ -79,9 +83,14 @@ impl ParentSnapshots {
 /// Runs that are interrupted again and again: so many of them are looked back through.
 const CHAIN_MAX: usize = 16;
 
-fn by_id(repository: &Repository, id: &SnapshotId) -> Result<Option<Snapshot>> {
+fn by_id(repository: &Repository, id: &SnapshotId, counts: impl Fn(&SnapshotInfo) -> bool) -> Result<Option<Snapshot>> {
     let (snapshots, _) = repository.snapshots()?;
-    Ok(snapshots.into_iter().map(|i| i.snapshot).find(|s| s.id == *id))
+    Ok(snapshots.into_iter().find(|info| info.snapshot.id == *id && counts(info)).map(|info| info.snapshot))
+}
+
+/// Whether somebody has signed it who may add snapshots: what others say of files that have not changed isn't taken over unread.
+fn is_signed(info: &SnapshotInfo) -> bool {
+    matches!(info.trust, Trust::Signed(_))
 }
 
 pub(super) fn name(host: &str, paths: &[Vec<u8>]) -> String {
