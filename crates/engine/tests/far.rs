@@ -8,7 +8,9 @@ use drumlin_engine::check::{self, check};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_engine::restore;
+use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Repository, names};
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeSet;
@@ -231,6 +233,46 @@ fn assert_reads_once(bench: &Bench, log: &CallLog, source: &Path, memory: usize)
     reads.dedup();
     assert!(all > 40, "{all}");
     assert_eq!(reads.len(), all, "of {all} reads some were made twice");
+}
+
+/// The names of snapshots that were fetched since the log was last taken.
+fn fetched(scene: &Scene) -> usize {
+    let of_snapshot = |call: &Call| matches!(call, Call::Get { name, .. } if name.starts_with("snapshots/"));
+    scene.log.take().iter().filter(|call| of_snapshot(call)).count()
+}
+
+#[test]
+fn a_snapshot_is_fetched_but_once() {
+    let scene = scene();
+    let caches = scene.bench.folder.path().join("caches");
+    let reading = || scene.bench.repository.clone().keeping_snapshots(&caches);
+    let ids = |repository: &Repository| -> Vec<SnapshotId> {
+        let (infos, errors) = repository.snapshots().unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        infos.iter().map(|info| info.snapshot.id).collect()
+    };
+    let all = ids(&scene.bench.repository);
+    scene.log.take();
+    assert_eq!((ids(&reading()), fetched(&scene)), (all.clone(), 6));
+    assert_eq!((ids(&reading()), fetched(&scene)), (all.clone(), 0));
+    // What is torn, or another's, or gone, is had again.
+    let folder = caches.join(scene.bench.repository.config().id.to_string()).join("snapshots");
+    let of = |at: usize| folder.join(all[at].to_string());
+    fs::write(of(0), b"").unwrap();
+    fs::copy(of(2), of(1)).unwrap();
+    fs::remove_file(of(3)).unwrap();
+    assert_eq!((ids(&reading()), fetched(&scene)), (all.clone(), 3));
+    assert_eq!((ids(&reading()), fetched(&scene)), (all.clone(), 0));
+    // A copy of what was forgotten tells of nothing, and goes.
+    scene.bench.repository.forget(&all[4..5]).unwrap();
+    scene.log.take();
+    let left = [&all[..4], &all[5..]].concat();
+    assert_eq!((ids(&reading()), fetched(&scene)), (left, 0));
+    assert!(!of(4).exists() && of(5).exists());
+    // Whoever looks after the repository reads what is there.
+    scene.bench.memory.put(&names::snapshot(all[5]), b"no snapshot", Put::Replace).unwrap();
+    assert_eq!(scene.bench.repository.snapshots().unwrap().1.len(), 1);
+    assert!(scene.bench.repository.standing_snapshots().unwrap_err().is_damage());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The repository: what is open, and the keys made from its secrets.
 
 use crate::band::{Bands, Through};
+use crate::cache::Snapshots;
 use crate::generations::Generations;
 use crate::history::Memory;
 use crate::{Error, NewLock, PackInfo, Result, Unlock, config, names, random_id, random_secret, twice};
@@ -22,6 +23,8 @@ pub struct Repository {
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
     memory: Option<Arc<Memory>>,
+    /// Copies of snapshots, where they are worth keeping.
+    pub(crate) kept: Option<Arc<Snapshots>>,
     /// Packs that were read through their parity; the config and the key in use, if it was their copies that were read.
     healed: Arc<Mutex<BTreeSet<String>>>,
     /// Whether packs are seen through their bands.
@@ -175,6 +178,7 @@ impl Repository {
             secrets: Arc::new(secrets),
             generations: Arc::new(generations),
             memory: None,
+            kept: None,
             healed: Arc::default(),
             through: false,
         }

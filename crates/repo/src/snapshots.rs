@@ -65,8 +65,11 @@ impl Repository {
         let trusted = self.trusted_keys()?;
         let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
+        if let Some(kept) = &self.kept {
+            kept.tidy(&ids);
+        }
         for id in self.expected(&ids) {
-            let (snapshot, trust) = match self.read_snapshot(&names::snapshot(id), id, &trusted) {
+            let (snapshot, trust) = match self.recall_snapshot(id, &trusted) {
                 Ok(Some(read)) => read,
                 // Forgotten since it was listed.
                 Ok(None) => continue,
@@ -143,8 +146,12 @@ impl Repository {
     }
 
     /// These, to be read one after the other: a storage far away is asked for some in advance.
-    fn expected(&self, ids: &[SnapshotId]) -> impl Iterator<Item = SnapshotId> {
-        let expect = |id: &SnapshotId| self.store().expect(Soon::Object(&names::snapshot(*id)));
+    pub(crate) fn expected(&self, ids: &[SnapshotId]) -> impl Iterator<Item = SnapshotId> {
+        let expect = |id: &SnapshotId| {
+            if self.kept.as_ref().is_none_or(|kept| !kept.has(*id)) {
+                self.store().expect(Soon::Object(&names::snapshot(*id)));
+            }
+        };
         ids.iter().take(AHEAD).for_each(expect);
         ids.iter().enumerate().map(move |(at, id)| {
             ids.get(at + AHEAD).iter().for_each(|next| expect(next));
@@ -177,18 +184,47 @@ impl Repository {
         id: SnapshotId,
         trusted: &HashMap<KeyId, TrustedKey>,
     ) -> Result<Option<(Snapshot, Trust)>> {
-        let bytes = match self.store().get(name) {
+        match self.store().get(name) {
+            Err(e) if e.kind == Kind::Missing => Ok(None),
+            other => self.open_snapshot(name, id, &other?, trusted).map(Some),
+        }
+    }
+
+    /// The same of one that is listed, from this client's copy if there is a sound one.
+    fn recall_snapshot(
+        &self,
+        id: SnapshotId,
+        trusted: &HashMap<KeyId, TrustedKey>,
+    ) -> Result<Option<(Snapshot, Trust)>> {
+        let name = names::snapshot(id);
+        let Some(kept) = &self.kept else { return self.read_snapshot(&name, id, trusted) };
+        if let Some(Ok(read)) = kept.get(id).map(|bytes| self.open_snapshot(&name, id, &bytes, trusted)) {
+            return Ok(Some(read));
+        }
+        let bytes = match self.store().get(&name) {
             Err(e) if e.kind == Kind::Missing => return Ok(None),
             other => other?,
         };
-        let (snapshot, signer) = snapshot::open(id, self.secrets(), &bytes).map_err(Error::damaged(name))?;
+        let read = self.open_snapshot(&name, id, &bytes, trusted)?;
+        kept.keep(id, &bytes);
+        Ok(Some(read))
+    }
+
+    fn open_snapshot(
+        &self,
+        name: &str,
+        id: SnapshotId,
+        bytes: &[u8],
+        trusted: &HashMap<KeyId, TrustedKey>,
+    ) -> Result<(Snapshot, Trust)> {
+        let (snapshot, signer) = snapshot::open(id, self.secrets(), bytes).map_err(Error::damaged(name))?;
         let trust = match trusted.get(&signer.key) {
             Some(key) if matches!(key.role, Role::Owner | Role::Writer) && signer.verify(&key.verifying).is_ok() => {
                 Trust::Signed(signer.key)
             }
             _ => Trust::Unknown(signer.key),
         };
-        Ok(Some((snapshot, trust)))
+        Ok((snapshot, trust))
     }
 
     /// What was decided on a session, by somebody who may.

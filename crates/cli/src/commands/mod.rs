@@ -270,7 +270,10 @@ impl<'a> Context<'a> {
     pub fn open_to_read(&self) -> Result<Repository> {
         let repository = self.open_to_check()?;
         self.heed(&repository, true);
-        Ok(repository)
+        Ok(match self.cache_folder() {
+            Some(folder) => repository.keeping_snapshots(&folder),
+            None => repository,
+        })
     }
 
     /// The same for a check, which tells itself what is missing.
@@ -408,7 +411,11 @@ impl<'a> Context<'a> {
     /// # Errors
     /// It can't be used.
     pub fn cache(&self, repository: &Repository) -> Result<Arc<Cache>> {
-        let folder = self.caches().filter(|_| !self.global.no_cache && self.global.as_of.is_none());
-        Ok(Arc::new(Cache::open(repository, folder.as_deref(), &std::env::temp_dir())?))
+        Ok(Arc::new(Cache::open(repository, self.cache_folder().as_deref(), &std::env::temp_dir())?))
+    }
+
+    /// Where caches are, if they are used.
+    fn cache_folder(&self) -> Option<PathBuf> {
+        self.caches().filter(|_| !self.global.no_cache && self.global.as_of.is_none())
     }
 }

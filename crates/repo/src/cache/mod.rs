@@ -7,13 +7,16 @@
 //!                          pack-keys    keys of tree packs that this client wrote or opened, sealed
 //!                          last/<name>  this client's last snapshots, sealed
 //!                          trees/…      copies of tree packs of a storage far away, sealed as they are there
+//!                          snapshots/…  the same of snapshots
 //! ```
 //!
 //! What is secret is sealed under a key derived from the client's own secrets.
 
 mod copies;
+mod snapshots;
 
 pub(crate) use copies::Copies;
+pub(crate) use snapshots::Snapshots;
 
 use crate::{Error, Index, Repository, Result};
 use drumlin_format::PackId;
