@@ -3,10 +3,12 @@
 
 mod common;
 
-use common::{bench_over, options, quick_folder, restore_options, settle, small};
+use common::{Bench, bench_over, options, quick_folder, restore_options, settle, small};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
+use drumlin_engine::prune::{self, Unused};
 use drumlin_engine::restore;
+use drumlin_format::SnapshotId;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock};
 use drumlin_seal::Secret;
 use drumlin_store::{Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, Result, Store, Upload, When};
@@ -203,9 +205,41 @@ fn who_may_remove_nothing_saves_more_than_a_checkpoint() {
     let mut ids = Vec::new();
     bench.memory.list("snapshots", &mut |listed| ids.push(listed.name)).unwrap();
     assert!(ids.len() > 2, "no checkpoint was left: {ids:?}");
-    let counting: Vec<_> = bench.repository.snapshots().unwrap().0.iter().map(|info| info.snapshot.id).collect();
-    assert_eq!(counting, [snapshot.id], "of one session one counts");
+    let counting = |bench: &Bench| -> Vec<SnapshotId> {
+        bench.repository.snapshots().unwrap().0.iter().map(|info| info.snapshot.id).collect()
+    };
+    assert_eq!(counting(&bench), [snapshot.id], "of one session one counts");
     let target = bench.folder.path().join("out");
     bench.restore(&snapshot, &source, &target);
     compare::assert_same(&source, &target, &compare::Options { roots: false, ..Default::default() });
+
+    // Somebody who can't read snapshots clears the session, and the decision with it.
+    let before = copy(&bench.memory);
+    faults.clear();
+    for folder in ["sessions", "decisions"] {
+        let mut names = Vec::new();
+        bench.memory.list(folder, &mut |listed| names.push(listed.name)).unwrap();
+        assert_eq!(names.len(), 1, "{folder}");
+        names.iter().for_each(|name| bench.memory.delete(name).unwrap());
+    }
+    assert_eq!(counting(&bench), [snapshot.id], "the last of a session stands for the others");
+    // Somebody who can takes the checkpoints with it, so that none appears when the last one is forgotten.
+    let repository = Repository::open(Arc::new(before.clone()), &Unlock::File(bench.key_file())).unwrap();
+    repository.forget(&[snapshot.id]).unwrap();
+    let options = prune::Options {
+        host: "host".into(),
+        max_unused: Unused::Percent(5.0),
+        max_repack: None,
+        max_rekey: Unused::Percent(5.0),
+        allow_remove_all: true,
+        wait: Duration::ZERO,
+        evict: vec![snapshot.session],
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    };
+    prune::prune(&repository, &bench.cache, &options, &Quiet::default()).unwrap();
+    let mut left = Vec::new();
+    before.list("", &mut |listed| left.push(listed.name)).unwrap();
+    assert!(!left.iter().any(|name| name.starts_with("snapshots/")), "{left:?}");
+    assert!(repository.snapshots().unwrap().0.is_empty());
 }

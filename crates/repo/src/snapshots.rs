@@ -111,6 +111,7 @@ impl Repository {
             }
             infos.push(SnapshotInfo { snapshot, trust, open_session, committed });
         }
+        leave_checkpoints(&mut infos);
         infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
         Ok((infos, errors))
     }
@@ -277,6 +278,25 @@ impl Repository {
         self.store().list(folder, &mut |listed| ids.extend(parse(names::last(&listed.name))))?;
         Ok(ids)
     }
+}
+
+/// Of each session's snapshots leave the one that got furthest: the others are checkpoints that its account was not allowed to remove,
+/// and whose session was cleared up by somebody who can't read snapshots.
+fn leave_checkpoints(infos: &mut Vec<SnapshotInfo>) {
+    let further = |one: &Snapshot, other: &Snapshot| {
+        let reached = |of: &Snapshot| of.partial.as_ref().map(|at| (at.dir.clone(), at.name.clone()));
+        let (one_at, other_at) = (reached(one), reached(other));
+        (one_at.is_none(), one_at, one.id) > (other_at.is_none(), other_at, other.id)
+    };
+    let mut last: HashMap<SessionId, &Snapshot> = HashMap::new();
+    for SnapshotInfo { snapshot, .. } in infos.iter() {
+        let last = last.entry(snapshot.session).or_insert(snapshot);
+        if further(snapshot, last) {
+            *last = snapshot;
+        }
+    }
+    let last: HashSet<SnapshotId> = last.values().map(|snapshot| snapshot.id).collect();
+    infos.retain(|info| info.snapshot.partial.is_none() || last.contains(&info.snapshot.id));
 }
 
 /// Whether a key of this role may decide so on a session.

@@ -3,7 +3,7 @@
 use crate::names;
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
-use drumlin_format::{IndexId, PackId, PlanId, SessionId};
+use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
 
 /// Where a verdict on a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +89,10 @@ pub trait Board {
     fn replace(&self, flag: Flag, verdict: &Verdict) -> Result<(), Self::Error>;
     /// Remove a flag.
     fn remove(&self, flag: Flag) -> Result<(), Self::Error>;
+
+    /// Remove the snapshots of a session that committed another one: checkpoints that its account was not allowed to remove. With the
+    /// session its decision goes, which says that they don't count.
+    fn remove_checkpoints(&self, session: SessionId, committed: SnapshotId) -> Result<(), Self::Error>;
 
     /// Remove index objects, durably.
     fn remove_indexes(&self, ids: &[IndexId]) -> Result<(), Self::Error>;

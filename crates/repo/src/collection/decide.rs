@@ -7,7 +7,7 @@
 
 use super::{Board, Flag};
 use drumlin_format::decision::Verdict;
-use drumlin_format::{PlanId, SessionId};
+use drumlin_format::{PlanId, SessionId, SnapshotId};
 
 /// What became of a session that stood in a collector's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,12 @@ pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     board.remove(if board.creates_atomically()? { Flag::Decision(session) } else { Flag::Commit(session) })
 }
 
+/// End a session in the name of its writer, who has committed this snapshot.
+fn end_for<B: Board>(board: &B, session: SessionId, committed: SnapshotId) -> Result<Fate, B::Error> {
+    board.remove_checkpoints(session, committed)?;
+    end(board, session).map(|()| Fate::Ended)
+}
+
 /// Get `session` out of the way of the collector `by`.
 pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
     if board.creates_atomically()? { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
@@ -50,7 +56,7 @@ fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> R
         match board.verdict(flag)? {
             // Decided, ended and cleared up just now.
             None => return Ok(Fate::Ended),
-            Some(Verdict::Committed { .. }) => return end(board, session).map(|()| Fate::Ended),
+            Some(Verdict::Committed { snapshot }) => return end_for(board, session, snapshot),
             Some(Verdict::Collected { plan }) => return Ok(Fate::Collector(plan)),
             Some(Verdict::Claimed { .. } | Verdict::Evicted { .. }) => {}
         }
@@ -76,6 +82,7 @@ fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Res
     } else if flags.contains(&Flag::Commit(session)) {
         match board.verdict(Flag::Commit(session))? {
             Some(Verdict::Collected { plan }) => Fate::Collector(plan),
+            Some(Verdict::Committed { snapshot }) => end_for(board, session, snapshot)?,
             Some(_) => end(board, session).map(|()| Fate::Ended)?,
             None => Fate::Ended,
         }

@@ -9,7 +9,7 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
-use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId};
+use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, SnapshotId, snapshot};
 use drumlin_store::{Kind, Put};
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ pub struct Desk<'a> {
     /// The session that was put last: a listing has to have it.
     own: Cell<Option<SessionId>>,
     trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
+    /// The snapshots of each session, once somebody has asked: of those that are cleared up, which came to their end before.
+    by_session: OnceCell<HashMap<SessionId, Vec<SnapshotId>>>,
 }
 
 impl<'a> Desk<'a> {
@@ -32,7 +34,7 @@ impl<'a> Desk<'a> {
 
     /// For who registers sessions, and says this of each.
     pub fn of(repository: &'a Repository, session: Session) -> Self {
-        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new() }
+        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new(), by_session: OnceCell::new() }
     }
 
     fn trusted(&self) -> Result<&HashMap<KeyId, TrustedKey>> {
@@ -64,6 +66,24 @@ impl<'a> Desk<'a> {
     fn seal(&self, flag: Flag, verdict: &Verdict) -> Result<Vec<u8>> {
         let with = self.repository.sealing()?;
         Ok(decision::seal(flag.session(), verdict, self.repository.config().suite, with))
+    }
+
+    /// What the history calls what it does.
+    fn purpose(&self) -> &str {
+        if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose }
+    }
+
+    /// The snapshots that can be read, by the sessions that put them.
+    fn snapshots_by_session(&self) -> Result<HashMap<SessionId, Vec<SnapshotId>>> {
+        let mut all: HashMap<SessionId, Vec<SnapshotId>> = HashMap::new();
+        for id in self.repository.expected(&self.list(names::SNAPSHOTS, SnapshotId::parse)?) {
+            if let Some(bytes) = self.get(&names::snapshot(id))?
+                && let Ok((snapshot, _)) = snapshot::open(id, self.repository.secrets(), &bytes)
+            {
+                all.entry(snapshot.session).or_default().push(id);
+            }
+        }
+        Ok(all)
     }
 
     /// Of the sessions that wrote these index objects, those that were evicted.
@@ -214,10 +234,26 @@ impl Board for Desk<'_> {
         Ok(self.repository.store().delete(&flag.name())?)
     }
 
+    fn remove_checkpoints(&self, session: SessionId, committed: SnapshotId) -> Result<()> {
+        // Who can't read snapshots, or remove any, leaves them: of a session's snapshots the last one counts.
+        if self.repository.may_list().is_err() || self.repository.may_forget().is_err() {
+            return Ok(());
+        }
+        if self.by_session.get().is_none() {
+            let _ = self.by_session.set(self.snapshots_by_session()?);
+        }
+        let put = self.by_session.get().and_then(|all| all.get(&session));
+        let left: Vec<SnapshotId> = put.into_iter().flatten().copied().filter(|id| *id != committed).collect();
+        self.repository.record(Act::now(self.purpose()), &left, &[])?;
+        left.into_iter().try_for_each(|id| match self.repository.remove_snapshot(id) {
+            Err(e) if e.is_refused() => Ok(()),
+            other => other,
+        })
+    }
+
     fn remove_indexes(&self, ids: &[IndexId]) -> Result<()> {
         let store = self.repository.store();
-        let name = if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose };
-        self.repository.record(Act::now(name), &[], ids)?;
+        self.repository.record(Act::now(self.purpose()), &[], ids)?;
         self.repository.ask_many(ids, |id| store.delete(&names::index(*id)))?;
         Ok(store.sync()?)
     }
