@@ -44,7 +44,7 @@ fn packs(bench: &Bench) -> Vec<PackId> {
 
 fn plan(packs: Vec<PackId>, snapshots: Vec<SnapshotId>) -> Plan {
     let id = PlanId(random_id().unwrap());
-    Plan { id, session: SessionId(random_id().unwrap()), packs, indexes: Vec::new(), snapshots }
+    Plan { id, session: SessionId(random_id().unwrap()), packs, indexes: Vec::new(), snapshots, unnamed: Vec::new() }
 }
 
 fn again(bench: &Bench, source: &Path, parent: Parent) -> Report {
@@ -141,7 +141,7 @@ impl Subject<Desk<'_>> for Told {
     type Error = drumlin_repo::Error;
 
     fn look(&mut self, _: &Desk, _: &Known) -> drumlin_repo::Result<Option<Draft>> {
-        Ok(Some(Draft { packs: self.0.clone(), indexes: self.1.clone(), snapshots: Vec::new() }))
+        Ok(Some(Draft { packs: self.0.clone(), indexes: self.1.clone(), snapshots: Vec::new(), unnamed: Vec::new() }))
     }
 
     fn look_again(&mut self, _: &Desk, _: &mut Draft) -> drumlin_repo::Result<()> {

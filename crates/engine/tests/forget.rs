@@ -163,6 +163,7 @@ fn what_is_not_whole_stays_forgotten() {
             packs: vec![id(pack)],
             indexes: Vec::new(),
             snapshots: vec![snapshot.id],
+            unnamed: Vec::new(),
         };
         let desk = Desk::new(&bench.repository);
         desk.put_plan(&plan).unwrap();
@@ -182,6 +183,7 @@ fn what_is_not_whole_stays_forgotten() {
         packs: vec![PackId([4; 16])],
         indexes: Vec::new(),
         snapshots: Vec::new(),
+        unnamed: Vec::new(),
     };
     Desk::new(&bench.repository).put_plan(&plan).unwrap();
     let new = back(&bench, &bench.repository, snapshot.id).unwrap().snapshot;

@@ -617,7 +617,7 @@ fn plans_and_losses_that_nobody_can_read_go_once_nobody_is_at_work() {
         let desk = Desk::of(&scene.bench.repository, Session::new("elsewhere", "prune", 5));
         desk.put_session(session).unwrap();
         let (packs, indexes, snapshots) = (vec![PackId([9; 16])], Vec::new(), Vec::new());
-        desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots }).unwrap();
+        desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots, unnamed: Vec::new() }).unwrap();
         if decided {
             desk.create(Flag::Decision(session), &Verdict::Collected { plan }).unwrap();
         }

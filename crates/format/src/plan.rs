@@ -25,6 +25,8 @@ pub struct Plan {
     pub indexes: Vec<IndexId>,
     /// Snapshots that need none of it: whoever takes over what they refer to need not look at each chunk.
     pub snapshots: Vec<SnapshotId>,
+    /// Packs that stay, and that no index object will name any more.
+    pub unnamed: Vec<PackId>,
 }
 
 #[derive(Encode, Decode)]
@@ -38,6 +40,8 @@ struct Body {
     indexes: Vec<u8>,
     #[cbor(n(3), with = "minicbor::bytes")]
     snapshots: Vec<u8>,
+    #[cbor(n(4), with = "minicbor::bytes")]
+    unnamed: Option<Vec<u8>>,
 }
 
 impl Plan {
@@ -48,6 +52,7 @@ impl Plan {
             packs: self.packs.iter().flat_map(|id| id.0).collect(),
             indexes: self.indexes.iter().flat_map(|id| id.0).collect(),
             snapshots: self.snapshots.iter().flat_map(|id| id.0).collect(),
+            unnamed: Some(self.unnamed.iter().flat_map(|id| id.0).collect()).filter(|ids: &Vec<u8>| !ids.is_empty()),
         };
         seal_shared(&with.header(ObjectType::Plan, suite, self.id.0), encode(&body), with)
     }
@@ -63,6 +68,7 @@ impl Plan {
             packs: ids(&body.packs)?.map(PackId).collect(),
             indexes: ids(&body.indexes)?.map(IndexId).collect(),
             snapshots: ids(&body.snapshots)?.map(SnapshotId).collect(),
+            unnamed: ids(&body.unnamed.unwrap_or_default())?.map(PackId).collect(),
         };
         Ok((plan, signer))
     }
@@ -89,6 +95,7 @@ mod tests {
             packs: vec![PackId([5; 16]), PackId([6; 16])],
             indexes: vec![IndexId([7; 16])],
             snapshots: vec![],
+            unnamed: vec![PackId([8; 16])],
         };
         let bytes = plan.seal(Suite::Aes256Gcm, sealing([9; 16]));
         let (back, signer) = Plan::open(plan.id, &index_key, &bytes).unwrap();

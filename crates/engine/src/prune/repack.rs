@@ -122,6 +122,8 @@ pub(crate) struct Repack<'a> {
     pub ranks: &'a Ranks,
     pub monitor: &'a dyn Monitor,
     pub workers: usize,
+    /// What lies in cold storage stays, and may move another time. A failure for who has no other time.
+    pub leaves_frozen: bool,
 }
 
 impl Repack<'_> {
@@ -221,7 +223,7 @@ impl<'a> Mover<'a> {
             let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
             match moved {
                 Err(Error::Repo(e)) if e.is_damage() && self.salvage(source, piece)? => {}
-                Err(Error::Repo(e)) if e.is_damage() || e.frozen().is_some() => {
+                Err(Error::Repo(e)) if e.is_damage() || self.repack.leaves_frozen && e.frozen().is_some() => {
                     self.repack.stays(self.stay, &source.info, &e)
                 }
                 other => other?,

@@ -313,6 +313,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
                 ranks: &ranks,
                 monitor: self.monitor,
                 workers: self.options.workers,
+                leaves_frozen: true,
             };
             stay = repack.run(&look.repack)?;
             session.flush()?;
@@ -329,7 +330,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         packs.sort_unstable();
         let mut snapshots: Vec<SnapshotId> = self.seen.iter().copied().collect();
         snapshots.sort_unstable();
-        Ok(Some(Draft { packs, indexes, snapshots }))
+        Ok(Some(Draft { packs, indexes, snapshots, unnamed: Vec::new() }))
     }
 
     fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::{Error, Result, convert, parity};
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, discard, withdraw};
 use drumlin_repo::history::Act;
-use drumlin_repo::{Cache, Repository, names, random_id};
+use drumlin_repo::{Cache, Repository, SnapshotInfo, names, random_id};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -117,6 +117,9 @@ impl Report {
     }
 }
 
+/// So often all is looked at again, because snapshots came meanwhile.
+const ROUNDS_MAX: usize = 3;
+
 /// Repair.
 ///
 /// # Errors
@@ -145,12 +148,22 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
     let mut report = Report { copies, ..Report::default() };
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
-    let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
-    while let Some(mut mending) = next {
-        mend(&desk, &mut mending, &mut waiting, monitor)?;
-        let done;
-        (done, next) = mending.next(SessionId(random_id()?));
-        report.go_on(done);
+    for _ in 0..ROUNDS_MAX {
+        let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
+        let (mut looked_at, mut indexes) = (HashSet::new(), 0);
+        while let Some(mut mending) = next {
+            mend(&desk, &mut mending, &mut waiting, monitor)?;
+            looked_at = std::mem::take(&mut mending.snapshots);
+            let done;
+            (done, next) = mending.next(SessionId(random_id()?));
+            indexes += done.indexes;
+            report.go_on(done);
+        }
+        // A backup that came to its end meanwhile may need what the index named when it began.
+        let is_known = |info: &SnapshotInfo| looked_at.contains(&info.snapshot.id);
+        if indexes == 0 || repository.snapshots()?.0.iter().all(is_known) {
+            break;
+        }
     }
     if report.indexes > 0 {
         // Who has met a loss while the index still named what is lost has found nothing to store.

@@ -11,14 +11,18 @@ use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::loss::Loss;
+use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId};
+use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Bands;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// The packs of bands, and their lengths.
+type Members = HashMap<PackId, (PackKind, u64)>;
 
 /// A repair.
 pub(super) struct Mending<'a> {
@@ -39,9 +43,11 @@ pub(super) struct Mending<'a> {
     /// Of those, packs of which all that snapshots need is in others now.
     moved: HashSet<PackId>,
     /// Packs as they are seen through their bands, and which packs are in one; `None` without bands.
-    through: Option<(Repository, HashMap<PackId, u64>)>,
+    through: Option<(Repository, Members)>,
     /// A damaged pack has come into the index again: only now can be seen what snapshots need of it.
     again: bool,
+    /// The snapshots that were looked at.
+    pub snapshots: HashSet<SnapshotId>,
     pub report: Report,
 }
 
@@ -67,6 +73,7 @@ impl<'a> Mending<'a> {
             moved: HashSet::new(),
             through: None,
             again: false,
+            snapshots: HashSet::new(),
             report: Report::default(),
         }
     }
@@ -81,7 +88,43 @@ impl<'a> Mending<'a> {
 
     /// Whether a pack is in a band, as long as the index has it.
     fn is_in_band(&self, info: &PackInfo) -> bool {
-        self.through.as_ref().is_some_and(|(_, packs)| packs.get(&info.id) == Some(&info.len))
+        self.through.as_ref().is_some_and(|(_, packs)| packs.get(&info.id) == Some(&(info.kind, info.len)))
+    }
+
+    /// Packs of bands that are gone, or damaged, and that no index object names: an earlier repair may have given them up, while there was too
+    /// little to make them again.
+    fn given_up(&self, ground: &Ground) -> Vec<PackId> {
+        let Some((_, packs)) = &self.through else { return Vec::new() };
+        let is_gone = |id: &PackId| !ground.packs.contains_key(id) || self.bad.contains(id);
+        let mut given_up: Vec<PackId> =
+            packs.keys().filter(|id| is_gone(id) && !ground.named.contains_key(id)).copied().collect();
+        given_up.sort_unstable();
+        given_up
+    }
+
+    /// Let the index name what was given up and can be made again now, so that it is.
+    fn take_up(&mut self, ground: &Ground, session: &WriteSession) -> Result<()> {
+        let given_up = self.given_up(ground);
+        let Some((through, packs)) = &self.through else { return Ok(()) };
+        let scan = PackScan::new(through)?;
+        for id in given_up {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            let (kind, len) = packs[&id];
+            match scan.entry(kind, id, len) {
+                Ok(entry) => {
+                    session.name_again(entry)?;
+                    self.again = true;
+                    // It may be there, and its table too damaged to be read.
+                    self.damaged.insert(id);
+                }
+                Err(e) if e.is_of_one_object() => {}
+                // Or it lies in cold storage: it isn't given up once more because of that.
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
     }
 
     /// What the index objects say, as far as they can be read: those that can't join the broken ones.
@@ -214,9 +257,7 @@ impl<'a> Mending<'a> {
         let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
         let reader = places.anywhere();
         // Before trees are walked: a pack's own table may be what is damaged, and nodes are found by it.
-        for entry in tables {
-            reader.teach(entry.pack, Arc::new(entry.table));
-        }
+        reader.teach(tables.into_iter().map(|entry| (entry.pack, Arc::new(entry.table))).collect());
         let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
         for snapshot in snapshots {
@@ -235,6 +276,7 @@ impl<'a> Mending<'a> {
             ranks: &ranks,
             monitor: self.monitor,
             workers: self.options.workers,
+            leaves_frozen: false,
         };
         let stay = repack.run(&infos)?;
         session.flush()?;
@@ -268,7 +310,8 @@ impl<'a> Mending<'a> {
         let mut chunks: Vec<ChunkId> = need.finish().1.into_iter().collect();
         chunks.sort_unstable();
         let is_missing = !chunks.is_empty() || !self.report.unreadable.is_empty();
-        if is_missing && !self.replaced.is_empty() {
+        let is_more = !self.replaced.is_empty() || !self.last_resort && !self.given_up(ground).is_empty();
+        if is_missing && is_more {
             self.damaged.extend(self.replaced.drain());
             (self.again, self.last_resort) = (true, true);
             return Ok(());
@@ -290,6 +333,10 @@ impl<'a> Mending<'a> {
             packs.extend(self.report.gone.iter().chain(earlier));
             packs.sort_unstable();
             packs.dedup();
+        } else if self.report.broken_snapshots == 0 {
+            // Nobody needs anything of them.
+            packs.clear();
+            self.report.damaged.clear();
         }
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
@@ -351,9 +398,11 @@ impl Subject<Desk<'_>> for Mending<'_> {
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let (snapshots, broken) = readable(self.repository, self.monitor)?;
         self.report.broken_snapshots = broken;
+        self.snapshots = snapshots.iter().map(|snapshot| snapshot.id).collect();
         let bands = Bands::look(self.repository)?;
         if !bands.all.is_empty() {
-            let packs = bands.all.iter().flat_map(|band| band.head.members()).map(|m| (m.pack, m.len)).collect();
+            let members = bands.all.iter().flat_map(|band| band.head.members());
+            let packs = members.map(|m| (m.pack, (m.kind, m.len))).collect();
             self.through = Some((self.repository.through(&bands), packs));
         }
         let mut ground = Ground::look(self.repository)?;
@@ -369,6 +418,9 @@ impl Subject<Desk<'_>> for Mending<'_> {
             Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new(), ids_of(&ground.broken))?);
         let session = WriteSession::begin(registration, index, self.cache.clone());
         self.scan(&ground, &session)?;
+        if self.last_resort {
+            self.take_up(&ground, &session)?;
+        }
         // First the index is whole: only then can be seen what snapshots need of what is damaged.
         self.again |=
             self.report.named > 0 && ground.named.values().any(|(info, _)| self.fault(&ground, info).is_some());
@@ -399,7 +451,10 @@ impl Subject<Desk<'_>> for Mending<'_> {
         indexes.sort_unstable();
         let mut snapshots: Vec<_> = snapshots.iter().map(|s| s.id).collect();
         snapshots.sort_unstable();
-        Ok(Some(Draft { packs: Vec::new(), indexes, snapshots }))
+        // Who begins from here on finds in them nothing that is stored already, though index objects name them yet.
+        let mut unnamed: Vec<PackId> = self.bad.iter().copied().collect();
+        unnamed.sort_unstable();
+        Ok(Some(Draft { packs: Vec::new(), indexes, snapshots, unnamed }))
     }
 
     /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad packs

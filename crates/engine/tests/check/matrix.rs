@@ -51,6 +51,7 @@ fn whole() -> (Objects, String) {
             packs: vec![PackId([9; 16])],
             indexes: Vec::new(),
             snapshots: Vec::new(),
+            unnamed: Vec::new(),
         };
         desk.put_plan(&plan).unwrap();
         let loss = Loss { id: LossId([n; 16]), chunks: vec![ChunkId([n; 32])], packs: vec![PackId([n; 16])] };

@@ -127,6 +127,7 @@ fn what_a_key_signed_that_may_not_is_told() {
         packs: Vec::new(),
         indexes: Vec::new(),
         snapshots: Vec::new(),
+        unnamed: Vec::new(),
     };
     Desk::new(&writer).put_plan(&plan).unwrap();
     let report = check_plainly(&bench.repository, None);

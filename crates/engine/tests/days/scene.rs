@@ -200,6 +200,7 @@ fn disorderly(repository: &Repository) {
             packs: vec![PackId([9; 16])],
             indexes: Vec::new(),
             snapshots: Vec::new(),
+            unnamed: Vec::new(),
         };
         desk.put_plan(&plan).unwrap();
         repository

@@ -126,6 +126,33 @@ fn too_many_are_told_and_nothing_gets_worse() {
         through.store().read_at(name, 0, &mut bytes).unwrap();
         assert!(bytes == *right);
     }
+    // No index object names them any more: they are had back all the same.
+    let (report, _) = scene.repair(&[]);
+    assert_eq!(
+        (report.lost_chunks, report.unreadable.len(), report.made_again.len()),
+        (0, 0, SHAPE.rows),
+        "{report:?}"
+    );
+    scene.all_whole();
+    assert!(scene.check(true).findings.is_empty());
+}
+
+/// A pack and all index objects that name it: the band alone tells of it.
+#[test]
+fn what_no_index_object_names_comes_back() {
+    let scene = Scene::new(3);
+    let bands = scene.bands();
+    let band = bands.all.iter().max_by_key(|band| band.head.members().count()).unwrap();
+    for (name, _) in &members(&scene, band)[..SHAPE.rows] {
+        scene.bench.memory.delete(name).unwrap();
+    }
+    for name in scene.objects().into_keys().filter(|name| name.starts_with("index/")) {
+        scene.change(&name, |bytes| bytes.iter_mut().for_each(|b| *b ^= 0x5a));
+    }
+    let (report, _) = scene.repair(&[]);
+    assert_eq!((report.lost_chunks, report.unreadable.len()), (0, 0), "{report:?}");
+    scene.all_whole();
+    assert!(scene.check(true).findings.is_empty());
 }
 
 /// Whatever recovery objects say: nothing panics, no garbage gets anywhere, and a run with them ends as one without them.

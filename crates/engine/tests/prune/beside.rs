@@ -5,11 +5,16 @@ use crate::history::{History, objects, prune_all, prune_options};
 use crate::meanwhile::{Meanwhile, WhileReading};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{Options, Unused, prune};
-use drumlin_engine::{Error, backup, restore};
+use drumlin_engine::{Error, backup, repair, restore};
+use drumlin_format::PackId;
+use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_store::{Put, Store};
 use drumlin_testkit::compare;
+use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A backup that has read the index before the plan was there, and ends after the first look, refers to what the plan
 /// condemned: that has to stay. And one that comes after the plan stores anew what the plan condemns.
@@ -41,6 +46,79 @@ fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
         }
         history.states.push((backup.snapshot.unwrap(), copy));
         history.whole();
+        prune_all(&history.bench).unwrap();
+        history.whole();
+    }
+}
+
+fn repair_options() -> repair::Options {
+    repair::Options {
+        host: "host".into(),
+        damaged: HashSet::new(),
+        spoiled: HashSet::new(),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    }
+}
+
+/// A repair in the midst of which, right before an object with this prefix is put, the source is backed up by a client without a cache.
+fn repair_beside_a_backup(
+    history: &History,
+    prefix: &'static str,
+    damaged: HashSet<PackId>,
+) -> (repair::Report, Snapshot) {
+    let key = history.bench.key_file();
+    let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
+    let (source, folder) = (history.source.clone(), tempfile::tempdir().unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let then = move || {
+        let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+        let report = backup::backup(&inside, &cache, options(&[&source]), &Quiet::default()).unwrap();
+        sender.send(report.snapshot.unwrap()).unwrap();
+    };
+    let memory = history.bench.memory.clone();
+    let store = Meanwhile { inner: memory, prefix, then: std::sync::Mutex::new(Some(then)) };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+    let options = repair::Options { damaged, ..repair_options() };
+    let report = repair::repair(&repository, &history.bench.cache, &options, &Quiet::default()).unwrap();
+    (report, receiver.recv().unwrap())
+}
+
+/// A pack that is gone leaves the index: whoever comes after the plan stores again what was in it.
+#[test]
+fn a_backup_beside_a_repair_refers_to_nothing_that_is_lost() {
+    let mut history = History::new(2);
+    let copy = history.states[1].1.clone();
+    let there = objects(&history.bench.memory);
+    let largest = there.iter().filter(|(name, _)| name.starts_with("data/")).max_by_key(|(_, len)| **len).unwrap();
+    history.bench.memory.delete(largest.0).unwrap();
+    let (report, saved) = repair_beside_a_backup(&history, "decisions/", HashSet::new());
+    assert!(report.lost_chunks > 0);
+    history.states = vec![(saved, copy)];
+    history.whole();
+}
+
+/// Damaged packs leave the index once what snapshots need of them is elsewhere: also what a snapshot needs that came meanwhile.
+#[test]
+fn a_backup_beside_a_repair_loses_nothing() {
+    for prefix in ["plans/", "decisions/"] {
+        let mut history = History::new(2);
+        // What is in the last state alone nobody needs, and a backup of it finds all of it in the index.
+        let copy = history.states[1].1.clone();
+        history.forget(|at| at == 1);
+        let mut damaged = HashSet::new();
+        for name in objects(&history.bench.memory).into_keys().filter(|name| name.starts_with("data/")) {
+            let mut bytes = history.bench.memory.get(&name).unwrap();
+            bytes[1000] ^= 1;
+            history.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+            damaged.extend(PackId::parse(names::last(&name)));
+        }
+        let (report, saved) = repair_beside_a_backup(&history, prefix, damaged);
+        assert_eq!((report.lost_chunks, report.unreadable.len()), (0, 0), "{prefix}: {report:?}");
+        history.states.push((saved, copy));
+        // Without what a repair has put out of the index.
         prune_all(&history.bench).unwrap();
         history.whole();
     }

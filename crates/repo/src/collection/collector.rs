@@ -14,6 +14,8 @@ pub struct Draft {
     pub indexes: Vec<IndexId>,
     /// The snapshots that were looked at.
     pub snapshots: Vec<SnapshotId>,
+    /// Packs that stay where they are, and leave the index with those objects.
+    pub unnamed: Vec<PackId>,
 }
 
 /// Take back a collection that failed: its plans and its session, unless it was decided on. For whoever made it.
@@ -130,8 +132,8 @@ pub fn collect<B: Board, S: Subject<B>>(
 }
 
 fn plan(id: PlanId, session: SessionId, draft: &Draft) -> Plan {
-    let Draft { packs, indexes, snapshots } = draft.clone();
-    Plan { id, session, packs, indexes, snapshots }
+    let Draft { packs, indexes, snapshots, unnamed } = draft.clone();
+    Plan { id, session, packs, indexes, snapshots, unnamed }
 }
 
 /// Remove what a plan that was decided on condemns, then the plans of its session, then the session. First the index

@@ -16,7 +16,7 @@ pub struct Known {
 impl Known {
     /// The packs that the session must not refer to.
     pub fn condemned(&self) -> BTreeSet<PackId> {
-        self.plans.iter().flat_map(|plan| plan.packs.iter().copied()).collect()
+        self.plans.iter().flat_map(|plan| plan.packs.iter().chain(&plan.unnamed).copied()).collect()
     }
 
     /// The plans' ids: what a snapshot of the session says that it has seen.

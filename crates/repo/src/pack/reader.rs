@@ -25,6 +25,8 @@ pub struct Reader {
     /// somebody else's pack spoils nothing but its own blocks.
     keys: Mutex<HashMap<(PackId, PackId), Arc<SealKey>>>,
     tables: Mutex<Lru<PackId, Table>>,
+    /// Tables that are had from elsewhere.
+    taught: OnceLock<HashMap<PackId, Arc<Table>>>,
     blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
     pub(super) lost: Mutex<Lost>,
     /// Damaged packs at hand.
@@ -58,6 +60,7 @@ impl Reader {
             cache,
             keys: Mutex::new(HashMap::new()),
             tables: Mutex::new(Lru::new(TABLES_BYTES)),
+            taught: OnceLock::new(),
             blocks: Mutex::new(Lru::new(block_cache_bytes)),
             lost: Mutex::new(Lost::default()),
             healed: Mutex::new(Lru::new(HEALED_MAX)),
@@ -137,7 +140,7 @@ impl Reader {
 
     /// A pack's table of contents.
     pub fn table(&self, info: &PackInfo) -> Result<Arc<Table>> {
-        if let Some(table) = lock(&self.tables).get(&info.id) {
+        if let Some(table) = self.table_at_hand(&info.id) {
             return Ok(table);
         }
         let table = match self.signed_table(info) {
@@ -148,25 +151,34 @@ impl Reader {
             other => other?,
         };
         let table = Arc::new(table.0);
-        self.teach(info.id, table.clone());
+        self.keep_table(info.id, table.clone());
         Ok(table)
+    }
+
+    fn table_at_hand(&self, pack: &PackId) -> Option<Arc<Table>> {
+        let taught = self.taught.get().and_then(|taught| taught.get(pack)).cloned();
+        taught.or_else(|| lock(&self.tables).get(pack))
     }
 
     /// A pack's table of contents, by its parity where it must be, whatever the reader does otherwise.
     pub fn healed_table(&self, info: &PackInfo) -> Result<Arc<Table>> {
-        let known = lock(&self.tables).get(&info.id);
-        Ok(match known {
+        Ok(match self.table_at_hand(&info.id) {
             Some(table) => table,
             None => {
                 let table = Arc::new(read_table(&self.repository, info)?.0);
-                self.teach(info.id, table.clone());
+                self.keep_table(info.id, table.clone());
                 table
             }
         })
     }
 
-    /// Take this for a pack's table, which may be damaged in the pack itself.
-    pub fn teach(&self, pack: PackId, table: Arc<Table>) {
+    /// Take these for the tables of packs in which they may be damaged, before any of those is read. They are kept: whoever has to be taught
+    /// one may have it from nowhere else.
+    pub fn teach(&self, tables: HashMap<PackId, Arc<Table>>) {
+        let _ = self.taught.set(tables);
+    }
+
+    fn keep_table(&self, pack: PackId, table: Arc<Table>) {
         let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
         lock(&self.tables).put(pack, table, bytes);
     }

@@ -326,7 +326,8 @@ impl Subject<Play<'_, '_>> for Things {
             play.script.ask(Step::PutIndex(id, kept.clone()))?;
             self.indexes.insert(id, kept);
         }
-        Ok(Some(Draft { packs: packs.into_iter().collect(), indexes, snapshots: self.seen.iter().copied().collect() }))
+        let snapshots = self.seen.iter().copied().collect();
+        Ok(Some(Draft { packs: packs.into_iter().collect(), indexes, snapshots, unnamed: Vec::new() }))
     }
 
     fn look_again(&mut self, play: &Play, draft: &mut Draft) -> Result<(), Pause> {

@@ -166,7 +166,14 @@ pub fn plan(bytes: &[u8]) -> bool {
 
 pub fn plan_samples() -> Vec<Vec<u8>> {
     let (packs, indexes) = (vec![PackId([5; 16]); 2], vec![IndexId([7; 16])]);
-    let plan = Plan { id: PlanId([3; 16]), session: SessionId([4; 16]), packs, indexes, snapshots: Vec::new() };
+    let plan = Plan {
+        id: PlanId([3; 16]),
+        session: SessionId([4; 16]),
+        packs,
+        indexes,
+        snapshots: Vec::new(),
+        unnamed: vec![PackId([9; 16])],
+    };
     // The body as it is encoded: a map of the session and three strings of ids.
     let mut body = Vec::new();
     let mut e = Encoder::new(&mut body);
