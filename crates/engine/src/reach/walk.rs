@@ -11,7 +11,9 @@ use crate::Result;
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Root;
 use drumlin_format::tree::{Body, Child, Data, Inner, Leaf, ListNode, Ref};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where something is referred to.
 #[derive(Clone, Copy)]
@@ -80,8 +82,9 @@ pub(crate) fn walk<V: Visit + Send>(
     // The last one put comes first.
     roots.reverse();
     let (queue, visitors) = (Queue::new(roots), Mutex::new(Vec::new()));
+    let left = Left::default();
     on_threads("walk", threads, || {
-        let mut walker = Walker { visit: visitor(), queue: &queue, alone: threads <= 1 };
+        let mut walker = Walker { visit: visitor(), queue: &queue, left: &left, alone: threads <= 1 };
         let _ending = Ending(&queue);
         while let Some(task) = queue.take() {
             let dealt = walker.deal_with(task);
@@ -108,10 +111,30 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Bodies that were met with a leaf that can't be read, and so not decoded: another leaf may have the same.
+#[derive(Default)]
+struct Left {
+    /// Set before the first of them is met: as long as all is well nobody asks for the lock.
+    is_any: AtomicBool,
+    bodies: Mutex<HashSet<ChunkId>>,
+}
+
+impl Left {
+    fn lock(&self) -> MutexGuard<'_, HashSet<ChunkId>> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it falls to the caller, who has a leaf for it, to see to a body that was met before.
+    fn take(&self, body: &ChunkId) -> bool {
+        self.is_any.load(Ordering::SeqCst) && self.lock().remove(body)
+    }
+}
+
 /// One of the threads.
 struct Walker<'a, V> {
     visit: V,
     queue: &'a Queue<Task>,
+    left: &'a Left,
     alone: bool,
 }
 
@@ -150,10 +173,14 @@ impl<V: Visit> Walker<'_, V> {
         // A node of level 1 has a body for each leaf, or it isn't decoded.
         let Some(body_id) = child.body else { return Ok(()) };
         let (mut leaf_node, leaf_is_new) = self.visit.meet(&child.node, at)?;
-        let (mut body_node, body_is_new) = self.visit.meet(&body_id, at)?;
         // The one is only right beside the other: a new leaf for an old body is compared with it.
-        if !leaf_is_new && !body_is_new {
-            return Ok(());
+        let mut met = None;
+        if !leaf_is_new {
+            let (node, is_new) = self.visit.meet(&body_id, at)?;
+            if !is_new && !self.left.take(&body_id) {
+                return Ok(());
+            }
+            met = Some((node, true));
         }
         let leaf = match self.visit.read(&child.node, &mut leaf_node, at)?.map(|bytes| Leaf::decode(&bytes)) {
             None => None,
@@ -163,8 +190,21 @@ impl<V: Visit> Walker<'_, V> {
                 None
             }
         };
+        let Some(leaf) = leaf else {
+            self.left.is_any.store(true, Ordering::SeqCst);
+            // Held while it is met: who finds that it is old finds it here.
+            let mut left = self.left.lock();
+            let (mut node, is_new) = met.map_or_else(|| self.visit.meet(&body_id, at), Ok)?;
+            if is_new {
+                left.insert(body_id);
+                drop(left);
+                self.visit.read(&body_id, &mut node, at)?;
+            }
+            return Ok(());
+        };
+        let (mut body_node, mut body_is_new) = met.map_or_else(|| self.visit.meet(&body_id, at), Ok)?;
+        body_is_new = body_is_new || self.left.take(&body_id);
         let body = self.visit.read(&body_id, &mut body_node, at)?;
-        let Some(leaf) = leaf else { return Ok(()) };
         if leaf_is_new {
             self.visit.leaf(&leaf);
         }

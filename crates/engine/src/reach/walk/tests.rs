@@ -222,6 +222,8 @@ struct Shared<'a> {
     met: Mutex<Met>,
     /// At this node the walk fails; or panics.
     fails: Option<(ChunkId, bool)>,
+    /// This one can't be read.
+    unread: Option<ChunkId>,
 }
 
 struct Visitor<'a>(&'a Shared<'a>);
@@ -244,7 +246,7 @@ impl Visit for Visitor<'_> {
             Some((at, false)) if at == *id => return Err(Error::NoPath("on purpose".into())),
             _ => {}
         }
-        Ok(Some(self.0.forest.nodes[id].clone()))
+        Ok((self.0.unread != Some(*id)).then(|| self.0.forest.nodes[id].clone()))
     }
 
     fn malformed(&mut self, id: &ChunkId, _node: &(), _at: At, source: drumlin_format::Error) -> Result<()> {
@@ -262,8 +264,11 @@ impl Visit for Visitor<'_> {
 }
 
 fn walked(forest: &Forest, threads: usize, fails: Option<(ChunkId, bool)>) -> Result<Met> {
-    let shared = Shared { forest, seen: Mutex::default(), met: Mutex::default(), fails };
-    walk(forest.roots.iter().copied().enumerate(), threads, || Visitor(&shared))?;
+    walked_by(Shared { forest, seen: Mutex::default(), met: Mutex::default(), fails, unread: None }, threads)
+}
+
+fn walked_by(shared: Shared, threads: usize) -> Result<Met> {
+    walk(shared.forest.roots.iter().copied().enumerate(), threads, || Visitor(&shared))?;
     Ok(shared.met.into_inner().unwrap())
 }
 
@@ -301,4 +306,28 @@ fn a_thread_that_is_lost_keeps_nobody_waiting() {
     let lost = std::panic::catch_unwind(|| walked(&forest, 4, Some((at, true))));
     // In the thread that called, or in another one.
     assert!(!matches!(lost, Ok(Ok(_) | Err(Error::NoPath(_)))));
+}
+
+/// Two leaves that differ in a time alone have the same body: whichever of them can't be read, what the other needs is met.
+#[test]
+fn a_body_is_decoded_beside_any_leaf_that_can_be_read() {
+    let mut forest = Forest::new(1);
+    let chunk = ChunkId([250; 32]);
+    let body = forest.put(Body { contents: vec![Content { data: Data::Chunk(chunk), ..Content::default() }] }.encode());
+    let leaves = [1, 2].map(|ino| {
+        let mut leaf = Leaf::default();
+        leaf.push(b"", b"name", &Meta { ino, ..meta(1) });
+        forest.put(leaf.encode())
+    });
+    forest.roots = leaves.map(|node| root_over(&mut forest, node, body)).to_vec();
+    for (unread, threads) in [(0, 1), (1, 1), (0, 4), (1, 4)] {
+        let unread = Some(leaves[unread]);
+        let shared = Shared { forest: &forest, seen: Mutex::default(), met: Mutex::default(), fails: None, unread };
+        assert_eq!(walked_by(shared, threads).unwrap().chunks, [chunk], "{threads} threads");
+    }
+}
+
+fn root_over(forest: &mut Forest, node: ChunkId, body: ChunkId) -> Root {
+    let child = Child { dir: Vec::new(), name: b"name".to_vec(), node, body: Some(body), sums: Sums::default() };
+    Root { node: forest.put(Inner { level: 1, children: vec![child] }.encode()), level: 1, sums: Sums::default() }
 }
