@@ -82,7 +82,8 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
         let is_pack = |kind| matches!(kind, ObjectKind::DataPack | ObjectKind::TreePack);
         let recovery = findings.iter().filter(|finding| finding.kind == ObjectKind::Recovery);
         spoiled.extend(recovery.filter_map(|f| RecoveryId::parse(names::last(&f.object))).map(|id| id.band()));
-        let packs = findings.iter().filter(|finding| is_pack(finding.kind));
+        // What was wrong from the beginning would be as wrong in a new pack.
+        let packs = findings.iter().filter(|finding| is_pack(finding.kind) && !finding.made_so);
         damaged.extend(packs.filter_map(|finding| PackId::parse(names::last(&finding.object))));
     }
     report.go_on(mend(damaged, spoiled).inspect_err(|_| done_so_far(context, &report))?);

@@ -212,6 +212,9 @@ pub fn damage(f: &Finding) -> Vec<String> {
     if f.kind == ObjectKind::Recovery {
         lines.push("  nothing that was backed up is touched; 'drumlin repair --read-data' makes its band anew".into());
     }
+    if f.made_so {
+        lines.push("  it is as its writer put it, and nothing heals that".into());
+    }
     lines.extend(f.healed.map(|healed| {
         match healed {
             true if f.by_band => {
@@ -348,6 +351,7 @@ mod tests {
             chunks_elsewhere: 2,
             healed: Some(false),
             by_band: false,
+            made_so: false,
             snapshots: (0..12).map(|n| TouchedSnapshot { id: SnapshotId([n; 16]), entries: Some(4) }).collect(),
             touched: vec![
                 Touched { path: b"/a\n".to_vec(), entries: 1, before: None },

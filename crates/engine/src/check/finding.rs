@@ -76,6 +76,8 @@ pub struct Finding {
     pub healed: Option<bool>,
     /// Whether it takes the pack's band to heal it.
     pub by_band: bool,
+    /// Whether all that is wrong with it was put so by its writer: nothing heals that.
+    pub made_so: bool,
     /// The snapshots that it touches, the latest first.
     pub snapshots: Vec<TouchedSnapshot>,
     /// What it touches in those, each stretch once; [`PATHS_MAX`] at the most.
@@ -126,12 +128,20 @@ struct Collected {
 impl Findings {
     /// Something is wrong with an object. Gives the number of its finding.
     pub fn add(&self, kind: ObjectKind, object: &str, cause: impl Into<String>) -> u32 {
+        self.tell(kind, object, cause.into(), false)
+    }
+
+    fn tell(&self, kind: ObjectKind, object: &str, cause: String, made_so: bool) -> u32 {
         let mut all = self.lock();
         let number = match all.by_object.get(object) {
             Some(number) => *number,
-            None => all.begin(kind, object),
+            None => {
+                let number = all.begin(kind, object);
+                all.findings[number as usize].made_so = made_so;
+                number
+            }
         };
-        let cause = cause.into();
+        all.findings[number as usize].made_so &= made_so;
         if all.causes.insert((number, hash(&cause))) {
             let finding = &mut all.findings[number as usize];
             finding.causes_total += 1;
@@ -187,6 +197,16 @@ impl Findings {
         self.lock().findings[number as usize].healed == Some(true)
     }
 
+    /// The same as [`Findings::add`] of what its writer has put so: nothing heals that.
+    pub fn add_made_so(&self, kind: ObjectKind, object: &str, cause: impl Into<String>) -> u32 {
+        self.tell(kind, object, cause.into(), true)
+    }
+
+    /// Whether all that is told of an object is what its writer has put so.
+    pub fn is_made_so(&self, number: u32) -> bool {
+        self.lock().findings[number as usize].made_so
+    }
+
     /// A pack's band heals it.
     pub fn by_band(&self, number: u32) {
         let finding = &mut self.lock().findings[number as usize];
@@ -231,6 +251,7 @@ impl Collected {
             chunks_elsewhere: 0,
             healed: None,
             by_band: false,
+            made_so: false,
             snapshots: Vec::new(),
             touched: Vec::new(),
             touches_more: false,

@@ -93,6 +93,6 @@ impl Nodes<'_> {
     pub fn malformed(&self, id: &ChunkId, place: Option<Place>, source: &drumlin_format::Error) -> Option<u32> {
         let pack = self.packs.pack(place?.pack);
         let cause = format!("tree node {id}: {source}");
-        Some(self.context.findings.add(object_kind(pack.info.kind), &pack.name(), cause))
+        Some(self.context.findings.add_made_so(object_kind(pack.info.kind), &pack.name(), cause))
     }
 }

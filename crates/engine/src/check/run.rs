@@ -20,7 +20,7 @@ use drumlin_format::IndexId;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
 use drumlin_repo::band::{Bands, Through};
 use drumlin_repo::collection::Desk;
-use drumlin_repo::pack::{Healed, Reader};
+use drumlin_repo::pack::{Damage, Healed, Reader};
 use drumlin_repo::{Cache, Index, names};
 use drumlin_seal::checksum;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -191,6 +191,9 @@ fn heal(context: &Context, packs: &Packs, reader: &Reader, bad: &Bad) -> Result<
         let Some(mut healed) = Healed::open(context.repository, &pack.info).map_or_else(gone, Ok)? else { continue };
         let Some(damage) = healed.look_at_all().map(Some).map_or_else(gone, Ok)? else { continue };
         let unread = bad.of(number as u32, pack.chunks);
+        if context.findings.is_made_so(finding) && damage == Damage::default() && unread.is_empty() {
+            continue;
+        }
         let heals = damage.is_healed() && (unread.is_empty() || can_read(context, pack, &unread, reader)?);
         context.findings.healed(finding, heals);
         if heals {
@@ -207,7 +210,7 @@ fn heal_by_bands(context: &Context, packs: &Packs, bands: &Bands, through: &Read
         let Some(finding) = context.findings.about(&pack.name()) else { continue };
         let in_band =
             bands.all.iter().any(|band| band.head.seat(&pack.info.id).is_some_and(|(_, m)| m.len == pack.info.len));
-        if !in_band || context.findings.is_healed(finding) {
+        if !in_band || context.findings.is_healed(finding) || context.findings.is_made_so(finding) {
             continue;
         }
         context.go_on()?;

@@ -93,6 +93,7 @@ fn a_node_that_is_no_node_or_of_another_level() {
         let report = check_plainly(&bench.repository, None);
         let [found] = &report.findings[..] else { panic!("{:#?}", report.findings) };
         assert!(folder(&found.object) == "tree" && found.causes[0].contains(&id.to_string()), "{found:#?}");
+        assert!(found.made_so && found.healed.is_none(), "nothing makes up for it: {found:#?}");
         assert_eq!((found.snapshots[0].id, found.snapshots[0].entries), (snapshot.id, Some(7)));
         assert_eq!((&found.touched[0].path[..], found.touched[0].entries), (&b"/"[..], 7));
     }
