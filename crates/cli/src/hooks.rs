@@ -76,7 +76,8 @@ pub fn run(profile: &Profile, when: When) -> Result<()> {
                 return Err(Failure::failed(format!("{hook} failed ({}): {command}", ended(status))).hint(
                     match when {
                         When::Before => "no backup was made",
-                        _ => "the backup itself is whole",
+                        When::After { exit: Exit::Done, .. } => "the backup itself is whole",
+                        _ => "what the backup came to is told above",
                     },
                 ));
             }

@@ -17,7 +17,7 @@ use crate::exit::{Failure, Result};
 use crate::place;
 use crate::render::size;
 use drumlin_engine::forget::{Count, PerUnit, Period, Rules};
-use drumlin_store::ObjectLock;
+use drumlin_store::{Location, ObjectLock};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -238,7 +238,9 @@ impl Profile {
     fn check(&self) -> std::result::Result<(), String> {
         let relative = |p: &&String| !(p.starts_with('/') || *p == "~" || p.starts_with("~/"));
         let paths = self.sources.iter().chain(&self.exclude_file).chain(&self.iexclude_file);
-        let paths = paths.chain(&self.password_file).chain(&self.key_file);
+        let is_folder = |text: &&String| matches!(Location::parse(text), Ok(Location::Local(_)));
+        let paths =
+            paths.chain(&self.password_file).chain(&self.key_file).chain(self.repository.iter().filter(is_folder));
         if let Some(path) = { paths }.find(relative) {
             return Err(format!("'{path}' is relative; paths in a profile begin with '/' or '~/'"));
         }

@@ -1,6 +1,6 @@
 //! What a backup leaves out: the rules of the profile, of the command line and of the program itself, in one filter.
 
-use crate::args::excludes::Excludes;
+use crate::args::excludes::{Excludes, Given, Rule};
 use crate::exit::{Failure, Result};
 use crate::place;
 use crate::profile::Profile;
@@ -21,14 +21,12 @@ pub fn filter(excludes: &Excludes, profile: Option<&Profile>, own: &[PathBuf], s
     if let Some(profile) = profile {
         of_profile(profile, &mut options)?;
     }
-    for path in &excludes.exclude_file {
-        options.exclude.extend(read(path, false)?);
+    for Given { rule, ignore_case } in &excludes.rules.0 {
+        match rule {
+            Rule::Pattern(text) => options.exclude.push(Pattern { ignore_case: *ignore_case, ..Pattern::flag(text) }),
+            Rule::File(path) => options.exclude.extend(read(path, *ignore_case)?),
+        }
     }
-    for path in &excludes.iexclude_file {
-        options.exclude.extend(read(path, true)?);
-    }
-    options.exclude.extend(excludes.exclude.iter().map(Pattern::flag));
-    options.exclude.extend(excludes.iexclude.iter().map(|p| Pattern { ignore_case: true, ..Pattern::flag(p) }));
     options.exclude_if_present.extend(excludes.exclude_if_present.iter().cloned());
     options.exclude_caches |= excludes.exclude_caches;
     options.exclude_larger_than = excludes.exclude_larger_than.or(options.exclude_larger_than);
@@ -106,6 +104,7 @@ fn literal(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::excludes::Rules;
     use drumlin_host::filter::{Reason, Scope, Verdict};
     use drumlin_host::meta::Kind;
 
@@ -136,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_command_line_has_the_last_word() {
-        let excludes = Excludes { exclude: vec!["*.o".into(), "!keep.o".into()], ..Excludes::default() };
+        let given = |text: &str| Given { rule: Rule::Pattern(text.into()), ignore_case: false };
+        let excludes = Excludes { rules: Rules(vec![given("*.o"), given("!keep.o")]), ..Excludes::default() };
         let filter = filter(&excludes, None, &[], &[]).unwrap();
         let scope = Scope { sources: vec![b"/".to_vec()], one_file_system: false };
         assert!(matches!(filter.explain(b"/nowhere/x.o", &scope).reason, Reason::Excluded(_)));

@@ -5,12 +5,13 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::place;
 use crate::profile::Profile;
+use crate::render::path::shown;
 use crate::signals::Asking;
 use drumlin_repo::{Error, Repository, Unlock};
 use drumlin_store::Store;
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -109,20 +110,24 @@ impl Sources {
             return Ok(Some(Given::KeyFile(path)));
         }
         let passphrase = match (password_file, password_command, password) {
-            (Some(path), _, _) => {
-                first_line(std::fs::read(&path).map_err(Failure::file("read the passphrase from", &path))?)
+            (Some(path), _, _) => passphrase_file(&path)?,
+            (_, Some(command), _) => {
+                let whence = || format!("what '{}' prints", shown(command.as_bytes()));
+                not_empty(first_line(output(&command)?), whence)?
             }
-            (_, Some(command), _) => first_line(output(&command)?),
-            (_, _, Some(password)) => password.into_vec(),
+            (_, _, Some(password)) => not_empty(password.into_vec(), || format!("it is given {place}"))?,
             _ => return Ok(None),
         };
-        not_empty(passphrase).map(|p| Some(Given::Passphrase(p)))
+        Ok(Some(Given::Passphrase(passphrase)))
     }
 }
 
-fn not_empty(passphrase: Vec<u8>) -> Result<Vec<u8>> {
+/// Where a passphrase is from that was asked for.
+const TYPED: &str = "nothing was typed";
+
+fn not_empty(passphrase: Vec<u8>, whence: impl Fn() -> String) -> Result<Vec<u8>> {
     match passphrase.is_empty() {
-        true => Err(Failure::new(Exit::WrongKey, "the passphrase is empty")),
+        true => Err(Failure::new(Exit::WrongKey, format!("the passphrase is empty: {}", whence()))),
         false => Ok(passphrase),
     }
 }
@@ -153,7 +158,8 @@ fn output(command: &OsString) -> Result<Vec<u8>> {
 /// # Errors
 /// It can't be read, or is empty.
 pub fn passphrase_file(path: &Path) -> Result<Vec<u8>> {
-    not_empty(first_line(std::fs::read(path).map_err(Failure::file("read the passphrase from", path))?))
+    let bytes = std::fs::read(path).map_err(Failure::file("read the passphrase from", path))?;
+    not_empty(first_line(bytes), || format!("the first line of '{}'", path.display()))
 }
 
 /// Whether there is a terminal to ask on.
@@ -187,7 +193,7 @@ pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
     }
     let _asking = Asking::begin();
     for _ in 0..ATTEMPTS {
-        let first = not_empty(answer("new passphrase: ")?)?;
+        let first = not_empty(answer("new passphrase: ")?, || TYPED.into())?;
         if first == answer("the same again: ")? {
             return Ok(first);
         }
@@ -236,7 +242,8 @@ fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Re
     }
     let mut attempt = 1;
     loop {
-        let passphrase = not_empty(ask(&format!("passphrase for the repository in {}: ", store.location()))?)?;
+        let passphrase = ask(&format!("passphrase for the repository in {}: ", store.location()))?;
+        let passphrase = not_empty(passphrase, || TYPED.into())?;
         match Repository::open(store.clone(), &Unlock::Passphrase(passphrase)) {
             Err(Error::WrongKey { .. }) if attempt < ATTEMPTS => eprintln!("that is not it; try again"),
             opened => return Ok(opened?),
@@ -275,7 +282,7 @@ mod tests {
         for (file, passphrase) in [("a b ", "a b "), ("a\n", "a"), ("a\r\nb\n", "a"), ("\n", ""), ("", "")] {
             assert_eq!(first_line(file.into()), passphrase.as_bytes());
         }
-        assert!(not_empty(Vec::new()).is_err());
+        assert!(not_empty(Vec::new(), String::new).is_err());
     }
 
     #[test]

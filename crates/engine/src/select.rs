@@ -28,20 +28,39 @@ pub struct SnapshotFilter {
     pub hosts: Vec<String>,
     /// With all tags of at least one of these sets. The empty set stands for snapshots without tags.
     pub tags: Vec<Vec<String>>,
-    /// Of all of these paths, and perhaps more.
-    pub paths: Vec<Vec<u8>>,
+    /// Of all of these sources, and perhaps more.
+    pub paths: Vec<SourceName>,
     /// Of no other paths than these.
     pub exactly: bool,
+}
+
+/// How a user names a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceName {
+    /// A file or a folder.
+    pub path: Vec<u8>,
+    /// A stream of this name is meant as well.
+    pub stream: Option<Vec<u8>>,
+}
+
+impl From<Vec<u8>> for SourceName {
+    fn from(path: Vec<u8>) -> Self {
+        SourceName { path, stream: None }
+    }
+}
+
+impl SourceName {
+    /// Whether this source of a snapshot is meant.
+    fn means(&self, source: &[u8]) -> bool {
+        let plain = |path: &[u8]| path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+        source[..plain(source)] == self.path[..plain(&self.path)] || self.stream.as_deref() == Some(source)
+    }
 }
 
 impl SnapshotFilter {
     /// Whether a snapshot counts.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
-        let plain = |path: &[u8]| -> Vec<u8> {
-            let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
-            path[..end].to_vec()
-        };
-        let has_path = |path: &Vec<u8>| snapshot.paths.iter().any(|p| plain(p) == plain(path));
+        let has_path = |name: &SourceName| snapshot.paths.iter().any(|source| name.means(source));
         let has_set = |set: &Vec<String>| match set.is_empty() {
             true => snapshot.tags.is_empty(),
             false => set.iter().all(|tag| snapshot.tags.contains(tag)),
@@ -49,7 +68,7 @@ impl SnapshotFilter {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && (self.tags.is_empty() || self.tags.iter().any(has_set))
             && self.paths.iter().all(has_path)
-            && (!self.exactly || snapshot.paths.iter().all(|p| self.paths.iter().any(|path| plain(path) == plain(p))))
+            && (!self.exactly || snapshot.paths.iter().all(|source| self.paths.iter().any(|name| name.means(source))))
     }
 
     /// Those that count, in the order given.
@@ -332,9 +351,9 @@ mod tests {
         let host = SnapshotFilter { hosts: vec!["two".into()], ..SnapshotFilter::default() };
         assert_eq!(id("latest", &host), Ok(0xa2));
         assert_eq!(host.select(&sample()).len(), 1);
-        let paths = |p: &[u8]| SnapshotFilter { paths: vec![p.to_vec()], ..SnapshotFilter::default() };
+        let paths = |p: &[u8]| SnapshotFilter { paths: vec![p.to_vec().into()], ..SnapshotFilter::default() };
         let exactly = |p: &[&[u8]]| SnapshotFilter {
-            paths: p.iter().map(|p| p.to_vec()).collect(),
+            paths: p.iter().map(|p| p.to_vec().into()).collect(),
             exactly: true,
             ..SnapshotFilter::default()
         };

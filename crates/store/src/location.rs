@@ -35,7 +35,9 @@ pub enum LocationError {
     #[error("the repository's location is empty")]
     Empty,
     /// A kind of storage that is known and can't be used yet.
-    #[error("'{given}': repositories on {scheme} storage are not supported yet; use a folder on a mounted file system")]
+    #[error(
+        "'{given}': there are no repositories on {scheme} storage yet; whatever rclone reaches is written 'stdio:rclone serve sftp --stdio REMOTE:PATH'"
+    )]
     NotYet {
         /// What the user wrote.
         given: String,
@@ -109,7 +111,8 @@ impl Location {
         if rest.starts_with("//") {
             return Err(LocationError::Unknown { given: without_password(given), scheme: scheme.to_owned() });
         }
-        Ok(Self::Local(PathBuf::from(given)))
+        // As rsync and scp have it.
+        Err(LocationError::LikeScp { given: without_password(given) })
     }
 }
 
@@ -238,7 +241,7 @@ mod tests {
             ("/srv/repo", "/srv/repo"),
             ("repo", "repo"),
             ("./sftp:x", "./sftp:x"),
-            ("a:b", "a:b"),
+            ("./a:b", "./a:b"),
             ("./u@h:/x", "./u@h:/x"),
             ("dir/u@h:x", "dir/u@h:x"),
             ("100%", "100%"),
@@ -266,6 +269,8 @@ mod tests {
             ("https://h/x", "https"),
             ("foo://bar", "'foo' is no known kind"),
             ("u@h:/x", "sftp://"),
+            ("nas:x", "sftp://"),
+            ("nas:x", "./nas:x"),
             ("file://host/x", "three slashes"),
             ("file:rel", "absolute"),
             ("file://", "absolute"),

@@ -1,28 +1,88 @@
 //! What to leave out.
 
 use crate::render::size;
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
+
+/// Patterns of what to leave out, in the order of the command line, whichever options they were given by: the last that matches counts.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(pub Vec<Given>);
+
+/// What one option gave.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// One pattern or several.
+    pub rule: Rule,
+    /// Letters of either case match.
+    pub ignore_case: bool,
+}
+
+/// Where a pattern stands.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// On the command line.
+    Pattern(String),
+    /// In a file, one a line.
+    File(PathBuf),
+}
+
+impl Args for Rules {
+    fn augment_args(command: Command) -> Command {
+        let option = |id: &'static str, value, help| {
+            Arg::new(id)
+                .long(id)
+                .value_name(value)
+                .help(help)
+                .action(ArgAction::Append)
+                .help_heading("What to leave out")
+        };
+        let help =
+            "Leave out what matches PATTERN (syntax of .gitignore; may be repeated, the last that matches counts)";
+        let pattern = option("exclude", "PATTERN", help).short('e');
+        let help = "Leave out what matches a pattern of FILE, one a line";
+        let file = option("exclude-file", "FILE", help).value_parser(value_parser!(PathBuf));
+        let help = "As --exclude-file, with letters of either case";
+        let ifile = option("iexclude-file", "FILE", help).value_parser(value_parser!(PathBuf));
+        command
+            .arg(pattern)
+            .arg(option("iexclude", "PATTERN", "As --exclude, with letters of either case"))
+            .arg(file)
+            .arg(ifile)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Rules {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut all = Vec::new();
+        for (id, ignore_case) in [("exclude", false), ("iexclude", true)] {
+            let given = matches.get_many::<String>(id).into_iter().flatten().cloned().map(Rule::Pattern);
+            all.extend(matches.indices_of(id).into_iter().flatten().zip(given.map(|rule| Given { rule, ignore_case })));
+        }
+        for (id, ignore_case) in [("exclude-file", false), ("iexclude-file", true)] {
+            let given = matches.get_many::<PathBuf>(id).into_iter().flatten().cloned().map(Rule::File);
+            all.extend(matches.indices_of(id).into_iter().flatten().zip(given.map(|rule| Given { rule, ignore_case })));
+        }
+        all.sort_by_key(|(at, _)| *at);
+        Ok(Rules(all.into_iter().map(|(_, given)| given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
 
 /// Rules for what to leave out. Patterns have the syntax of .gitignore; one that begins with `/` is an absolute path.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What to leave out")]
 pub struct Excludes {
-    /// Leave out what matches PATTERN (syntax of .gitignore; may be repeated, the last that matches counts)
-    #[arg(short, long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
-
-    /// As --exclude, with letters of either case
-    #[arg(long, value_name = "PATTERN")]
-    pub iexclude: Vec<String>,
-
-    /// Leave out what matches a pattern of FILE, one a line
-    #[arg(long, value_name = "FILE")]
-    pub exclude_file: Vec<PathBuf>,
-
-    /// As --exclude-file, with letters of either case
-    #[arg(long, value_name = "FILE")]
-    pub iexclude_file: Vec<PathBuf>,
+    /// Patterns.
+    #[command(flatten)]
+    pub rules: Rules,
 
     /// Of directories that hold a file NAME (which begins with HEADER), keep that file alone
     #[arg(long, value_name = "NAME[:HEADER]")]

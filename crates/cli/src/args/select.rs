@@ -2,7 +2,9 @@
 
 use crate::exit::Result;
 use clap::Args;
-use drumlin_engine::select::SnapshotFilter;
+use drumlin_engine::select::{SnapshotFilter, SourceName};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Narrows down which snapshots are meant, `latest` too.
@@ -12,11 +14,11 @@ pub struct Select {
     #[arg(short = 'H', long, value_name = "HOST")]
     pub host: Vec<String>,
 
-    /// Only snapshots with all these tags (may be repeated: those with any of the lists)
+    /// Only snapshots with all these tags (may be repeated: those with any of the lists); '' for those without any
     #[arg(long, value_name = "TAG[,TAG...]")]
     pub tag: Vec<String>,
 
-    /// Only snapshots that contain this source (may be repeated: those that contain all of them)
+    /// Only snapshots that contain this source, a path or the name of a stream (may be repeated: those that contain all of them)
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
 }
@@ -31,10 +33,16 @@ impl Select {
         Ok(SnapshotFilter {
             hosts: self.host.clone(),
             tags: self.tag.iter().map(set).collect(),
-            paths: self.path.iter().map(|p| crate::sources::absolute(p.as_os_str())).collect::<Result<_>>()?,
+            paths: self.path.iter().map(|p| source(p.as_os_str())).collect::<Result<_>>()?,
             exactly: false,
         })
     }
+}
+
+/// A source as it is named: what has no slash may be the name of a stream.
+fn source(given: &OsStr) -> Result<SourceName> {
+    let stream = (!given.as_bytes().contains(&b'/')).then(|| given.as_bytes().to_vec());
+    Ok(SourceName { path: crate::sources::absolute(given)?, stream })
 }
 
 /// The tags of lists with commas, each once, in order.

@@ -63,26 +63,41 @@ fn render(mut command: clap::Command, whole: bool, page: &mut Vec<u8>) -> std::i
 }
 
 /// Variables that are read.
-const VARIABLES: [(&str, &str); 8] = [
+const VARIABLES: [(&str, &str); 13] = [
     ("DRUMLIN_REPOSITORY", "the repository, unless -r or a profile names one"),
     ("DRUMLIN_PASSWORD", "the passphrase"),
     ("DRUMLIN_PASSWORD_FILE", "a file whose first line is the passphrase"),
     ("DRUMLIN_PASSWORD_COMMAND", "a command for the shell that prints the passphrase"),
     ("DRUMLIN_KEY_FILE", "a key file or a recovery file"),
     ("DRUMLIN_HOST", "this host's name in snapshots"),
+    ("DRUMLIN_TO_PASSWORD, DRUMLIN_TO_PASSWORD_FILE, ...", "the same of the repository that 'copy' copies to"),
     (
-        "XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME",
-        "where the files below are [~/.local/share, ~/.config, ~/.cache]",
+        "DRUMLIN_LIKE_PASSWORD, DRUMLIN_LIKE_PASSWORD_FILE, ...",
+        "the same of the repository that 'init --cut-like' names",
     ),
+    (
+        "XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, XDG_STATE_HOME",
+        "where the files below are [~/.local/share, ~/.config, ~/.cache, ~/.local/state]",
+    ),
+    ("SSH_AUTH_SOCK", "the agent that holds keys for SFTP"),
+    (
+        "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE, AWS_REGION, ...",
+        "what S3 is spoken to with, as other programs take it",
+    ),
+    ("TERM, COLUMNS", "what the terminal can show"),
     ("NO_COLOR", "if it is set, nothing is coloured"),
 ];
 
 /// Files that are read or written unless others are named.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("$XDG_DATA_HOME/drumlin/repository", "the repository that is used when none is named"),
     ("$XDG_CONFIG_HOME/drumlin/keys/ID.key", "the key file of the repository with this id"),
     ("$XDG_CONFIG_HOME/drumlin/profiles.toml", "profiles"),
-    ("$XDG_CACHE_HOME/drumlin", "caches: they save time, and nothing is lost without them"),
+    ("$XDG_STATE_HOME/drumlin", "what was seen of repositories: without it nobody notices what a storage withholds"),
+    (
+        "$XDG_CACHE_HOME/drumlin",
+        "caches: they save time, and nothing is lost without them; a machine whose key only writes reads everything once more, and what it copied is copied once more",
+    ),
 ];
 
 fn section(page: &mut Vec<u8>, head: &str, items: &[(String, &str)]) -> std::io::Result<()> {

@@ -37,7 +37,11 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
     context.close();
     match saved {
         Ok(done) if done.exit != Exit::Interrupted => {
-            hooks::run(profile, When::After { exit: done.exit, snapshot: done.snapshot.as_deref() })?;
+            match hooks::run(profile, When::After { exit: done.exit, snapshot: done.snapshot.as_deref() }) {
+                // What the backup itself came to says more.
+                Err(failure) if done.exit != Exit::Done => context.out.failure(&failure),
+                other => other?,
+            }
             Ok(done.exit)
         }
         Ok(done) => {
@@ -84,7 +88,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         Some(caches) => lock::sources(&caches, &repository.config().id, &host, &paths)?,
         None => None,
     };
-    let parent = gather::parent(&repository, args.parent.as_deref())?;
+    let parent = gather::parent(context, &repository, args.parent.as_deref())?;
     // Before anything is started that would have to be ended again.
     let filter = match &what {
         What::Paths(paths) => Some(filter(context, &args, paths)?),
@@ -258,6 +262,7 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
         Place::Default(path) if is_new => match make_default(&path, given) {
             Ok(made) => {
                 made.report(context)?;
+                made.insist(context);
                 context.remembered(made.repository)
             }
             // Somebody else's first backup was faster: theirs is as good.

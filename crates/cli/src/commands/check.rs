@@ -47,6 +47,12 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
     } else {
         report.findings.iter().flat_map(damage).try_for_each(|line| out.line(line))?;
         lines(&report, repository.role()).iter().for_each(|line| out.note(line));
+        if !report.limits.is_empty() {
+            out.insist(format!(
+                "a {} key can't read all of it: run without -q, it tells what was not checked",
+                repository.role().name()
+            ));
+        }
     }
     match exit {
         Exit::Failed => {

@@ -11,7 +11,6 @@ use crate::render::time::now;
 use crate::unlock::{self, Asked};
 use drumlin_engine::Error;
 use drumlin_engine::copy::{Copier, End, Options, Report};
-use drumlin_engine::select::find_snapshot;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{IndexMode, SnapshotInfo, Trust};
 use drumlin_store::{Location, Surroundings};
@@ -76,7 +75,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
         false => {
             let mut named: Vec<SnapshotInfo> = Vec::new();
             for spec in &args.snapshots {
-                let info = whole(find_snapshot(&all, spec, &filter)?)?;
+                let info = whole(gather::find(context, &all, spec.as_ref(), &args.select)?)?;
                 if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
                     named.push(info);
                 }

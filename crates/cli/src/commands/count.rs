@@ -123,7 +123,7 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             snapshots.extend(filter.select(&look.snapshots).into_iter().map(|i| i.snapshot));
         }
         for spec in &args.snapshots {
-            snapshots.push(whole(look.find(spec, &args.select)?)?.snapshot);
+            snapshots.push(whole(look.find(context, spec, &args.select)?)?.snapshot);
         }
         let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, processors(), monitor))?;
         JsonStats {
@@ -244,7 +244,7 @@ pub fn run_estimate(context: &Context, args: Estimate) -> Result<Exit> {
         _ => {
             let repository = context.open_to_read()?;
             let cache = context.cache(&repository)?;
-            let parent = gather::parent(&repository, args.parent.as_deref())?;
+            let parent = gather::parent(context, &repository, args.parent.as_deref())?;
             let parents = ParentSnapshots::find(
                 &repository,
                 &cache,

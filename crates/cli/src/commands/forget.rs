@@ -4,14 +4,13 @@ use super::snapshots::{HEADS, SHORT, cells};
 use super::{Context, gather};
 use crate::args::forget::Forget;
 use crate::args::prune::Prune;
-use crate::args::select::{Select, split_tags};
+use crate::args::select::Select;
 use crate::exit::{Exit, Failure, Result};
 use crate::profile::Profile;
 use crate::render::path::{JsonPaths, shown};
 use crate::render::size::{bytes, counted};
 use crate::render::table::Table;
 use crate::render::time::{now, rfc3339};
-use crate::sources;
 use drumlin_engine::Error;
 use drumlin_engine::forget::{Fate, Going, Group, GroupKey, Left, Options, Plan, Rules};
 use drumlin_engine::select::SnapshotFilter;
@@ -86,13 +85,13 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
     }
     let filter = args.select.filter()?;
     if !args.snapshots.is_empty() {
-        return Ok((None, filter));
+        return Ok((None, gather::filter(context, &args.select)?));
     }
     let rules = args.keep.rules();
     if let Some(profile) = &context.profile {
         let of_profile = profile.keep().map_err(Failure::failed)?;
         if let Some(rules) = Some(rules.clone()).filter(|rules| !rules.is_empty()).or(of_profile) {
-            return Ok((Some(rules), own(context, profile, &args.select, filter)?));
+            return Ok((Some(rules), own(context, profile, &args.select)?));
         }
     }
     if !rules.is_empty() {
@@ -105,23 +104,12 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
         .hint("give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run only shows it"))
 }
 
-/// A profile's own snapshots: those of its host, of its sources and no others, and with its tags, unless others are asked for.
+/// A profile's own snapshots, unless others are asked for.
 ///
 /// # Errors
 /// It has neither sources nor tags: all that this host has ever saved would be meant.
-fn own(context: &Context, profile: &Profile, select: &Select, mut filter: SnapshotFilter) -> Result<SnapshotFilter> {
-    if select.host.is_empty() {
-        filter.hosts = vec![gather::host(context, None)];
-    }
-    if select.path.is_empty() && !profile.sources.is_empty() {
-        let paths = sources::of_profile(&profile.sources)?;
-        filter.paths = paths.iter().map(|path| sources::absolute(path)).collect::<Result<_>>()?;
-        filter.exactly = true;
-    }
-    let tags = split_tags(&profile.tags);
-    if select.tag.is_empty() && !tags.is_empty() {
-        filter.tags = vec![tags];
-    }
+fn own(context: &Context, profile: &Profile, select: &Select) -> Result<SnapshotFilter> {
+    let filter = gather::of_profile(context, profile, select)?;
     if filter.paths.is_empty() && filter.tags.is_empty() {
         let message =
             "the profile has neither sources nor tags by which its snapshots could be told from others of this host";

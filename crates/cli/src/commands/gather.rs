@@ -1,14 +1,17 @@
-//! What `backup` and `estimate` have in common: which paths, of which host, compared with what.
+//! What several commands have in common: which paths are saved, of which host, compared with what; and which snapshots are meant.
 
 use super::{Context, whole};
+use crate::args::select::{Select, split_tags};
 use crate::exit::{Failure, Result, plain};
 use crate::place;
 use crate::process::host_name;
+use crate::profile::Profile;
 use crate::render::path::shown;
 use crate::sources::{self, Lines};
+use drumlin_engine::Error;
 use drumlin_engine::backup::Parent;
-use drumlin_engine::select::{SnapshotFilter, find_snapshot};
-use drumlin_repo::Repository;
+use drumlin_engine::select::{SnapshotFilter, SnapshotSpec, SourceName, find_snapshot};
+use drumlin_repo::{Repository, SnapshotInfo};
 use drumlin_store::Location;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -69,10 +72,10 @@ pub fn host(context: &Context, given: Option<String>) -> String {
 ///
 /// # Errors
 /// There is no such snapshot.
-pub fn parent(repository: &Repository, given: Option<&str>) -> Result<Parent> {
+pub fn parent(context: &Context, repository: &Repository, given: Option<&str>) -> Result<Parent> {
     let Some(spec) = given else { return Ok(Parent::Latest) };
     let (all, _) = repository.snapshots()?;
-    Ok(Parent::Id(whole(find_snapshot(&all, spec, &SnapshotFilter::default())?)?.snapshot.id))
+    Ok(Parent::Id(whole(find(context, &all, OsStr::new(spec), &Select::default())?)?.snapshot.id))
 }
 
 /// The folders that a backup would change by saving them: the repository, the caches, and what is remembered.
@@ -85,4 +88,49 @@ pub fn own_folders(context: &Context) -> Result<Vec<PathBuf>> {
         own.push(path);
     }
     Ok(own)
+}
+
+/// A profile's own snapshots: those of its host, of its sources and no others, and with its tags, as far as no others are asked for.
+///
+/// # Errors
+/// A path makes no sense.
+pub fn of_profile(context: &Context, profile: &Profile, select: &Select) -> Result<SnapshotFilter> {
+    let mut filter = select.filter()?;
+    if select.host.is_empty() {
+        filter.hosts = vec![host(context, None)];
+    }
+    if select.path.is_empty() && !profile.sources.is_empty() {
+        let paths = sources::of_profile(&profile.sources)?;
+        filter.paths = paths.iter().map(|path| sources::absolute(path).map(SourceName::from)).collect::<Result<_>>()?;
+        filter.exactly = true;
+    }
+    let tags = split_tags(&profile.tags);
+    if select.tag.is_empty() && !tags.is_empty() {
+        filter.tags = vec![tags];
+    }
+    Ok(filter)
+}
+
+/// The snapshot that is meant: `latest` is that of the profile, if there is one.
+///
+/// # Errors
+/// There is none, or several.
+pub fn find(context: &Context, all: &[SnapshotInfo], spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
+    find_snapshot(all, spec.as_bytes(), &filter(context, select)?).map_err(|e| {
+        let hint =
+            "of a profile only snapshots of its host, sources and tags are meant; -H, --path and --tag ask for others";
+        let is_none = matches!(e, Error::NoSnapshot(_)) && spec.as_bytes().starts_with(b"latest");
+        if is_none && context.profile.is_some() { Failure::from(e).hint(hint) } else { e.into() }
+    })
+}
+
+/// What narrows down `latest`.
+///
+/// # Errors
+/// A path makes no sense.
+pub fn filter(context: &Context, select: &Select) -> Result<SnapshotFilter> {
+    match &context.profile {
+        Some(profile) => of_profile(context, profile, select),
+        None => select.filter(),
+    }
 }

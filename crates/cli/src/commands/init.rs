@@ -116,6 +116,18 @@ impl Made {
     }
 }
 
+impl Made {
+    /// Say of one that nobody asked for where it is, though nothing but errors is to be told.
+    pub fn insist(&self, context: &Context) {
+        let location = self.repository.store().location();
+        let key = match &self.key_file {
+            Some(path) => format!("without the key in {} nobody can ever read it", path.display()),
+            None => "without the passphrase nobody can ever read it".into(),
+        };
+        context.out.insist(format!("no repository was named: a new one was made in {location}, and {key}"));
+    }
+}
+
 /// Make the repository that is used when none is named, with a key file kept for it unless something else is given.
 ///
 /// It is made beside its place and moved there once its key is safe, so that whatever happens there is never a

@@ -1,8 +1,8 @@
 //! `restore`: from a snapshot to a folder.
 
-use super::Context;
 use super::backup::memory;
 use super::look::is_dir;
+use super::{Context, gather};
 use crate::args::restore::Restore;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
@@ -10,7 +10,7 @@ use crate::render::progress::Watch;
 use crate::render::size::counted;
 use crate::render::summary;
 use drumlin_engine::restore::{Options, restore};
-use drumlin_engine::select::{find_snapshot, open_reader};
+use drumlin_engine::select::open_reader;
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
 use drumlin_store::Location;
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             false => context.out.warn(format!("a snapshot is passed over: {error}")),
         }
     }
-    let spec = find_snapshot(&all, args.snapshot.as_bytes(), &args.select.filter()?)?;
+    let spec = gather::find(context, &all, &args.snapshot, &args.select)?;
     let snapshot = spec.snapshot.snapshot;
     let folder = &spec.subfolder;
     if !folder.is_root() && !is_dir(&open_reader(&repository, &cache)?, snapshot.root, folder)? {

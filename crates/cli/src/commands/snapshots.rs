@@ -1,13 +1,12 @@
 //! `snapshots`: which there are.
 
-use super::{Context, whole};
+use super::{Context, gather, whole};
 use crate::args::snapshots::Snapshots;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPaths, shown};
 use crate::render::size::{bytes, counted};
 use crate::render::table::Table;
 use crate::render::time::{local, rfc3339};
-use drumlin_engine::select::find_snapshot;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{SnapshotInfo, Trust};
 use serde::Serialize;
@@ -116,7 +115,7 @@ pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
         false => {
             let mut named = Vec::new();
             for spec in &args.snapshots {
-                named.push(whole(find_snapshot(&all, spec, &filter)?)?);
+                named.push(whole(gather::find(context, &all, spec.as_ref(), &args.select)?)?);
             }
             named
         }

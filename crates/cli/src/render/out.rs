@@ -123,6 +123,13 @@ impl Out {
         }
     }
 
+    /// What the user has to know whatever the verbosity, and has not been told yet: with `-q` alone.
+    pub fn insist(&self, text: impl AsRef<str>) {
+        if self.quiet && !self.json {
+            self.mark("warning", "33", text.as_ref());
+        }
+    }
+
     /// Trouble with one entry, in words.
     pub fn trouble(&self, path: &[u8], cause: &str, serious: bool) {
         let text = format!("{}: {cause}", shown(path));

@@ -50,6 +50,29 @@ fn rules_leave_out_and_are_counted() {
     home.run(&["backup", "src", "--exclude-file", "missing"]).expect(1);
 }
 
+/// Whichever options they are given by, rules count in the order of the command line.
+#[test]
+fn the_last_rule_of_the_command_line_counts() {
+    let home = Home::new();
+    for name in ["keep.o", "other.o"] {
+        home.write(&format!("src/{name}"), "x");
+    }
+    home.write("back", "!keep.o\n");
+    home.write("out", "*.o\n");
+    let kept = ["/keep.o"];
+    for (rules, left) in [
+        (["-e", "*.o", "--exclude-file", "back"], &kept[..]),
+        (["--exclude-file", "back", "-e", "*.o"], &[]),
+        (["--iexclude", "*.O", "-e", "!keep.o"], &kept),
+        (["-e", "!keep.o", "--iexclude", "*.O"], &[]),
+        (["--exclude-file", "out", "--iexclude-file", "back"], &kept),
+        (["--iexclude-file", "back", "--exclude-file", "out"], &[]),
+    ] {
+        home.run(&[&["backup", "src"], &rules[..]].concat()).ok();
+        assert_eq!(names(&home), left, "{rules:?}");
+    }
+}
+
 #[test]
 fn paths_from_files() {
     let home = Home::new();
@@ -164,4 +187,34 @@ fn compression_is_as_asked() {
     };
     let (auto, off, level) = (stored(&[]), stored(&["--compression", "off"]), stored(&["--compression", "-5"]));
     assert!(auto * 10 < off && level < off, "{auto} {level} {off}");
+}
+
+/// Whoever asks for few words still has to know that nobody has named a repository, and that one is there now.
+#[test]
+fn a_repository_that_nobody_asked_for_is_told_of() {
+    let home = Home::new();
+    home.sources();
+    let ran = home.run(&["-q", "backup", "src"]).expect(0);
+    let place = home.text("data/drumlin/repository");
+    assert!(ran.stderr.contains(&place) && ran.stderr.contains("nobody can ever read it"), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "");
+    assert_eq!(home.run(&["-q", "backup", "src"]).ok().stdout, "");
+    // As rsync has it: no folder of that name is meant.
+    let ran = home.run(&["-r", "nas:backup", "init"]).expect(2);
+    assert!(ran.stderr.contains("sftp://"), "{}", ran.stderr);
+    assert!(!home.path("nas:backup").exists());
+}
+
+#[test]
+fn streams_are_chosen_by_their_names() {
+    let home = Home::new();
+    home.sources();
+    home.feed(&["backup", "--stdin", "all.sql"], b"x").ok();
+    home.run(&["backup", "src"]).ok();
+    let of_stream = home.run(&["--json", "snapshots", "--path", "all.sql"]).ok().the("snapshot");
+    assert_eq!(of_stream["paths"][0], "all.sql");
+    assert!(home.run(&["ls", "latest", "--path", "all.sql"]).ok().stdout.contains("all.sql"));
+    // A path is a path.
+    assert!(home.run(&["--json", "snapshots", "--path", "/all.sql"]).ok().objects().is_empty());
+    assert!(home.run(&["--json", "snapshots", "--path", "./all.sql"]).ok().objects().is_empty());
 }

@@ -71,6 +71,7 @@ fn verbose_names_what_became_of_each() {
 fn quiet_says_errors_alone() {
     let home = Home::new();
     home.sources();
+    home.run(&["init"]).ok();
     let ran = home.run(&["-q", "backup", "src"]).ok();
     assert_eq!(ran.stdout, "");
     let ran = home.run(&["-q", "backup", "src", "missing"]).expect(3);

@@ -22,12 +22,39 @@ fn a_profile_says_what_and_where() {
     assert!(names.contains("b.txt") && !names.contains("c.o") && !names.contains("link"), "{names}");
     // Paths that are named are saved instead of the profile's.
     home.run(&["backup", "--profile", "home", "src/deep"]).ok();
-    assert!(!home.run(&["ls", "latest", "--profile", "home"]).ok().stdout.contains("a.txt"));
+    let deep = ["ls", "latest", "--profile", "home", "--path", "src/deep"];
+    assert!(!home.run(&deep).ok().stdout.contains("a.txt"));
     let why = home.run(&["why", "--profile", "home", "src/deep/c.o"]).ok().stdout;
     assert!(why.contains("profiles.toml:5"), "{why}");
     home.run(&["backup", "--profile", "none"]).expect(1);
     let ran = home.run(&["backup", "--profile", "home", "--config", "missing.toml"]).expect(1);
     assert!(ran.stderr.contains("missing.toml"), "{}", ran.stderr);
+}
+
+/// In a repository that others use as well, the latest of all is seldom the profile's.
+#[test]
+fn the_latest_is_that_of_the_profile() {
+    let home = home("host = 'here'\ntags = ['daily']\n");
+    let both = ["-r", "repo", "-k", "repo.key"];
+    let save = |more: &[&str]| home.run(&[&both[..], &["backup"], more].concat()).ok();
+    home.run(&["backup", "--profile", "home"]).ok();
+    let of_profile = |args: &[&str]| home.run(&[&["--profile", "home"], args].concat());
+    let is_own = || of_profile(&["ls", "latest"]).ok().stdout.contains("a.txt");
+    // Another host, other sources, no such tag, more than that.
+    save(&["-H", "there", "--tag", "daily", "src/deep"]);
+    save(&["-H", "here", "--tag", "daily", "src/deep"]);
+    save(&["-H", "here", "src", "-e", "a.txt"]);
+    save(&["-H", "here", "--tag", "daily", "src", "repo.key", "-e", "a.txt"]);
+    assert!(is_own());
+    of_profile(&["restore", "latest", "-t", "out"]).ok();
+    assert!(home.path("out").join(home.path("src/a.txt").strip_prefix("/").unwrap()).exists());
+    assert!(!home.run(&[&both[..], &["ls", "latest"]].concat()).ok().stdout.contains("a.txt"));
+    // Others are had by asking for them, and by their ids.
+    assert!(of_profile(&["ls", "latest", "--path", "src/deep"]).ok().stdout.contains("b.txt"));
+    let theirs = of_profile(&["--json", "snapshots", "-H", "there"]).ok().the("snapshot");
+    of_profile(&["ls", theirs["id"].as_str().unwrap()]).ok();
+    let ran = of_profile(&["ls", "latest", "-H", "nobody"]).expect(1);
+    assert!(ran.stderr.contains("--path and --tag ask for others"), "{}", ran.stderr);
 }
 
 #[test]
@@ -47,7 +74,7 @@ fn each_rule_of_a_profile_counts() {
     home.write("home/cache/x", "x");
     let text = home.write("home/text", "the same ".repeat(400));
     let summary = home.run(&["--json", "backup", "--profile", "home", "home"]).ok().the("summary");
-    let nodes = home.run(&["--json", "--profile", "home", "ls", "latest"]).ok().objects();
+    let nodes = home.run(&["--json", "--profile", "home", "ls", "latest", "--path", "home"]).ok().objects();
     let mut names: Vec<_> =
         nodes.iter().filter_map(|n| n["path"].as_str()?.strip_prefix(&home.text("home/"))).collect();
     names.sort_unstable();
@@ -85,11 +112,29 @@ fn slips_in_a_profile_are_told_before_anything_is_done() {
         ("keep = {}\n", "no snapshot"),
         ("sources = 5\n", ""),
         ("workers = 0\n", "worker"),
+        ("[profile.home.hooks]\nafterwards = 'x'\n", "afterwards"),
     ] {
         let home = home(slip);
         let ran = home.run(&["backup", "--profile", "home"]).expect(1);
         assert!(ran.stderr.contains(part), "{slip}: {}", ran.stderr);
         assert_eq!(home.run(&["-r", "repo", "-k", "repo.key", "--json", "snapshots"]).ok().stdout, "");
+    }
+}
+
+#[test]
+fn a_profile_means_the_same_wherever_it_is_used() {
+    let home = Home::new();
+    home.sources();
+    for (place, is_right) in [("repo", false), ("./repo", false), ("file:repo", false), ("~/repo", true)] {
+        home.write("config/drumlin/profiles.toml", format!("[profile.p]\nrepository = '{place}'\nsources = ['~/x']\n"));
+        let ran = home.run(&["--profile", "p", "snapshots"]);
+        assert_eq!(
+            ran.stderr.contains("begin with '/' or '~/'") || ran.stderr.contains("file:"),
+            !is_right,
+            "{}",
+            ran.stderr
+        );
+        assert_ne!(ran.code, Some(0));
     }
 }
 
@@ -127,6 +172,9 @@ fn failures_have_a_hook_of_their_own() {
     let ran = home.run(&["backup", "--profile", "home"]).expect(1);
     assert!(ran.stderr.contains("the hook 'after'"), "{}", ran.stderr);
     assert_eq!((snapshots(), log().lines().last()), (1, Some("after")));
+    // What the backup itself came to says more than that.
+    let ran = home.run(&["backup", "--profile", "home", "src", "missing"]).expect(3);
+    assert!(ran.stderr.contains("the hook 'after'") && !ran.stderr.contains("is whole"), "{}", ran.stderr);
     home.run(&["backup", "--profile", "home", "missing"]).expect(1);
     assert!(log().lines().last().unwrap().contains("is not there"), "{}", log());
 }

@@ -40,7 +40,7 @@ struct JsonStatistics {
 /// There is no such snapshot or path.
 pub fn run(context: &Context, args: &Diff) -> Result<Exit> {
     let look = Look::open(context, "diff")?;
-    let (old, new) = (look.find(&args.old, &args.select)?, look.find(&args.new, &args.select)?);
+    let (old, new) = (look.find(context, &args.old, &args.select)?, look.find(context, &args.new, &args.select)?);
     if old.subfolder != new.subfolder {
         return Err(Failure::usage("the same folder of both snapshots is compared")
             .hint("give both the same folder, as in 'drumlin diff A:/etc B:/etc'"));

@@ -27,7 +27,7 @@ struct JsonDu<'a> {
 /// There is no such snapshot or path.
 pub fn run(context: &Context, args: &Du) -> Result<Exit> {
     let look = Look::open(context, "du")?;
-    let spec = look.find(&args.snapshot, &args.select)?;
+    let spec = look.find(context, &args.snapshot, &args.select)?;
     for path in paths(&spec.subfolder, &args.paths)? {
         let mut written = Written::default();
         look.watch.plainly(|monitor| {

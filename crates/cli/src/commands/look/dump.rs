@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 /// There is no such path, it is damaged, or it can't be written.
 pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
     let look = Look::open(context, "dump")?;
-    let spec = look.find(&args.snapshot, &args.select)?;
+    let spec = look.find(context, &args.snapshot, &args.select)?;
     let root = spec.snapshot.snapshot.root;
     let path = paths(&spec.subfolder, std::slice::from_ref(&args.entry))?.swap_remove(0);
     let is_dir = is_dir(&look.reader, root, &path)?;

@@ -29,7 +29,7 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
     } else {
         let mut named = Vec::new();
         for (at, spec) in args.snapshots.iter().enumerate() {
-            let spec = look.find(spec, &args.select)?;
+            let spec = look.find(context, spec, &args.select)?;
             if at > 0 && spec.subfolder != below {
                 return Err(Failure::usage("one search looks below one folder: give all snapshots the same"));
             }

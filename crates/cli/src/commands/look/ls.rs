@@ -15,7 +15,7 @@ use drumlin_format::tree::Kind;
 /// There is no such snapshot or path.
 pub fn run(context: &Context, args: &Ls) -> Result<Exit> {
     let look = Look::open(context, "ls")?;
-    let spec = look.find(&args.snapshot, &args.select)?;
+    let spec = look.find(context, &args.snapshot, &args.select)?;
     // As restic has it: all of a snapshot, but of a directory that is named only what is right in it.
     let whole = args.paths.is_empty() && spec.subfolder.is_root();
     let depth = if args.recursive || whole { Depth::All } else { Depth::Children };

@@ -7,12 +7,12 @@ pub mod entry;
 pub mod find;
 pub mod ls;
 
-use super::Context;
+use super::{Context, gather};
 use crate::args::select::Select;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::progress::Watch;
 use drumlin_engine::list::find_entry;
-use drumlin_engine::select::{SnapshotSpec, TreePath, find_snapshot, open_reader};
+use drumlin_engine::select::{SnapshotSpec, TreePath, open_reader};
 use drumlin_format::snapshot::Root;
 use drumlin_format::tree::Kind;
 use drumlin_repo::SnapshotInfo;
@@ -54,8 +54,8 @@ impl<'a> Look<'a> {
     ///
     /// # Errors
     /// There is none, or several.
-    pub fn find(&self, spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
-        Ok(find_snapshot(&self.snapshots, spec.as_bytes(), &select.filter()?)?)
+    pub fn find(&self, context: &Context, spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
+        gather::find(context, &self.snapshots, spec, select)
     }
 
     /// What the command exits with, if nothing else is wrong.
