@@ -8,13 +8,13 @@ use super::{May, names, ok, upload};
 use crate::{Put, Store};
 
 /// How many objects the large listing has: more than a page of any service.
-const OBJECTS: usize = 5000;
+pub(super) const OBJECTS: usize = 5000;
 /// How many are put while two folders are listed: some pieces of a listing.
 const PUT_MEANWHILE: usize = 300;
 
-pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May) {
+pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May, objects: usize) {
     prefixes(&*make(), may);
-    many(&*make());
+    many(&*make(), objects);
     calls_back(&*make());
     in_order(&*make());
 }
@@ -38,7 +38,7 @@ fn prefixes(store: &dyn Store, may: May) {
     drop(upload);
 }
 
-fn many(store: &dyn Store) {
+fn many(store: &dyn Store, objects: usize) {
     let name = |i: usize| format!("many/{:02x}/{}{i:05}", i % 37, "x".repeat(i % 50));
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -46,7 +46,7 @@ fn many(store: &dyn Store) {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= OBJECTS {
+                    if i >= objects {
                         break;
                     }
                     let content = vec![0; i % 13];
@@ -60,13 +60,13 @@ fn many(store: &dyn Store) {
         }
     });
     ok(store.sync());
-    let expected: BTreeMap<String, u64> = (0..OBJECTS).map(|i| (name(i), (i % 13) as u64)).collect();
+    let expected: BTreeMap<String, u64> = (0..objects).map(|i| (name(i), (i % 13) as u64)).collect();
     let mut found = BTreeMap::new();
     ok(store.list("many", &mut |listed| {
         let again = found.insert(listed.name.clone(), listed.len);
         assert_eq!(again, None, "listed twice: {}", listed.name);
     }));
-    assert_eq!(found.len(), OBJECTS);
+    assert_eq!(found.len(), objects);
     assert!(found == expected, "names or lengths differ");
 }
 
