@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Bench, bench_over, options, quick_folder, restore_options, settle, small};
+use common::{Bench, bench_over, options, prune_options, quick_folder, restore_options, settle, small};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
-use drumlin_engine::prune::{self, Unused};
+use drumlin_engine::prune;
 use drumlin_engine::restore;
 use drumlin_format::SnapshotId;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock};
@@ -226,17 +226,7 @@ fn who_may_remove_nothing_saves_more_than_a_checkpoint() {
     // Somebody who can takes the checkpoints with it, so that none appears when the last one is forgotten.
     let repository = Repository::open(Arc::new(before.clone()), &Unlock::File(bench.key_file())).unwrap();
     repository.forget(&[snapshot.id]).unwrap();
-    let options = prune::Options {
-        host: "host".into(),
-        max_unused: Unused::Percent(5.0),
-        max_repack: None,
-        max_rekey: Unused::Percent(5.0),
-        allow_remove_all: true,
-        wait: Duration::ZERO,
-        evict: vec![snapshot.session],
-        evict_after: Duration::from_secs(3600),
-        workers: 2,
-    };
+    let options = prune::Options { allow_remove_all: true, evict: vec![snapshot.session], ..prune_options() };
     prune::prune(&repository, &bench.cache, &options, &Quiet::default()).unwrap();
     let mut left = Vec::new();
     before.list("", &mut |listed| left.push(listed.name)).unwrap();

@@ -5,15 +5,19 @@ pub mod user;
 
 use drumlin_engine::backup::{self, Compression, Options, Parent, Report, Source};
 use drumlin_engine::monitor::Quiet;
+use drumlin_engine::prune::{self, Unused};
+use drumlin_engine::repair;
 use drumlin_engine::restore::{self, Overwrite};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::Filter;
 use drumlin_repo::{Cache, CreateOptions, NewLock, Repository};
 use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Store};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A repository and its cache.
 pub struct Bench {
@@ -131,4 +135,32 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
 /// Wait until nothing that was just written is too recent to be believed unchanged.
 pub fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(60));
+}
+
+/// As usual, and nobody is waited for.
+pub fn repair_options() -> repair::Options {
+    repair::Options {
+        host: "host".into(),
+        damaged: HashSet::new(),
+        spoiled: HashSet::new(),
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    }
+}
+
+/// The same.
+pub fn prune_options() -> prune::Options {
+    prune::Options {
+        host: "host".into(),
+        max_unused: Unused::Percent(5.0),
+        max_repack: None,
+        max_rekey: Unused::Percent(5.0),
+        allow_remove_all: false,
+        wait: Duration::ZERO,
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    }
 }

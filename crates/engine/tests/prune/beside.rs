@@ -1,6 +1,6 @@
 //! Backups, restores and other prunes in the midst of a prune.
 
-use crate::common::{self, options, restore_options};
+use crate::common::{self, options, repair_options, restore_options};
 use crate::history::{History, objects, prune_all, prune_options};
 use crate::meanwhile::{Meanwhile, WhileReading};
 use drumlin_engine::monitor::Quiet;
@@ -14,7 +14,6 @@ use drumlin_testkit::compare;
 use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A backup that has read the index before the plan was there, and ends after the first look, refers to what the plan
 /// condemned: that has to stay. And one that comes after the plan stores anew what the plan condemns.
@@ -48,18 +47,6 @@ fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
         history.whole();
         prune_all(&history.bench).unwrap();
         history.whole();
-    }
-}
-
-fn repair_options() -> repair::Options {
-    repair::Options {
-        host: "host".into(),
-        damaged: HashSet::new(),
-        spoiled: HashSet::new(),
-        wait: Duration::ZERO,
-        evict: Vec::new(),
-        evict_after: Duration::from_secs(3600),
-        workers: 2,
     }
 }
 

@@ -1,8 +1,9 @@
 //! States of a tree, each backed up, to be forgotten and pruned; and a usual prune.
 
+pub use crate::common::prune_options;
 use crate::common::{self, Bench, bench, options, restore_options};
 use drumlin_engine::monitor::Quiet;
-use drumlin_engine::prune::{Options, Report, Unused, prune};
+use drumlin_engine::prune::{Report, prune};
 use drumlin_engine::{Result, backup, restore};
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::Snapshot;
@@ -14,21 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-pub fn prune_options() -> Options {
-    Options {
-        host: "host".into(),
-        max_unused: Unused::Percent(5.0),
-        max_repack: None,
-        max_rekey: Unused::Percent(5.0),
-        allow_remove_all: false,
-        wait: Duration::ZERO,
-        evict: Vec::new(),
-        evict_after: Duration::from_secs(3600),
-        workers: 2,
-    }
-}
 
 pub fn prune_all(bench: &Bench) -> Result<Report> {
     prune(&bench.repository, &bench.cache, &prune_options(), &Quiet::default())

@@ -1,0 +1,249 @@
+//! What can't be had: it is told and listed, nothing is deleted on the strength of it, and the next backup stores it again.
+
+use crate::common::{self, bench, repair_options, restore_options};
+use crate::scene::{Scene, pack};
+use drumlin_engine::monitor::Quiet;
+use drumlin_engine::repair::{self, repair};
+use drumlin_engine::{Error, restore};
+use drumlin_format::session::Session;
+use drumlin_repo::collection::Registration;
+use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
+use drumlin_testkit::{compare, wipe_parity};
+use std::collections::HashSet;
+use std::fs;
+use std::sync::Arc;
+
+#[test]
+fn what_is_lost_is_listed_and_healed_by_the_next_backup() {
+    for damage in ["gone", "flipped", "cut short"] {
+        let mut scene = Scene::new();
+        let name = scene.largest(names::DATA);
+        match damage {
+            "gone" => scene.bench.memory.delete(&name).unwrap(),
+            "flipped" => scene.flip(&name, |len| len / 2),
+            _ => {
+                let bytes = scene.bench.memory.get(&name).unwrap();
+                scene.bench.memory.put(&name, &bytes[..bytes.len() / 2], Put::Replace).unwrap();
+            }
+        }
+        let before = scene.differences(0).unwrap() + scene.differences(1).unwrap();
+        assert!(before > 0, "{damage} is no damage");
+        let damaged = if damage == "flipped" { vec![pack(&name)] } else { vec![] };
+        let report = scene.repair(&damaged);
+        assert!(report.lost_chunks > 0 && report.unreadable.is_empty(), "{damage}: {report:?}");
+        assert_eq!(report.damaged.len(), usize::from(damage != "gone"), "{damage}: {report:?}");
+        let after = scene.differences(0).unwrap() + scene.differences(1).unwrap();
+        assert!(after <= before, "{damage}: repair has made it worse");
+        if damage == "flipped" {
+            assert!(report.salvaged > 500_000, "{report:?}");
+        }
+        // What is known to be lost stands in nobody's way.
+        scene.prune().unwrap();
+        assert!(scene.names(names::LOSSES).len() == 1);
+        // A backup that meets the same bytes stores them, though nothing has changed.
+        scene.backup();
+        assert_eq!((scene.differences(1), scene.differences(2)), (Some(0), Some(0)), "{damage}");
+        // What the source has no more can't be stored again. Without it the loss is history, and with the next prune the
+        // damaged pack.
+        let (repository, _) = scene.fresh();
+        repository.forget(&[scene.states[0].0.id]).unwrap();
+        scene.prune().unwrap();
+        assert!(scene.names(names::LOSSES).is_empty(), "{damage}");
+        scene.prune().unwrap();
+        assert!(!scene.names(names::DATA).contains(&name), "{damage}");
+        assert_eq!((scene.differences(1), scene.differences(2)), (Some(0), Some(0)), "{damage}");
+        // The next one reads nothing anew.
+        let (repository, cache) = scene.fresh();
+        let monitor = Quiet::default();
+        let options = common::options(&[&scene.source]);
+        let report = drumlin_engine::backup::backup(&repository, &cache, options, &monitor).unwrap();
+        assert_eq!(report.counts.bytes_read, 0, "{damage}");
+    }
+}
+
+#[test]
+fn a_lost_tree_costs_the_snapshots_that_need_it() {
+    let mut scene = Scene::new();
+    let packs = scene.names(names::TREE);
+    packs.iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+    let report = scene.repair(&[]);
+    assert_eq!(report.unreadable.len(), 2, "{report:?}");
+    assert!(matches!(scene.prune(), Err(Error::Unsure { .. })));
+    scene.backup();
+    assert_eq!(scene.differences(2), Some(0));
+    let (repository, _) = scene.fresh();
+    repository.forget(&[scene.states[0].0.id, scene.states[1].0.id]).unwrap();
+    scene.prune().unwrap();
+    assert_eq!(scene.differences(2), Some(0));
+    assert!(scene.names(names::LOSSES).is_empty());
+}
+
+/// Without any repair: a backup finds that the tree before can't be read, reads everything, and stores what it needs of it.
+#[test]
+fn a_backup_gets_over_a_damaged_tree() {
+    for damage in ["gone", "flipped"] {
+        let mut scene = Scene::new();
+        for name in scene.names(names::TREE) {
+            match damage {
+                "gone" => scene.bench.memory.delete(&name).unwrap(),
+                _ => {
+                    let mut bytes = scene.bench.memory.get(&name).unwrap();
+                    bytes[40..].iter_mut().step_by(50).for_each(|b| *b ^= 1);
+                    scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+                }
+            }
+        }
+        fs::write(scene.source.join("d0/new"), "new").unwrap();
+        scene.backup();
+        assert_eq!(scene.differences(2), Some(0), "{damage}");
+    }
+}
+
+#[test]
+fn killed_at_every_call_nothing_gets_worse() {
+    let scene = Scene::new();
+    scene.bench.memory.delete(&scene.largest(names::DATA)).unwrap();
+    scene.flip(&scene.names(names::INDEX)[0].clone(), |_| 100);
+    let start = scene.objects();
+    let reset = || {
+        for name in scene.names("") {
+            scene.bench.memory.delete(&name).unwrap();
+        }
+        start.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    };
+    let run = |from: Option<u64>| {
+        let store = FaultStore::new(scene.bench.memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(scene.bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let first = faults.calls();
+        if let Some(from) = from {
+            faults.add(When::any().skip(from), Fault::Fail(Kind::Io));
+        }
+        let done = repair(&repository, &cache, &repair_options(), &Quiet::default());
+        (done, faults.calls() - first)
+    };
+    let (done, calls) = run(None);
+    done.unwrap();
+    let wanted = (scene.differences(0), scene.differences(1));
+    assert!(wanted.0.unwrap() + wanted.1.unwrap() > 0, "{wanted:?}");
+    for from in (0..calls).step_by(3) {
+        reset();
+        let (done, made) = run(Some(from));
+        // Two runs differ by a call or two: names are random, and so is what lies beside what.
+        assert!(done.is_err() || made <= from, "call {from} of {made} ({calls}) failed and nobody noticed");
+        let (repository, cache) = scene.fresh();
+        let evict =
+            drumlin_repo::collection::Board::sessions(&drumlin_repo::collection::Desk::new(&repository)).unwrap();
+        repair(&repository, &cache, &repair::Options { evict, ..repair_options() }, &Quiet::default()).unwrap();
+        if from % 4 == 0 {
+            assert_eq!((scene.differences(0), scene.differences(1)), wanted, "call {from}");
+        }
+    }
+}
+
+/// A block of leaves is lost in the midst of a tree: what is before and behind it comes back, and nothing is deleted on the
+/// strength of what could not be read.
+#[test]
+fn a_restore_gets_over_a_gap_in_the_tree() {
+    let bench = bench();
+    let folder = common::quick_folder();
+    let source = folder.path().join("source");
+    for dir in 0..40 {
+        let dir = source.join(format!("directory {dir:02}"));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..150 {
+            fs::write(dir.join(format!("{file:03} {}", "a long name that fills leaves ".repeat(5))), format!("{file}"))
+                .unwrap();
+        }
+    }
+    common::settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let mut packs = Vec::new();
+    bench.memory.list(names::TREE, &mut |listed| packs.push(listed.name)).unwrap();
+    let mut met = HashSet::new();
+    for part in 1..16 {
+        let whole = bench.memory.get(&packs[0]).unwrap();
+        let mut bent = whole.clone();
+        wipe_parity(&mut bent);
+        let at = whole.len() / 16 * part;
+        bent[at] ^= 1;
+        bench.memory.put(&packs[0], &bent, Put::Replace).unwrap();
+        let repository = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, folder.path()).unwrap());
+        let target = folder.path().join(format!("out{part}"));
+        fs::create_dir_all(target.join("directory 05")).unwrap();
+        fs::write(target.join("directory 05/mine"), "mine").unwrap();
+        let mut options = restore_options(&snapshot, &target);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        options.delete = true;
+        let monitor = Quiet::default();
+        match restore::restore(&repository, &cache, options, &monitor) {
+            Ok(report) => {
+                let found = compare::trees(
+                    &source,
+                    &target,
+                    &compare::Options { mtime: false, mode: false, ..Default::default() },
+                );
+                let missing = found.unwrap().len();
+                if report.counts.damaged > 0 {
+                    assert!(missing > 0 && !monitor.problems().is_empty(), "part {part}");
+                    // What comes before the gap is there, and what comes behind it.
+                    met.insert(target.join("directory 00").exists() || target.join("directory 39").exists());
+                    if !target.join("directory 05").read_dir().unwrap().any(|e| e.unwrap().file_name() != "mine") {
+                        assert!(target.join("directory 05/mine").exists(), "deleted for want of knowledge");
+                    }
+                }
+            }
+            // The uppermost node, or one of its family: then there is nothing to go by.
+            Err(Error::Repo(e)) => assert!(e.is_damage(), "{e}"),
+            Err(e) => panic!("{e}"),
+        }
+        bench.memory.put(&packs[0], &whole, Put::Replace).unwrap();
+        fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(met.contains(&true), "no damage hit a leaf");
+}
+
+/// A folder that wasn't mounted, or half of a union of disks that was not there.
+#[test]
+fn packs_that_come_back_after_a_repair_are_not_taken_for_nobodys() {
+    for again in [false, true] {
+        let scene = Scene::new();
+        let name = scene.largest(names::DATA);
+        let bytes = scene.bench.memory.get(&name).unwrap();
+        scene.bench.memory.delete(&name).unwrap();
+        assert!(scene.repair(&[]).lost_chunks > 0);
+        if again {
+            let report = scene.repair(&[]);
+            assert!(report.lost_chunks > 0 && report.healed == 0, "it is the same loss: {report:?}");
+        }
+        scene.bench.memory.put(&name, &bytes, Put::Create).unwrap();
+        scene.prune().unwrap();
+        assert!(scene.names(names::DATA).contains(&name), "a prune has removed what was lost and found");
+        let report = scene.repair(&[]);
+        assert_eq!((report.lost_chunks, report.named), (0, 1), "{report:?}");
+        scene.assert_whole();
+        assert!(scene.names(names::LOSSES).is_empty());
+        scene.prune().unwrap();
+        scene.assert_whole();
+    }
+}
+
+/// A repair that has to wait puts the loss, and a backup comes by while the index still names the pack that is gone.
+#[test]
+fn a_loss_that_was_met_too_early_is_met_again() {
+    let mut scene = Scene::new();
+    let name = scene.largest(names::DATA);
+    scene.bench.memory.delete(&name).unwrap();
+    let session = Registration::begin(&scene.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let (repository, cache) = scene.fresh();
+    let busy = repair(&repository, &cache, &repair_options(), &Quiet::default());
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    scene.backup();
+    session.abandon().unwrap();
+    assert!(scene.repair(&[]).lost_chunks > 0);
+    scene.backup();
+    assert_eq!((scene.differences(1), scene.differences(3)), (Some(0), Some(0)));
+}
