@@ -18,7 +18,8 @@ class Knobs(unittest.TestCase):
     def test_all_are_where_the_list_says(self):
         knobs.check()
         self.assertGreater(len(knobs.everything()), 30)
-        self.assertLessEqual({run for knob in knobs.everything().values() for run in knob.runs}, set(everything()))
+        runs = {run.removesuffix(knobs.FAR) for knob in knobs.everything().values() for run in knob.runs}
+        self.assertLessEqual(runs, set(everything()))
 
     def test_one_that_moved_is_told(self):
         knob = knobs.Knob("block", "a.rs", "const A: usize = {};", "1 << 20", ("5",), ("W3",))
@@ -96,6 +97,19 @@ class Verdicts(unittest.TestCase):
         slower = {**columns(1.0), "memory of restore, MB": [90e6] * 3}
         self.assertEqual([judge.verdict(columns(1.0), slower, touches) for touches in (None, "backup", "restore")], ["worse", "same", "worse"])
 
+    def test_how_far_the_default_is_from_the_best_point_of_each_column(self):
+        default = {**columns([1.0, 1.1, 1.4]), "change, s": [2.0] * 3}
+        found = judge.distance(default, [columns(0.9, 40e6), {**columns(1.3), "change, s": [1.6] * 3}], "backup")
+        self.assertEqual({heading: round(times, 2) for heading, times in found.items()},
+                         {"first, s": 1.22, "no change, s": 1, "change, s": 1.25, "memory of first, MB": 1.25, "repository, MB": 1})
+
+    def test_what_a_third_step_has_changed_counts(self):
+        done = {"status": "ok", "wall": 1, "memory": 1, "repository": {"bytes": 5}}
+        changed = {**done, "wall": 3, "repository": {"bytes": 8}}
+        rounds = [{"tool": "default", "steps": {"first": done, "no change": done, "scrambled": changed}, "restores": {"scrambled": done}}]
+        figures = judge.figures({"steps": ["first", "no change", "scrambled"], "restores": ["scrambled"], "rounds": rounds})["default"]
+        self.assertEqual([figures[heading] for heading in ("change, s", "repository, MB")], [[3], [8]])
+
     def test_the_median_of_all_rounds_counts(self):
         rounds = [{"tool": "default", "steps": {"first": {"status": "ok", "wall": wall, "memory": 1, "repository": {"bytes": 5}},
                                                 "no change": {"status": "ok", "wall": 1, "memory": 1, "repository": {"bytes": 7}}},
@@ -109,7 +123,11 @@ class Verdicts(unittest.TestCase):
                  "knobs": [{"name": "size", "file": "f", "default": "1", "touches": None, "date": "", "runs": runs}]}
         text = page.page(sweep)
         self.assertIn("- size = `2`, W3 at 0.1: first 2.00 times as good", text)
-        self.assertIn("| | `3` | | × 1.50 |  |  | × 0.40 |  |  | another choice |", text)
+        self.assertIn("| | `3` | | × 1.50 |  |  |  | × 0.40 |  |  | another choice |", text)
+        self.assertIn("| first | 0 | 1 | 2.00 times: size, W3 |", text)
+        self.assertIn("| no change | 1 | 0 | – |", text)
+        self.assertIn("| memory of first | 0 | 1 | 2.50 times: size, W3 |", text)
+        self.assertNotIn("\n| change |", text, "the workload has no third step")
         self.assertIn("1 knobs, 3 comparisons: 1 better, 0 worse, 1 another choice, 1 same, 0 failed", text)
 
 

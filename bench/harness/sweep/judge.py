@@ -10,21 +10,26 @@ from .. import stats
 
 # What counts as a gain, and as a loss.
 PART = 1.10
+# Steps of a workload that are run: what has changed in the third is where small pieces are worth what they cost.
+STEPS = 3
 # Heading, where the figure stands in a round, and how large a difference must be to count. Figures are lists, one of each round.
 COLUMNS = (
     ("first, s", "steps", 0, "wall", 0.05),
     ("no change, s", "steps", 1, "wall", 0.02),
+    ("change, s", "steps", 2, "wall", 0.05),
     ("restore, s", "restores", -1, "wall", 0.05),
     ("memory of first, MB", "steps", 0, "memory", 4e6),
     ("memory of restore, MB", "restores", -1, "memory", 4e6),
-    ("repository, MB", "steps", 1, "repository", 1e5),
+    ("repository, MB", "steps", -1, "repository", 1e5),
 )
 
 
 def figures(result):
-    """By tool and column what each round had; None where one had none."""
+    """By tool and column what each round had; None where one had none. Steps that a workload hasn't have no column."""
     found = {}
     for heading, part, place, what, _ in COLUMNS:
+        if place >= len(result[part]):
+            continue
         step = result[part][place]
         for round_ in result["rounds"]:
             record = round_[part].get(step)
@@ -60,6 +65,19 @@ def compare(default, other, touches=None):
         elif theirs > ours * PART and min(other[heading]) > max(default[heading]):
             losses[heading] = theirs / ours
     return gains, losses
+
+
+def distance(default, others, touches=None):
+    """How many times the best of all points the default is, by column: 1 where nothing is better, or what is better is so by less than
+    counts. Unlike `compare` it asks nothing of the single rounds."""
+    found = {}
+    least_of = {heading: least for heading, *_, least in COLUMNS}
+    for heading in columns(touches):
+        ours = middle(default, heading)
+        theirs = [figure for figure in (middle(other, heading) for other in others) if figure]
+        if ours and theirs:
+            found[heading] = ours / min(theirs) if ours - min(theirs) >= least_of[heading] else 1.0
+    return found
 
 
 def verdict(default, other, touches=None):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = Path(__file__).with_name("knobs.toml")
+# A workload of this name's end has its repository on another machine.
+FAR = "-far"
 
 
 class Moved(Exception):

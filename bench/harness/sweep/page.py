@@ -1,6 +1,6 @@
 """The page of the sweep: what each turn of each knob does, as data says. Pure."""
 
-from .judge import COLUMNS, compare, middle, verdict
+from .judge import COLUMNS, PART, columns, compare, distance, middle, verdict
 
 UNITS = {"wall": (1, "{:.2f}"), "memory": (1e6, "{:.0f}"), "repository": (1e6, "{:.1f}")}
 
@@ -24,14 +24,29 @@ def page(sweep):
         "than a tenth in one column of a workload and loses more than a tenth in none; *another choice* if it does both. Ratios are to the default "
         "of the medians (below 1: less), where they differ by more than a tenth and each round of the one from each of the other in the same direction. "
         "Knobs of backups are judged by backups alone, those of restores by restores.",
-        f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. {sweep['date'][:10]}, {sweep['repeat']} rounds, hot caches. "
+        f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. {sweep['date'][:10]}, {sweep['repeat']} rounds, hot caches, the first round's restores held against the source; “-far”: "
+        f"over a line of 50 ms and 3 MB/s. "
         f"{len(knobs)} knobs, {len(verdicts)} comparisons: {', '.join(f'{sum(v == kind for *_, v in verdicts)} {kind}' for kind in ('better', 'worse', 'another choice', 'same', 'failed'))}.",
         "## Better than the default\n\n" + ("\n".join(better) or "None."),
+        "## How far the defaults are from the best\n\nOf the medians, whatever the single rounds say: the best of a knob's points in a column may be the worst in another.\n\n"
+        "| column | within a tenth | farther | farthest |\n|---|---:|---:|---|\n" + "\n".join(distances(knobs)),
         "## All",
         "| knob | value | workload | " + " | ".join(heading for heading, *_ in COLUMNS) + " | |\n|---|---|---|" + "---:|" * len(COLUMNS) + "---|\n"
         + "\n".join(row for knob in knobs for run in knob["runs"] for row in rows(knob, run)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def distances(knobs):
+    """A row for each column: of how many knobs and workloads the default is within a tenth of the best, and which is farthest."""
+    for heading, *_ in COLUMNS:
+        found = [(distance(run["default"], run["values"].values(), knob["touches"]).get(heading), knob["name"], run["workload"])
+                 for knob in knobs if heading in columns(knob["touches"]) for run in knob["runs"]]
+        found = sorted(one for one in found if one[0] is not None)
+        if found:
+            far = [one for one in found if one[0] > PART]
+            ratio, name, workload = found[-1]
+            yield f"| {heading.split(',')[0]} | {len(found) - len(far)} | {len(far)} | " + (f"{ratio:.2f} times: {name}, {workload}" if ratio > 1 else "–") + " |"
 
 
 def rows(knob, run):
