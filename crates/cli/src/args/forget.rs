@@ -27,8 +27,8 @@ pub struct Forget {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Run 'prune' afterwards, with its defaults, if anything was forgotten
-    #[arg(long, conflicts_with = "dry_run")]
+    /// Run 'prune' afterwards, with its defaults, if anything was forgotten; of a dry run, tell what it would do
+    #[arg(long)]
     pub prune: bool,
 
     /// Let the rules remove all snapshots of a group; without a rule, all those that --host, --tag and --path choose

@@ -54,13 +54,20 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         carry_out(&plan, &repository)?;
         shown.all(false)?;
     }
-    let prune = args.prune && !plan.going().is_empty();
     for error in &unread {
         context.out.trouble_with("forget", &error.to_string());
     }
     let exit = if unread.is_empty() { Exit::Done } else { Exit::Incomplete };
     let how = Prune { unsafe_allow_remove_all: args.unsafe_allow_remove_all, ..Prune::default() };
-    let pruned = if prune { super::prune::run(context, &how)? } else { Exit::Done };
+    let pruned = match args.prune && !plan.going().is_empty() {
+        false => Exit::Done,
+        true if args.dry_run => {
+            context.out.note("\nand a prune after it:");
+            super::prune::foresee(context, &how, &repository, &plan.going())?;
+            Exit::Done
+        }
+        true => super::prune::run(context, &how)?,
+    };
     Ok(if exit == Exit::Done { pruned } else { exit })
 }
 

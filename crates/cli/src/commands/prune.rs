@@ -6,6 +6,8 @@ use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};
 use drumlin_engine::prune::{self, Options, Report, Survey, Tally};
+use drumlin_format::SnapshotId;
+use drumlin_repo::Repository;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -65,29 +67,15 @@ struct JsonPrune {
 /// # Errors
 /// Nothing was removed, or not all that should have been.
 pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
-    let repository = if args.dry_run { context.open_to_read()? } else { context.open_to_remove()? };
-    let cache = context.cache(&repository)?;
-    let options = Options {
-        host: gather::host(context, None),
-        max_unused: args.max_unused,
-        max_repack: args.max_repack,
-        max_rekey: args.max_rekey,
-        allow_remove_all: args.unsafe_allow_remove_all,
-        wait: args.wait,
-        evict: args.evict.clone(),
-        evict_after: args.evict_after,
-        workers: args.workers.map_or_else(processors, usize::from),
-    };
-    let watch = Watch::new(context.out, "prune");
-    let out = context.out;
     if args.dry_run {
-        let survey = watch.run(|monitor| prune::plan(&repository, &cache, &options, monitor))?;
-        match out.json() {
-            true => out.object(&plan(&survey))?,
-            false => lines(&survey).into_iter().try_for_each(|line| out.line(line))?,
-        }
+        foresee(context, args, &context.open_to_read()?, &[])?;
         return Ok(Exit::Done);
     }
+    let repository = context.open_to_remove()?;
+    let cache = context.cache(&repository)?;
+    let options = options(context, args);
+    let watch = Watch::new(context.out, "prune");
+    let out = context.out;
     let pruned = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor));
     // Whatever became of that: locks must not run out because somebody is at work, or something is missing.
     let retention = watch.run(|monitor| repository.retain(&|| monitor.stop()));
@@ -129,6 +117,34 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
     retention?;
     // Damage that was met was told, and what is damaged stays.
     Ok(if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done })
+}
+
+/// Tell what it would do, if these snapshots had been forgotten.
+///
+/// # Errors
+/// It would fail.
+pub fn foresee(context: &Context, args: &Prune, repository: &Repository, forgotten: &[SnapshotId]) -> Result<()> {
+    let cache = context.cache(repository)?;
+    let (options, watch) = (options(context, args), Watch::new(context.out, "prune"));
+    let survey = watch.run(|monitor| prune::plan_without(repository, &cache, &options, forgotten, monitor))?;
+    match context.out.json() {
+        true => context.out.object(&plan(&survey)),
+        false => lines(&survey).into_iter().try_for_each(|line| context.out.line(line)),
+    }
+}
+
+fn options(context: &Context, args: &Prune) -> Options {
+    Options {
+        host: gather::host(context, None),
+        max_unused: args.max_unused,
+        max_repack: args.max_repack,
+        max_rekey: args.max_rekey,
+        allow_remove_all: args.unsafe_allow_remove_all,
+        wait: args.wait,
+        evict: args.evict.clone(),
+        evict_after: args.evict_after,
+        workers: args.workers.map_or_else(processors, usize::from),
+    }
 }
 
 fn plan(survey: &Survey) -> JsonPlan {

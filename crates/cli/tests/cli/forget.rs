@@ -159,6 +159,22 @@ fn slips_are_usage() {
 }
 
 #[test]
+fn a_dry_run_tells_what_the_prune_would_do() {
+    let home = home(&[1, 2, 3, 4]);
+    let rules = ["--keep-last", "1", "--prune"];
+    let dry = forget(&home, &[&rules[..], &["-n"]].concat()).ok().stdout;
+    assert!(
+        dry.contains("would forget 3 snapshots") && dry.contains("needed:") && dry.contains("by 1 snapshot"),
+        "{dry}"
+    );
+    let all = home.run(&[&["--json", "forget", "-n"], &rules[..]].concat()).ok();
+    let plan = all.the("prune_plan");
+    assert_eq!((days(&home).len(), &plan["snapshots"]), (4, &serde_json::json!(1)));
+    let done = home.run(&[&["--json", "forget"], &rules[..]].concat()).ok();
+    assert_eq!((days(&home).len(), done.the("prune_plan")), (1, plan), "as it was told");
+}
+
+#[test]
 fn a_group_is_emptied_on_demand_only() {
     let home = home(&[1, 2]);
     home.run(&["backup", "src", "-H", "b", "--tag", "x", "--time", "2020-01-03"]).ok();

@@ -18,7 +18,7 @@ pub use choose::Unused;
 
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
-use drumlin_format::SessionId;
+use drumlin_format::{SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Collected, Desk, bury, collect, withdraw};
 use drumlin_repo::{Cache, Repository, random_id};
@@ -145,9 +145,23 @@ impl Unfinished {
 /// # Errors
 /// As [`prune`].
 pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Survey> {
+    plan_without(repository, cache, options, &[], monitor)
+}
+
+/// What it would do if these snapshots had been forgotten.
+///
+/// # Errors
+/// As [`prune`].
+pub fn plan_without(
+    repository: &Repository,
+    cache: &Arc<Cache>,
+    options: &Options,
+    forgotten: &[SnapshotId],
+    monitor: &dyn Monitor,
+) -> Result<Survey> {
     repository.may_collect()?;
     let condemned = Default::default();
-    let look = Look::at(repository, cache, options, &condemned, monitor)?;
+    let look = Look::at(repository, cache, options, (&condemned, forgotten), monitor)?;
     let mut survey = look.survey;
     (survey.bands, survey.parity) = parity::outlook(repository, &options.parity(), look.goes())?;
     Ok(survey)

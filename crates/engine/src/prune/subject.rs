@@ -69,15 +69,16 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Look at everything and change nothing.
+    /// Look at everything and change nothing. Packs may be condemned already; and snapshots pass for forgotten.
     pub fn at(
         repository: &Repository,
         cache: &Arc<Cache>,
         options: &Options,
-        condemned: &BTreeSet<PackId>,
+        (condemned, forgotten): (&BTreeSet<PackId>, &[SnapshotId]),
         monitor: &dyn Monitor,
     ) -> Result<Self> {
-        let snapshots = repository.standing_snapshots()?;
+        let mut snapshots = repository.standing_snapshots()?;
+        snapshots.retain(|snapshot| !forgotten.contains(&snapshot.id));
         let mut ground = Ground::look(repository)?;
         ground.refuse_broken()?;
         ground.refuse_empty(&snapshots)?;
@@ -194,7 +195,9 @@ impl Look {
             named.iter().all(|pack| !ground.packs.contains_key(pack) || is_newest(pack))
         };
         objects.extend(ground.generations.iter().filter(|(id, tag)| **tag != newest && bare(id)).map(|(id, _)| *id));
-        let reseal = if options.max_rekey == Unused::Bytes(0) { Vec::new() } else { repository.older_snapshots()? };
+        let mut reseal =
+            if options.max_rekey == Unused::Bytes(0) { Vec::new() } else { repository.older_snapshots()? };
+        reseal.retain(|id| !forgotten.contains(id));
         survey.resealed = reseal.len();
         let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
         Ok(Look { healed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
@@ -278,7 +281,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
     type Error = Error;
 
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
-        let look_at = || Look::at(self.repository, self.cache, self.options, &known.condemned(), self.monitor);
+        let look_at = || Look::at(self.repository, self.cache, self.options, (&known.condemned(), &[]), self.monitor);
         let mut look = look_at()?;
         if !look.healed.is_empty() {
             look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;

@@ -20,11 +20,15 @@ use std::sync::Arc;
 #[test]
 fn half_of_six_are_forgotten() {
     let mut history = History::new(6);
+    let going: Vec<_> = history.states.iter().step_by(2).map(|(snapshot, _)| snapshot.id).collect();
+    let (repository, cache) = (&history.bench.repository, &history.bench.cache);
+    let foreseen = prune::plan_without(repository, cache, &prune_options(), &going, &Quiet::default()).unwrap();
     history.forget(|at| at % 2 == 0);
     let before = history.bytes();
     let planned =
         prune::plan(&history.bench.repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
     assert_eq!(history.bytes(), before, "a plan changes nothing");
+    assert_eq!(planned, foreseen, "as if they had been forgotten");
     let report = prune_all(&history.bench).unwrap();
     assert_eq!(report.survey, Some(planned));
     assert!(report.gone.packs > 0 && report.after < report.before, "{report:?}");
