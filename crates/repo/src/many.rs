@@ -1,6 +1,7 @@
 //! Many small requests of the storage: one after the other where it is at hand, many at once where each waits for its answer.
 
 use crate::Repository;
+use drumlin_store::Store;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -18,9 +19,22 @@ impl Repository {
         R: Send,
         E: Send,
     {
-        let threads = if self.store().is_far() { AT_ONCE.min(items.len()) } else { 1 };
-        at_once(threads, items, ask)
+        ask_store(&**self.store(), items, ask)
     }
+}
+
+/// The same of a store that is no repository yet.
+pub(crate) fn ask_store<T, R, E>(
+    store: &dyn Store,
+    items: &[T],
+    ask: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E>
+where
+    T: Sync,
+    R: Send,
+    E: Send,
+{
+    at_once(if store.is_far() { AT_ONCE.min(items.len()) } else { 1 }, items, ask)
 }
 
 fn at_once<T, R, E>(threads: usize, items: &[T], ask: impl Fn(&T) -> Result<R, E> + Sync) -> Result<Vec<R>, E>

@@ -4,6 +4,7 @@ use crate::band::{Bands, Through};
 use crate::cache::Snapshots;
 use crate::generations::Generations;
 use crate::history::Memory;
+use crate::many::ask_store;
 use crate::{Error, NewLock, PackInfo, Result, Unlock, config, names, random_id, random_secret, twice};
 use drumlin_format::config::{ChunkSizes, Config};
 use drumlin_format::key::{Role, Secrets};
@@ -93,14 +94,17 @@ impl Repository {
         label: &str,
         now: i64,
     ) -> Result<(Self, KeyId)> {
-        let mut found = false;
-        for folder in [names::CONFIG, names::KEYS, names::SNAPSHOTS, names::INDEX] {
-            store.list(folder, &mut |_| found = true)?;
-        }
-        for name in [names::CONFIG, names::CONFIG_COPY] {
-            found |= store.len(name)?.is_some();
-        }
-        if found {
+        let objects = [names::CONFIG, names::CONFIG_COPY].map(|name| (name, false));
+        let folders = [names::CONFIG, names::KEYS, names::SNAPSHOTS, names::INDEX].map(|folder| (folder, true));
+        let found = ask_store(&*store, &[&objects[..], &folders].concat(), |(name, is_folder)| {
+            let mut found = false;
+            match is_folder {
+                true => store.list(name, &mut |_| found = true)?,
+                false => found = store.len(name)?.is_some(),
+            }
+            Ok::<_, Error>(found)
+        })?;
+        if found.contains(&true) {
             return Err(Error::Exists { location: store.location() });
         }
         let seal = |source| Error::Damaged {
