@@ -220,6 +220,9 @@ impl From<RepoError> for Failure {
 fn remedy(object: &str) -> Option<&'static str> {
     match object.split_once('/')?.0 {
         names::INDEX | names::PLANS | names::LOSSES => Some("'drumlin repair' makes that good"),
+        names::KEYS => {
+            Some("'drumlin repair' tells whether its copy makes it good, 'drumlin key remove' removes what is lost")
+        }
         names::DATA | names::TREE => Some(
             "'drumlin check' tells which files that touches, and 'drumlin repair --read-data' heals what can be healed",
         ),

@@ -32,7 +32,15 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e, json),
     };
     let out = Out::new(cli.global.json, cli.global.quiet, cli.global.verbose);
-    let ended = commands::run(cli, &out).and_then(|exit| out.flush().map(|()| exit));
+    let ended = commands::run(cli, &out).and_then(|exit| match out.flush() {
+        Ok(()) => Ok(exit),
+        // It has done what it was to do, which the message alone would not say.
+        Err(failure) => {
+            let hint =
+                format!("only what it had to tell is lost: the command itself ended with status {}", exit as i32);
+            Err(failure.hint(hint))
+        }
+    });
     let exit = ended.unwrap_or_else(|failure| {
         let _ = out.flush();
         out.failure(&failure);

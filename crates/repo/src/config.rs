@@ -1,6 +1,6 @@
 //! The config as a repository has it: twice.
 
-use crate::twice::{Counts, Examined, Twice};
+use crate::twice::{Counts, Examined, Mended, Twice};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::config::Config;
 use drumlin_store::Store;
@@ -59,11 +59,11 @@ impl Repository {
         Ok(config)
     }
 
-    /// Put the config and its copy right, each by the other one. How many were put.
+    /// Put the config and its copy right, each by the other one.
     ///
     /// # Errors
     /// The storage fails, or this user may not.
-    pub fn mend_config(&self) -> Result<u64> {
+    pub fn mend_config(&self) -> Result<Mended> {
         self.mend_twice(&self.config_twice())
     }
 }

@@ -3,7 +3,7 @@
 //! Each stands there twice (`twice`). Everything new is sealed in the newest one. Where that can't be had, because its object is gone or
 //! because the key was not given it, what there is can still be read, and nothing is written.
 
-use crate::twice::{Counts, Found, Twice};
+use crate::twice::{Counts, Found, Mended, Twice};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::config::Config;
 use drumlin_format::generation::Generation;
@@ -115,19 +115,15 @@ impl Repository {
         Ok(troubles)
     }
 
-    /// Put what is wrong with the objects of generations right, each by the other one. How many were put. Those that a rekey left which
-    /// came to no end are among them: the next one makes them known.
+    /// Put what is wrong with the objects of generations right, each by the other one. Those that a rekey left which came to no end are
+    /// among them: the next one makes them known.
     ///
     /// # Errors
     /// The storage fails.
-    pub fn mend_generations(&self) -> Result<u64> {
-        let mut mended = 0;
+    pub fn mend_generations(&self) -> Result<Mended> {
         let mut numbers: BTreeSet<u32> = self.generations().iter().map(|of| of.number).collect();
         self.store().list(names::GENERATIONS, &mut |listed| numbers.extend(names::generation_number(&listed.name)))?;
-        for number in numbers {
-            mended += twice(&**self.store(), self.config(), number).mend()?.0;
-        }
-        Ok(mended)
+        self.mend_each(numbers.into_iter().map(|number| twice(&**self.store(), self.config(), number)))
     }
 
     /// The tag of the generation that new objects are sealed in.

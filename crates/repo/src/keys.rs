@@ -1,6 +1,6 @@
 //! Keys: who may do what. Adding and removing keys is the owner's; changing one's own passphrase is anybody's.
 
-use crate::twice::{self, Counts, Examined, Found, Twice};
+use crate::twice::{self, Counts, Examined, Found, Mended, Twice};
 use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::KeyId;
 use drumlin_format::key::{Certificate, KeyObject, KeyParts, Lock, Role, Secrets};
@@ -34,6 +34,16 @@ pub struct KeyInfo {
     pub current: bool,
     /// When it was revoked, seconds since 1970, if so: nothing opens it any more.
     pub revoked: Option<i64>,
+}
+
+/// All keys of a repository.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Those that the owner certified, in the order in which they were made.
+    pub sound: Vec<KeyInfo>,
+    /// Those of which neither the object nor its copy is what the owner put, and why: they open nothing, and whose word it is that they signed
+    /// can't be told.
+    pub lost: Vec<(KeyId, Error)>,
 }
 
 /// A key whose signatures can be told, by the owner's word.
@@ -143,11 +153,14 @@ impl Repository {
 
     /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone from
     /// the repository (not from whoever has kept them). The last owner key stays: without it nobody could ever open the
-    /// repository as its owner.
+    /// repository as its owner. A key that is lost has nothing to be revoked: what is left of it goes.
     pub fn remove_key(&self, id: KeyId, now: i64) -> Result<()> {
         let secrets = self.secrets();
         let owner = secrets.owner_signing.as_ref().ok_or_else(|| self.not_allowed("remove keys"))?;
-        let keys = self.list_keys()?;
+        let Keys { sound: keys, lost } = self.keys()?;
+        if lost.iter().any(|(lost, _)| *lost == id) {
+            return self.discard_key(id);
+        }
         let Some(key) = keys.iter().find(|k| k.id == id) else {
             return Err(Error::Misuse(format!("there is no key {id}; 'drumlin key list' shows all of them")));
         };
@@ -166,26 +179,64 @@ impl Repository {
         Ok(twice::put(&**self.store(), &name, &object.revoke(secrets.repository, now, owner), Put::Replace)?)
     }
 
-    /// All keys that the owner certified.
-    pub fn list_keys(&self) -> Result<Vec<KeyInfo>> {
-        let secrets = self.secrets();
-        let mut infos = Vec::new();
-        for (id, object) in self.key_objects()? {
-            let name = names::key(id);
-            let object = object?;
-            let certificate = object.certificate(secrets.repository, &secrets.owner).map_err(Error::damaged(&name))?;
-            infos.push(KeyInfo {
-                id,
-                role: certificate.role,
-                label: object.label(secrets).map_err(Error::damaged(&name))?,
-                created: certificate.created,
-                passphrase: matches!(object.lock(), Lock::Passphrase { .. }),
-                current: id == secrets.key,
-                revoked: certificate.revoked,
-            });
+    /// Remove what is left of a key, once it is seen again that nothing of it can be used.
+    fn discard_key(&self, id: KeyId) -> Result<()> {
+        let both = self.certified(id);
+        let mut left = Vec::new();
+        for name in both.names() {
+            match both.find(&name)? {
+                Found::Gone => {}
+                Found::Unsound(_) => left.push(name),
+                Found::Sound(..) => {
+                    return Err(Error::Misuse(format!(
+                        "'{name}' can be read: 'drumlin repair' makes the key whole by it"
+                    )));
+                }
+                Found::Newer(cause) => return Err(Error::Misuse(format!("'{name}' is to stay: {cause}"))),
+                Found::Unread(e) => return Err(e),
+            }
         }
-        infos.sort_by_key(|k| (k.created, k.id));
-        Ok(infos)
+        Ok(left.iter().try_for_each(|name| self.store().delete(name))?)
+    }
+
+    /// All keys that the owner certified.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is lost; the storage fails.
+    pub fn list_keys(&self) -> Result<Vec<KeyInfo>> {
+        let Keys { sound, lost } = self.keys()?;
+        lost.into_iter().next().map_or(Ok(sound), |(_, e)| Err(e))
+    }
+
+    /// All keys, those that are lost by themselves.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn keys(&self) -> Result<Keys> {
+        let secrets = self.secrets();
+        let mut keys = Keys::default();
+        for (id, object) in self.key_objects()? {
+            let info = object.and_then(|object| {
+                let certificate = object.certificate(secrets.repository, &secrets.owner);
+                let certificate = certificate.map_err(Error::damaged(&names::key(id)))?;
+                Ok(KeyInfo {
+                    id,
+                    role: certificate.role,
+                    // It says nothing that counts: a key isn't lost with it.
+                    label: object.label(secrets).unwrap_or_else(|_| "?".into()),
+                    created: certificate.created,
+                    passphrase: matches!(object.lock(), Lock::Passphrase { .. }),
+                    current: id == secrets.key,
+                    revoked: certificate.revoked,
+                })
+            });
+            match info {
+                Ok(info) => keys.sound.push(info),
+                Err(e) => keys.lost.push((id, e)),
+            }
+        }
+        keys.sound.sort_by_key(|k| (k.created, k.id));
+        Ok(keys)
     }
 
     /// The verifying halves of all keys that the owner certified, revoked ones among them; a key object that is damaged or that the owner didn't
@@ -252,16 +303,12 @@ impl Repository {
         Ok(Examined { object: object.filter(|_| is_labelled).and_then(certificate), troubles, lacks_copy })
     }
 
-    /// Put key objects and their copies right, each by the other one. How many were put.
+    /// Put key objects and their copies right, each by the other one.
     ///
     /// # Errors
     /// The storage fails, or this user may not.
-    pub fn mend_keys(&self) -> Result<u64> {
-        let mut mended = 0;
-        for id in ids(&**self.store())? {
-            mended += self.mend_twice(&self.certified(id))?;
-        }
-        Ok(mended)
+    pub fn mend_keys(&self) -> Result<Mended> {
+        self.mend_each(ids(&**self.store())?.into_iter().map(|id| self.certified(id)))
     }
 }
 

@@ -51,6 +51,33 @@ pub struct Examined<T> {
     pub lacks_copy: bool,
 }
 
+/// What became of objects that were to be put right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// How many of the two of each were put, all in all.
+    pub put: u64,
+    /// Those of which neither the object nor its copy is sound, by their names: nothing makes them again.
+    pub lost: Vec<String>,
+}
+
+impl Mended {
+    fn and(mut self, other: Mended) -> Mended {
+        self.put += other.put;
+        self.lost.extend(other.lost);
+        self
+    }
+}
+
+/// How an object stands when it has been put right, as far as can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    Sound,
+    /// As a newer program has written it, or its copy.
+    Newer,
+    /// There is nothing to make it of.
+    Lost,
+}
+
 /// What came of reading one of the two.
 pub(crate) enum Found<T> {
     /// What it should be, and its bytes.
@@ -179,37 +206,37 @@ impl<T> Twice<'_, T> {
     }
 
     /// Put each right by the other one, and look again: had somebody put them anew meanwhile (a revocation, say), an old state would now
-    /// stand in one of the two. How many were put, and whether the object is sound now.
+    /// stand in one of the two. How many were put, and how the object stands now.
     ///
     /// # Errors
     /// The storage fails, gives out neither, or refuses one of them to this user.
-    pub fn mend(&self) -> Result<(u64, bool)> {
+    pub fn mend(&self) -> Result<(u64, Stand)> {
         let [name, copy_name] = self.names();
         let mut mended = 0;
         for _ in 0..LOOKS_MAX {
             let (first, copy) = (self.given_out(&name)?, self.given_out(&copy_name)?);
             // What a newer program has written is not ours to replace.
             if [&first, &copy].iter().any(|found| matches!(found, Found::Newer(_))) {
-                return Ok((mended, first.is_sound()));
+                return Ok((mended, if first.is_sound() { Stand::Sound } else { Stand::Newer }));
             }
             let (to, bytes) = match (first.sound(), copy.sound()) {
-                (Some((_, bytes)), Some((_, others))) if bytes == others => return Ok((mended, true)),
+                (Some((_, bytes)), Some((_, others))) if bytes == others => return Ok((mended, Stand::Sound)),
                 (Some((object, bytes)), Some((other, others))) => match (self.counts)(object, other) {
                     Counts::Object => (&copy_name, bytes),
                     Counts::Copy => (&name, others),
-                    Counts::Neither => return Ok((mended, true)),
+                    Counts::Neither => return Ok((mended, Stand::Sound)),
                 },
                 (Some((_, bytes)), None) => (&copy_name, bytes),
                 (None, Some((_, others))) => (&name, others),
                 (None, None) => match [first, copy].into_iter().find_map(unread) {
                     Some(e) => return Err(e),
-                    None => return Ok((mended, false)),
+                    None => return Ok((mended, Stand::Lost)),
                 },
             };
             self.store.put(to, bytes, Put::Replace)?;
             mended += 1;
         }
-        Ok((mended, true))
+        Ok((mended, Stand::Sound))
     }
 
     /// What is under a name, asked for once more where the storage fails to read it: it may another time.
@@ -247,21 +274,26 @@ impl Repository {
         Ok(object)
     }
 
-    /// Put an object that stands there twice right. How many of the two were put.
-    pub(crate) fn mend_twice<T>(&self, twice: &Twice<'_, T>) -> Result<u64> {
-        let (mended, is_sound) = twice.mend()?;
-        if is_sound {
+    /// Put an object that stands there twice right.
+    pub(crate) fn mend_twice<T>(&self, twice: &Twice<'_, T>) -> Result<Mended> {
+        let (put, stand) = twice.mend()?;
+        if stand == Stand::Sound {
             self.note_mended(&twice.name);
         }
-        Ok(mended)
+        Ok(Mended { put, lost: if stand == Stand::Lost { vec![twice.name.clone()] } else { Vec::new() } })
+    }
+
+    /// The same of several, one after the other.
+    pub(crate) fn mend_each<'a, T>(&self, all: impl Iterator<Item = Twice<'a, T>>) -> Result<Mended> {
+        all.map(|twice| self.mend_twice(&twice)).try_fold(Mended::default(), |sum, one| Ok(sum.and(one?)))
     }
 
     /// Put all objects that stand there twice right, each by the other one: [`Repository::mend_config`], [`Repository::mend_keys`],
-    /// [`Repository::mend_generations`]. How many were put.
+    /// [`Repository::mend_generations`].
     ///
     /// # Errors
     /// The storage fails, or this user may not.
-    pub fn mend_copies(&self) -> Result<u64> {
-        Ok(self.mend_config()? + self.mend_keys()? + self.mend_generations()?)
+    pub fn mend_copies(&self) -> Result<Mended> {
+        Ok(self.mend_config()?.and(self.mend_keys()?).and(self.mend_generations()?))
     }
 }

@@ -477,7 +477,7 @@ fn forged_generations_hand_nothing_out() {
         let by = open(&store, writer_file).unwrap();
         session(&by).unwrap();
         assert_eq!(by.generation_troubles().unwrap().len(), 1);
-        assert_eq!((by.mend_generations().unwrap(), by.mend_generations().unwrap()), (1, 0));
+        assert_eq!((by.mend_generations().unwrap().put, by.mend_generations().unwrap().put), (1, 0));
         assert!(by.generation_troubles().unwrap().is_empty());
         for name in [names::generation(1), names::generation_copy(1)] {
             store.put(&name, &bytes, Put::Replace).unwrap();

@@ -1,7 +1,7 @@
 //! Objects that stand there twice: which of the two is read, what is told, how each is put again by the other one, and stops between them.
 
 use drumlin_format::key::Role;
-use drumlin_repo::{CreateOptions, Error, NewLock, RekeyOptions, Repository, Unlock, names};
+use drumlin_repo::{CreateOptions, Error, Mended, NewLock, RekeyOptions, Repository, Unlock, names};
 use drumlin_seal::{PassphraseCost, Secret};
 use drumlin_store::{Fault, FaultStore, Kind, MemoryStore, Op, Put, Store, When};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ fn whatever_becomes_of_the_two_what_can_be_opened_is_opened_told_and_mended() {
             assert!(troubles.iter().all(|(_, cause)| cause.ends_with(" is sound")), "{what}: {troubles:?}");
             // What a newer program has written is not ours to replace.
             let mended = u64::from(![Fate::Whole, Fate::Newer].contains(&copy) || first != Fate::Whole);
-            assert_eq!(repository.mend_config().unwrap(), mended, "{what}");
+            assert_eq!(repository.mend_config().unwrap().put, mended, "{what}");
             assert!(repository.healed().is_empty(), "{what}");
             if copy == Fate::Newer {
                 assert_eq!(bench.both(), fates, "{what}");
@@ -140,7 +140,7 @@ fn whatever_becomes_of_the_two_what_can_be_opened_is_opened_told_and_mended() {
                 assert_eq!(bench.both(), [Some(whole.clone()), Some(whole)], "{what}");
                 let sound = repository.examine_config().unwrap();
                 assert_eq!((sound.troubles, sound.lacks_copy), (vec![], false), "{what}");
-                assert_eq!(repository.mend_config().unwrap(), 0, "{what}");
+                assert_eq!(repository.mend_config().unwrap().put, 0, "{what}");
             }
         }
     }
@@ -193,7 +193,7 @@ fn what_is_cut_short_before_the_copy_is_made() {
     let found: Vec<_> = owner.key_ids().unwrap().into_iter().map(|id| owner.examine_key(id).unwrap()).collect();
     assert_eq!((found.len(), found.iter().filter(|key| key.lacks_copy).count()), (2, 1));
     assert!(found.iter().all(|key| key.troubles.is_empty()));
-    assert_eq!((owner.mend_keys().unwrap(), owner.mend_keys().unwrap()), (1, 0));
+    assert_eq!((owner.mend_keys().unwrap().put, owner.mend_keys().unwrap().put), (1, 0));
 }
 
 /// The copy is newer then, and all that it speaks of is there.
@@ -210,7 +210,7 @@ fn a_rekey_that_is_cut_short_between_the_two_is_not_in_force_before_the_next() {
     assert!(troubles.len() == 1 && troubles[0].0 == names::CONFIG && troubles[0].1.contains("older"), "{troubles:?}");
     // Whether it was cut short, or the config is one of before, is not for a repair to say.
     let both = bench.both();
-    assert_eq!((owner.mend_config().unwrap(), bench.both()), (0, both));
+    assert_eq!((owner.mend_config().unwrap().put, bench.both()), (0, both));
     // Without the config what was begun is in force, and nothing of it is missing.
     bench.set(names::CONFIG, None);
     let by_copy = bench.open().unwrap();
@@ -223,7 +223,7 @@ fn a_rekey_that_is_cut_short_between_the_two_is_not_in_force_before_the_next() {
     let owner = bench.open().unwrap();
     let troubles = owner.examine_config().unwrap().troubles;
     assert!(troubles.len() == 1 && troubles[0].0 == names::CONFIG_COPY, "{troubles:?}");
-    assert_eq!(owner.mend_config().unwrap(), 1);
+    assert_eq!(owner.mend_config().unwrap().put, 1);
     assert_eq!(bench.open().unwrap().generations().newest(), 2);
     assert_eq!(rekey(&bench.open().unwrap()).unwrap().number, 3);
     let [first, copy] = bench.both();
@@ -248,7 +248,7 @@ fn a_key_opens_by_its_copy() {
             bench.set(&name, damaged);
             let by_copy = open().unwrap();
             assert_eq!(by_copy.healed(), [name.as_str()]);
-            assert_eq!((by_copy.list_keys().unwrap().len(), by_copy.mend_keys().unwrap()), (2, 1));
+            assert_eq!((by_copy.list_keys().unwrap().len(), by_copy.mend_keys().unwrap().put), (2, 1));
             assert!(by_copy.healed().is_empty() && bench.memory.get(&name).unwrap() == whole);
             // The copy, which an older program doesn't make.
             bench.set(&copy, damaged);
@@ -257,10 +257,51 @@ fn a_key_opens_by_its_copy() {
             let told = found.troubles;
             assert_eq!((by_key.healed().len(), told.len()), (0, usize::from(damaged.is_some())), "{told:?}");
             assert!(found.object.is_some() && found.lacks_copy == damaged.is_none());
-            assert_eq!((by_key.mend_keys().unwrap(), by_key.mend_keys().unwrap()), (1, 0));
+            assert_eq!((by_key.mend_keys().unwrap().put, by_key.mend_keys().unwrap().put), (1, 0));
             assert!(bench.memory.get(&copy).unwrap() == whole);
         }
     }
+}
+
+/// Of a key of which neither is sound nothing is left but to say so, and to remove what stands there.
+#[test]
+fn a_key_that_is_lost_with_its_copy_is_named_and_can_be_removed() {
+    for damage in [Some(&b"odd"[..]), Some(b""), None] {
+        let bench = bench();
+        let owner = bench.open().unwrap();
+        let add = |label| owner.add_key(Role::Writer, &NewLock::File(Secret::new([9; 32])), label, 2).unwrap();
+        let (lost, sound) = (add("lost"), add("sound"));
+        let names = [names::key(lost), names::copy_of(&names::key(lost))];
+        bench.set(&names[0], Some(b"odd"));
+        assert!(owner.keys().unwrap().lost.is_empty(), "its copy is read");
+        bench.set(&names[1], damage);
+        let mended = owner.mend_keys().unwrap();
+        assert_eq!((mended.put, &mended.lost[..]), (0, &names[..1]));
+        let keys = owner.keys().unwrap();
+        assert_eq!((keys.sound.len(), keys.lost.len(), keys.lost[0].0), (2, 1, lost));
+        assert!(owner.list_keys().is_err() && rekey(&owner).is_err());
+        owner.remove_key(sound, 3).unwrap();
+        owner.remove_key(lost, 3).unwrap();
+        assert!(names.iter().all(|name| bench.memory.get(name).is_err()));
+        assert_eq!((owner.list_keys().unwrap().len(), owner.mend_keys().unwrap()), (2, Mended::default()));
+        assert!(rekey(&owner).is_ok());
+        assert!(owner.remove_key(lost, 4).is_err(), "there is no such key");
+    }
+}
+
+/// What a newer program has written is not lost, whatever this one makes of it.
+#[test]
+fn a_key_of_a_newer_format_is_neither_lost_nor_removed() {
+    let bench = bench();
+    let owner = bench.open().unwrap();
+    let key = owner.add_key(Role::Writer, &NewLock::File(Secret::new([9; 32])), "", 2).unwrap();
+    let (name, copy) = (names::key(key), names::copy_of(&names::key(key)));
+    let newer = Fate::Newer.of(&bench.memory.get(&name).unwrap(), b"").unwrap();
+    bench.set(&name, Some(&newer));
+    bench.set(&copy, Some(&newer));
+    assert_eq!(owner.mend_keys().unwrap(), Mended::default());
+    assert!(owner.remove_key(key, 3).unwrap_err().to_string().contains("is to stay"));
+    assert!(bench.memory.get(&name).unwrap() == newer && bench.memory.get(&copy).unwrap() == newer);
 }
 
 /// The word that a key is revoked is not lost between the two, and nothing takes it back.
@@ -279,12 +320,12 @@ fn a_revocation_that_is_cut_short_can_be_brought_to_its_end() {
     let owner = bench.open().unwrap();
     let troubles = owner.examine_key(key).unwrap().troubles;
     assert!(troubles.len() == 1 && troubles[0].1.contains("older"), "{troubles:?}");
-    assert_eq!(owner.mend_keys().unwrap(), 1);
+    assert_eq!(owner.mend_keys().unwrap().put, 1);
     assert!(matches!(open(), Err(Error::RevokedKey { .. })));
     // An old copy that the storage gives back opens nothing, and goes.
     bench.set(&names::copy_of(&names::key(key)), Some(&before));
     assert!(matches!(open(), Err(Error::RevokedKey { .. })));
-    assert_eq!(owner.mend_keys().unwrap(), 1);
+    assert_eq!(owner.mend_keys().unwrap().put, 1);
     assert!(bench.memory.get(&names::copy_of(&names::key(key))).unwrap() != before);
 }
 

@@ -39,7 +39,7 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
         Ok(done) if done.exit != Exit::Interrupted => {
             match hooks::run(profile, When::After { exit: done.exit, snapshot: done.snapshot.as_deref() }) {
                 // What the backup itself came to says more.
-                Err(failure) if done.exit != Exit::Done => context.out.failure(&failure),
+                Err(failure) if done.exit != Exit::Done => context.out.trouble_with("hook", &failure.message),
                 other => other?,
             }
             Ok(done.exit)

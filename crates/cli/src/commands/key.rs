@@ -5,7 +5,7 @@ use super::init::{create_secret, write_secret};
 use crate::args::key::{Action, Add, Export, Key, NewLock as LockArgs, Passwd, Rekey, Remove};
 use crate::exit::{Exit, Failure, Result};
 use crate::process::{host_name, user_name};
-use crate::render::path::shown;
+use crate::render::path::{JsonPath, shown};
 use crate::render::table::Table;
 use crate::render::time::{local, now, rfc3339};
 use crate::{place, unlock};
@@ -13,11 +13,12 @@ use drumlin_format::KeyId;
 use drumlin_format::key::Role;
 use drumlin_format::key_file::KeyFile;
 use drumlin_repo::collection::{Board, Desk};
-use drumlin_repo::{Error as RepoError, KeyInfo, NewLock, RekeyOptions, Rekeyed, Repository, random_secret};
+use drumlin_repo::{Error as RepoError, KeyInfo, Keys, NewLock, RekeyOptions, Rekeyed, Repository, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
 use serde::Serialize;
 use std::fs::File;
 use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// So many digits of an id tell keys apart.
@@ -29,7 +30,7 @@ const SHORT: usize = 8;
 /// The key in use may not do it, or it can't be done.
 pub fn run(context: &Context, args: &Key) -> Result<Exit> {
     match &args.action {
-        Action::List => list(context)?,
+        Action::List => return list(context),
         Action::Add(args) => add(context, args)?,
         Action::Remove(args) => remove(context, args)?,
         Action::Passwd(args) => passwd(context, args)?,
@@ -61,11 +62,11 @@ fn lock_word(key: &KeyInfo) -> &'static str {
     }
 }
 
-fn list(context: &Context) -> Result<()> {
-    let keys = context.open_to_read()?.list_keys()?;
+fn list(context: &Context) -> Result<Exit> {
+    let Keys { sound: keys, lost } = context.open_to_read()?.keys()?;
     let out = context.out;
     if out.json() {
-        return keys.iter().try_for_each(|key| {
+        keys.iter().try_for_each(|key| {
             out.object(&JsonKey {
                 message_type: "key",
                 id: key.id.to_string(),
@@ -76,10 +77,19 @@ fn list(context: &Context) -> Result<()> {
                 current: key.current,
                 revoked: key.revoked.map(|t| rfc3339((t, 0))),
             })
-        });
+        })?;
+    } else {
+        table(&keys).lines().into_iter().try_for_each(|l| out.line(l))?;
     }
+    for (_, e) in &lost {
+        out.trouble_with("key list", &e.to_string());
+    }
+    Ok(if lost.is_empty() { Exit::Done } else { Exit::Incomplete })
+}
+
+fn table(keys: &[KeyInfo]) -> Table {
     let mut table = Table::new(&["", "ID", "Role", "Opened by", "Made", "Label"]);
-    for key in &keys {
+    for key in keys {
         let lock = match key.revoked {
             Some(time) => format!("nothing: removed {}", local((time, 0))),
             None => lock_word(key).to_owned(),
@@ -93,7 +103,7 @@ fn list(context: &Context) -> Result<()> {
             shown(key.label.as_bytes()).into_owned(),
         ]);
     }
-    table.lines().into_iter().try_for_each(|l| out.line(l))
+    table
 }
 
 /// A new lock, and the file that its key goes to.
@@ -165,10 +175,13 @@ fn add(context: &Context, args: &Add) -> Result<()> {
 
 fn remove(context: &Context, args: &Remove) -> Result<()> {
     let repository = context.open()?;
-    let keys = repository.list_keys()?;
-    let fits: Vec<_> = keys.iter().filter(|k| k.id.to_string().starts_with(&args.id)).collect();
-    let key = match (args.id.is_empty(), &fits[..]) {
-        (false, [one]) => one,
+    let Keys { sound, lost } = repository.keys()?;
+    // Of one that is lost nobody knows whose it was.
+    let known = sound.iter().map(|key| (key.id, Some(key.role)));
+    let all = known.chain(lost.iter().map(|(id, _)| (*id, None)));
+    let fits: Vec<_> = all.filter(|(id, _)| id.to_string().starts_with(&args.id)).collect();
+    let (id, role) = match (args.id.is_empty(), &fits[..]) {
+        (false, [one]) => *one,
         (false, [_, _, ..]) => {
             return Err(Failure::failed(format!("'{}' is the beginning of several keys' ids", args.id)));
         }
@@ -177,8 +190,13 @@ fn remove(context: &Context, args: &Remove) -> Result<()> {
                 .hint("'drumlin key list' lists the keys"));
         }
     };
-    repository.remove_key(key.id, now().0)?;
-    context.out.note(format!("removed {} key {}", key.role.name(), &key.id.to_string()[..SHORT]));
+    repository.remove_key(id, now().0)?;
+    let short = &id.to_string()[..SHORT];
+    let Some(role) = role else {
+        context.out.note(format!("removed what was left of key {short}, which opened nothing any more"));
+        return Ok(());
+    };
+    context.out.note(format!("removed {} key {short}", role.name()));
     context.out.note("Who has had it may have kept what it opened: it can't be made to forget that.");
     context
         .out
@@ -325,13 +343,34 @@ fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+#[derive(Serialize)]
+struct JsonRecovery<'a> {
+    message_type: &'static str,
+    role: &'static str,
+    /// The file that it went to.
+    #[serde(flatten)]
+    path: Option<JsonPath<'a>>,
+    /// If it went to none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
 fn export(context: &Context, args: &Export) -> Result<()> {
     let repository = context.open_to_read()?;
     let text = repository.recovery_file();
+    let told = JsonRecovery {
+        message_type: "recovery",
+        role: repository.role().name(),
+        path: args.file.as_ref().map(|path| path.as_os_str().as_bytes().into()),
+        text: args.file.is_none().then_some(&text),
+    };
     match &args.file {
         Some(path) => {
             let file = create_secret(path)?;
             write_secret(path, &file, &text)?;
+            if context.out.json() {
+                return context.out.object(&told);
+            }
             context.out.note(format!(
                 "wrote a recovery file of the {} key to {}",
                 repository.role().name(),
@@ -339,6 +378,7 @@ fn export(context: &Context, args: &Export) -> Result<()> {
             ));
             context.out.note("Whoever has that file can open the repository: keep it in a safe place, and not on this machine alone.");
         }
+        None if context.out.json() => context.out.object(&told)?,
         None => {
             if std::io::stdout().is_terminal() {
                 context.out.warn("whoever sees the following lines can open the repository");

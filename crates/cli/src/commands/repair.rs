@@ -36,6 +36,7 @@ struct JsonRepair {
     chunks_lost: u64,
     copies_mended: u64,
     unreadable_cleared: u64,
+    objects_lost: Vec<String>,
     snapshots_broken: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
 }
@@ -91,8 +92,34 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     for (id, why) in &report.unreadable {
         context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
     }
-    let lost = report.lost_chunks + report.broken_snapshots > 0 || !report.unreadable.is_empty();
+    if !report.unreadable.is_empty() {
+        // Each piece of damage is met but once, from whichever snapshot leads to it first.
+        context.out.warn(
+            "others may share what is damaged there: 'drumlin check' names all snapshots and files that it touches",
+        );
+    }
+    for name in &report.lost_objects {
+        context
+            .out
+            .warn(format!("'{name}' and its copy are damaged, and nothing makes them again: {}", what_then(name)));
+    }
+    let lost = report.lost_chunks + report.broken_snapshots > 0
+        || !report.unreadable.is_empty()
+        || !report.lost_objects.is_empty();
     Ok(if lost { Exit::Incomplete } else { Exit::Done })
+}
+
+/// What to do about an object that is lost with its copy.
+fn what_then(name: &str) -> String {
+    match names::key_id(name) {
+        Some(id) => format!(
+            "whoever opens the repository with that key needs a new one ('drumlin key add'); 'drumlin key remove {id}' removes what is left \
+             of it"
+        ),
+        None => {
+            "what is sealed with these secrets can't be read without a copy of the repository's that has them".into()
+        }
+    }
 }
 
 /// It ends in its second half: what the first has done is worth knowing.
@@ -126,6 +153,7 @@ fn json(report: &Report) -> JsonRepair {
         chunks_lost: report.lost_chunks,
         copies_mended: report.copies,
         unreadable_cleared: report.cleared,
+        objects_lost: report.lost_objects.clone(),
         snapshots_broken: report.broken_snapshots,
         snapshots_unreadable: report
             .unreadable

@@ -22,8 +22,10 @@ pub struct Out {
 
 struct Screen {
     stdout: BufWriter<io::Stdout>,
-    /// Whoever read standard output has gone.
+    /// Whoever read standard output has gone, or it failed.
     closed: bool,
+    /// Why it failed: the end of the program tells, if nobody has.
+    failed: Option<String>,
     /// A status line stands on the terminal.
     drawn: bool,
 }
@@ -43,6 +45,7 @@ impl Out {
             screen: Mutex::new(Screen {
                 stdout: BufWriter::with_capacity(64 << 10, io::stdout()),
                 closed: false,
+                failed: None,
                 drawn: false,
             }),
         }
@@ -197,7 +200,7 @@ impl Out {
     pub fn settle(&self) {
         let mut screen = self.screen();
         screen.clear();
-        let _ = screen.flush();
+        screen.push_out();
     }
 
     /// Write out what waits.
@@ -217,7 +220,7 @@ impl Screen {
     }
 
     fn err(&mut self, line: &[u8]) {
-        let _ = self.flush();
+        self.push_out();
         self.clear();
         // Nobody to tell is nothing to fail for.
         let _ = io::stderr().write_all(line);
@@ -232,9 +235,17 @@ impl Screen {
         self.heed(written)
     }
 
+    /// Write out what waits; a failure is for the end to tell.
+    fn push_out(&mut self) {
+        if !self.closed {
+            let flushed = self.stdout.flush();
+            let _ = self.heed(flushed);
+        }
+    }
+
     fn flush(&mut self) -> Result<()> {
         if self.closed {
-            return Ok(());
+            return self.failed.take().map_or(Ok(()), |why| Err(Failure::failed(why)));
         }
         let flushed = self.stdout.flush();
         self.heed(flushed)
@@ -245,7 +256,11 @@ impl Screen {
             self.closed = true;
             match e.kind() {
                 ErrorKind::BrokenPipe => Failure::silent(),
-                _ => Failure::failed(format!("cannot write to standard output: {}", crate::exit::plain(&e))),
+                _ => {
+                    let why = format!("cannot write to standard output: {}", crate::exit::plain(&e));
+                    self.failed = Some(why.clone());
+                    Failure::failed(why)
+                }
             }
         })
     }

@@ -157,3 +157,15 @@ fn without_proc_nothing_is_left_out() {
     assert_eq!(std::fs::read_link(home.path("out/link")).unwrap().to_str(), Some("file"));
     assert!(home.path("out/pipe").symlink_metadata().unwrap().file_type().is_fifo());
 }
+
+/// What a backup had to tell went nowhere; that it was made must not be in doubt.
+#[test]
+fn a_full_disk_behind_standard_output_hides_no_snapshot() {
+    let home = Home::new();
+    home.sources();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ran: Ran = home.command(&["backup", "src"]).stdout(full()).output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("standard output") && ran.stderr.contains("ended with status 0"), "{}", ran.stderr);
+    assert_eq!(home.run(&["--json", "snapshots"]).ok().of_type("snapshot").len(), 1);
+}

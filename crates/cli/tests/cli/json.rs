@@ -105,6 +105,7 @@ fn documented_types_are_those_that_there_are() {
         "check",
         "key",
         "key_added",
+        "recovery",
         "why",
         "forget",
         "forget_summary",

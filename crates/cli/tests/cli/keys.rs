@@ -1,6 +1,7 @@
 //! `key`: roles, new locks, recovery.
 
 use crate::home::Home;
+use serde_json::Value;
 
 #[test]
 fn each_role_does_its_part_and_no_more() {
@@ -70,7 +71,16 @@ fn the_recovery_file_opens_without_anything_else() {
     home.run(&["key", "export", "safe"]).ok();
     assert_eq!(home.path("safe").metadata().unwrap().permissions().mode() & 0o777, 0o600);
     home.run(&["key", "export", "safe"]).expect(1);
-    assert_eq!(home.run(&["key", "export"]).ok().stdout, std::fs::read_to_string(home.path("safe")).unwrap());
+    let text = std::fs::read_to_string(home.path("safe")).unwrap();
+    assert_eq!(home.run(&["key", "export"]).ok().stdout, text);
+    let told = home.run(&["--json", "key", "export"]).ok().the("recovery");
+    assert_eq!(
+        (told["text"].as_str(), told["role"].as_str(), &told["path"]),
+        (Some(&text[..]), Some("owner"), &Value::Null)
+    );
+    let told = home.run(&["--json", "key", "export", "second"]).ok().the("recovery");
+    assert_eq!((&told["text"], told["path"].as_str()), (&Value::Null, Some("second")));
+    assert_eq!(std::fs::read_to_string(home.path("second")).unwrap(), text);
     std::fs::remove_dir_all(home.path("config")).unwrap();
     std::fs::remove_dir_all(home.repository().join("keys")).unwrap();
     home.run(&["snapshots"]).expect(12);

@@ -46,6 +46,32 @@ fn a_flipped_byte_is_found_repaired_and_healed() {
 }
 
 #[test]
+fn a_key_that_is_lost_is_told_and_removed() {
+    let home = home();
+    let key_folder = home.repository().join("keys");
+    let keys = || -> Vec<PathBuf> { key_folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect() };
+    let before = keys();
+    home.run(&["key", "add", "--role", "writer", "--new-key-file", "w.key"]).ok();
+    let mut added: Vec<_> = keys().into_iter().filter(|key| !before.contains(key)).collect();
+    added.sort();
+    let id = added[0].file_name().unwrap().to_str().unwrap().to_owned();
+    added.iter().for_each(|path| home.tamper(path, |bytes| bytes.truncate(20)));
+    home.run(&["check", "--accept-history"]).expect(1);
+    let repaired = home.run(&["repair"]).expect(3);
+    assert!(repaired.stderr.contains(&format!("'drumlin key remove {id}'")), "{}", repaired.stderr);
+    let lost = home.run(&["--json", "repair"]).expect(3).the("repair");
+    assert_eq!(lost["objects_lost"], json!([format!("keys/{id}")]));
+    let listed = home.run(&["key", "list"]).expect(3);
+    assert!(listed.stdout.contains("owner") && listed.stderr.contains(&id), "{} {}", listed.stdout, listed.stderr);
+    assert!(home.run(&["key", "rekey"]).expect(1).stderr.contains("'drumlin key remove'"));
+    assert!(home.run(&["key", "remove", &id[..8]]).ok().stdout.contains("what was left of key"));
+    home.run(&["key", "list"]).ok();
+    home.run(&["repair"]).ok();
+    home.run(&["check"]).ok();
+    home.run(&["key", "rekey"]).ok();
+}
+
+#[test]
 fn a_config_that_is_lost_is_put_again_by_its_copy() {
     let home = home();
     let [config, copy] = ["config", "config.copy"].map(|name| home.repository().join(name));

@@ -64,7 +64,7 @@ pub struct Report {
     pub lost_chunks: u64,
     /// Snapshots that can't be read themselves.
     pub broken_snapshots: u64,
-    /// Snapshots whose trees can't be read whole, and why.
+    /// Snapshots whose trees can't be read whole, and why: of several that share what is damaged, the one that led to it first.
     pub unreadable: Vec<(SnapshotId, String)>,
     /// Losses of before that are healed.
     pub healed: u64,
@@ -72,6 +72,9 @@ pub struct Report {
     pub cleared: u64,
     /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other one.
     pub copies: u64,
+    /// Of keys and generations of the secrets, those of which neither the object nor its copy is sound, by their names: nothing makes them
+    /// again.
+    pub lost_objects: Vec<String>,
     /// Parity across packs afterwards, if there is any.
     pub parity: Option<parity::Report>,
 }
@@ -88,7 +91,7 @@ impl Report {
             + self.cleared
             + self.copies
             + bands;
-        found == 0 && self.unreadable.is_empty()
+        found == 0 && self.unreadable.is_empty() && self.lost_objects.is_empty()
     }
 
     /// Add what was done after it: what is lost, and what can't be read, is as it is then.
@@ -114,6 +117,7 @@ impl Report {
         };
         self.broken_snapshots = then.broken_snapshots;
         (self.lost_chunks, self.unreadable) = (then.lost_chunks, then.unreadable);
+        self.lost_objects = then.lost_objects;
     }
 }
 
@@ -146,7 +150,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         workers: options.workers,
     };
     let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
-    let mut report = Report { copies, ..Report::default() };
+    let mut report = Report { copies: copies.put, ..Report::default() };
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
     for _ in 0..ROUNDS_MAX {
         let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
@@ -181,6 +185,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         workers: options.workers,
     };
     report.parity = parity::afterwards(repository, cache, &bands, monitor)?;
+    report.lost_objects = copies.lost;
     Ok(report)
 }
 
