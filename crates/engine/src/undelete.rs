@@ -83,8 +83,7 @@ pub fn undelete(
     let (id, original) = (SnapshotId(random_id()?), Some(old.first_id()));
     let snapshot = Snapshot { id, session: session.id(), plans, original, ..old.clone() };
     // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
-    session.put_snapshot(&snapshot)?;
-    session.commit(snapshot.id).map_err(|e| match e {
+    session.put_snapshot(&snapshot).and_then(|()| session.commit(snapshot.id)).map_err(|e| match e {
         RepoError::Evicted => Error::Refused("a prune went ahead while this undelete stood still; run it again".into()),
         other => other.into(),
     })?;

@@ -226,10 +226,31 @@ fn who_may_remove_nothing_saves_more_than_a_checkpoint() {
     // Somebody who can takes the checkpoints with it, so that none appears when the last one is forgotten.
     let repository = Repository::open(Arc::new(before.clone()), &Unlock::File(bench.key_file())).unwrap();
     repository.forget(&[snapshot.id]).unwrap();
-    let options = prune::Options { allow_remove_all: true, evict: vec![snapshot.session], ..prune_options() };
+    let options = prune::Options { allow_remove_all: true, ..prune_options() };
     prune::prune(&repository, &bench.cache, &options, &Quiet::default()).unwrap();
     let mut left = Vec::new();
     before.list("", &mut |listed| left.push(listed.name)).unwrap();
     assert!(!left.iter().any(|name| name.starts_with("snapshots/")), "{left:?}");
     assert!(repository.snapshots().unwrap().0.is_empty());
+}
+
+/// Whatever keeps the checkpoint before from being removed: the backup itself is whole.
+#[test]
+fn a_checkpoint_that_stays_costs_no_backup() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let bench = bench_over(Arc::new(store), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    let mut rng = Rng::new(9);
+    for n in 0..20 {
+        fs::create_dir_all(source.join(format!("d{n:02}"))).unwrap();
+        fs::write(source.join(format!("d{n:02}/file")), rng.bytes(400_000)).unwrap();
+    }
+    faults.add(When::op(Op::Delete).named("snapshots/*"), Fault::Fail(Kind::Io));
+    let options = backup::Options { checkpoint_bytes: 1, ..options(&[&source]) };
+    let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    faults.clear();
+    let counting: Vec<_> = bench.repository.snapshots().unwrap().0.iter().map(|info| info.snapshot.id).collect();
+    assert_eq!(counting, [report.snapshot.unwrap().id]);
 }

@@ -7,13 +7,18 @@ use common::{Bench, bench, options, settle};
 use drumlin_engine::backup::{self, Parent, Report};
 use drumlin_engine::monitor::Quiet;
 use drumlin_format::decision::Verdict;
+use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
-use drumlin_repo::collection::{Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect};
-use drumlin_repo::{Index, Repository, Unlock, WriteSession, names, random_id};
-use drumlin_store::{Fault, FaultStore, Kind, Op, Store, When};
+use drumlin_repo::collection::{
+    Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect, evict,
+};
+use drumlin_repo::history::Memory;
+use drumlin_repo::{Index, NewLock, Repository, Unlock, WriteSession, names, random_id};
+use drumlin_seal::Secret;
+use drumlin_store::{Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, Store, Upload, When};
 use drumlin_testkit::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -181,7 +186,7 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     let id = sleeper.id();
     let mut late = kept.snapshot.clone().unwrap();
     (late.id, late.session) = (SnapshotId(random_id().unwrap()), id);
-    sleeper.put_snapshot(&late).unwrap();
+    assert!(matches!(sleeper.put_snapshot(&late), Err(drumlin_repo::Error::Evicted)));
     assert!(matches!(sleeper.commit(late.id), Err(drumlin_repo::Error::Evicted)));
     let (snapshots, errors) = bench.repository.snapshots().unwrap();
     assert!(errors.is_empty(), "{errors:?}");
@@ -216,4 +221,204 @@ fn a_run_that_fails_ends_its_session_only_if_no_snapshot_is_in_doubt() {
         assert_eq!(objects(&bench, names::SNAPSHOTS, SnapshotId::parse).len(), 1);
         assert_eq!(objects(&bench, names::SESSIONS, SessionId::parse).len(), usize::from(in_doubt));
     }
+}
+
+/// A storage that lets nobody create alone.
+struct Flags(MemoryStore);
+
+impl Store for Flags {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+    fn creates_atomically(&self) -> drumlin_store::Result<bool> {
+        Ok(false)
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> drumlin_store::Result<()> {
+        self.0.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.0.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.0.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        self.0.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], _: Put) -> drumlin_store::Result<()> {
+        self.0.put(name, bytes, Put::Replace)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn Upload>> {
+        self.0.upload(name, len_hint)
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.0.delete(name)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// As [`Told`], by a collector that sleeps before its second look, and is evicted.
+struct Sleeper(SessionId, Vec<PackId>);
+
+impl Subject<Desk<'_>> for Sleeper {
+    type Error = drumlin_repo::Error;
+
+    fn look(&mut self, _: &Desk, _: &Known) -> drumlin_repo::Result<Option<Draft>> {
+        Ok(Some(Draft { packs: self.1.clone(), ..Draft::default() }))
+    }
+
+    fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> drumlin_repo::Result<()> {
+        evict(desk, self.0, SessionId([9; 16]))?;
+        // So that it puts another plan.
+        draft.snapshots.push(SnapshotId([8; 16]));
+        Ok(())
+    }
+
+    fn plan_id(&mut self) -> drumlin_repo::Result<PlanId> {
+        Ok(PlanId(random_id()?))
+    }
+}
+
+/// It learns that it was evicted when it has put its word: which nobody else must take for one.
+#[test]
+fn what_an_evicted_collector_decided_is_not_carried_out_by_the_next() {
+    let bench = bench();
+    let source = source(&bench, "source", 6);
+    let report = bench.backup(&source);
+    let flags = Arc::new(Flags(bench.memory.clone()));
+    let repository = Repository::open(flags, &Unlock::File(bench.key_file())).unwrap();
+    let desk = Desk::of(&repository, Session::new("host", "prune", 0));
+    let me = SessionId(random_id().unwrap());
+    let mut sleeper = Sleeper(me, packs(&bench));
+    assert_eq!(collect(&desk, me, &mut sleeper, &mut |_| Patience::GiveUp).unwrap(), Collected::Evicted);
+    assert!(!objects(&bench, names::PLANS, PlanId::parse).is_empty(), "as if it had been killed");
+    let mut next = Told(Vec::new(), Vec::new());
+    collect(&desk, SessionId(random_id().unwrap()), &mut next, &mut |_| Patience::GiveUp).unwrap();
+    assert!(objects(&bench, names::PLANS, PlanId::parse).is_empty(), "a plan is left of which nothing comes");
+    assert_eq!(packs(&bench).len(), sleeper.1.len());
+    restores(&bench, &report, &source);
+}
+
+/// Somebody's key that may only write, and what it may put.
+fn thief(bench: &Bench) -> Repository {
+    let secret = Secret::new([7; 32]);
+    let key = bench.repository.add_key(Role::Writer, &NewLock::File(secret.clone()), "thief", 0).unwrap();
+    let file = bench.repository.key_file(key, &secret).to_string();
+    Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(file)).unwrap()
+}
+
+fn counts(bench: &Bench, report: &Report) -> bool {
+    let id = report.snapshot.as_ref().unwrap().id;
+    let standing = bench.repository.standing_snapshots().unwrap();
+    let listed = bench.repository.snapshots().unwrap().0;
+    listed.iter().any(|info| info.snapshot.id == id) && standing.iter().any(|snapshot| snapshot.id == id)
+}
+
+/// A session and a decision on it are its writer's: nobody else's take away what he has saved.
+#[test]
+fn another_writers_word_on_a_session_is_worth_nothing() {
+    for (decides, registers) in [(true, false), (true, true), (false, true)] {
+        let bench = bench();
+        let source = source(&bench, "source", 7);
+        let report = bench.backup(&source);
+        let session = report.snapshot.as_ref().unwrap().session;
+        let thief = thief(&bench);
+        let theirs = Desk::of(&thief, Session::new("elsewhere", "backup", 0));
+        if registers {
+            theirs.put_session(session).unwrap();
+        }
+        if decides {
+            let other = Verdict::Committed { snapshot: SnapshotId([1; 16]) };
+            theirs.create(Flag::Decision(session), &other).unwrap();
+            assert!(counts(&bench, &report), "decides {decides}, registers {registers}");
+        }
+        evict(&Desk::new(&bench.repository), session, SessionId([9; 16])).unwrap();
+        assert!(counts(&bench, &report), "decides {decides}, registers {registers}");
+        assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
+        restores(&bench, &report, &source);
+    }
+}
+
+/// Nor does anything under the name of a session that is over, by whoever may add to the storage.
+#[test]
+fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
+    for replayed in [true, false] {
+        let bench = bench();
+        let source = source(&bench, "source", 8);
+        // An account that may remove nothing leaves its session, which somebody may keep.
+        let faults = FaultStore::new(bench.memory.clone());
+        faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+        let adding = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
+        let report = backup::backup(&adding, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        let session = report.snapshot.as_ref().unwrap().session;
+        let name = names::session(session);
+        let kept = bench.memory.get(&name).unwrap();
+        evict(&Desk::new(&bench.repository), session, SessionId([9; 16])).unwrap();
+        assert!(counts(&bench, &report) && bench.memory.get(&name).is_err());
+        let memory = Arc::new(Memory::open(&bench.repository, None));
+        let repository = bench.repository.clone().with_memory(memory);
+        repository.look_back(1, true).unwrap();
+        bench.memory.put(&name, if replayed { &kept } else { b"odd" }, Put::Create).unwrap();
+        evict(&Desk::new(&repository), session, SessionId([9; 16])).unwrap();
+        assert!(counts(&bench, &report), "replayed: {replayed}");
+        assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
+    }
+}
+
+/// Cut short on a storage that can't name a file after it is written, or damaged later.
+#[test]
+fn a_decision_that_nobody_can_read_stops_nobody() {
+    let bench = bench();
+    let source = source(&bench, "source", 9);
+    let faults = FaultStore::new(bench.memory.clone());
+    faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let adding = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
+    let report = backup::backup(&adding, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+    let session = report.snapshot.as_ref().unwrap().session;
+    bench.memory.put(&names::decision(session), b"torn", Put::Replace).unwrap();
+    assert!(counts(&bench, &report), "it is whole, whatever was to be said of it");
+    let (_, errors) = bench.repository.snapshots().unwrap();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("decisions/"), "{errors:?}");
+    // What only it names is stored once more: nobody knows whether it was evicted.
+    let second = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+    restores(&bench, &second, &source);
+    // Whoever comes to clear up finds a session that was done.
+    let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
+    let mut told = Told(Vec::new(), Vec::new());
+    let done = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
+    assert!(matches!(done, Collected::Done(_)), "{done:?}");
+    assert!(counts(&bench, &report) && counts(&bench, &second));
+    assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
+    assert!(objects(&bench, names::DECISIONS, |name| Some(name.to_owned())).is_empty());
+    // Of one that has put nothing nothing counts, and it never will.
+    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+    let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
+    bench.memory.put(&names::decision(sleeper.id()), b"", Put::Replace).unwrap();
+    let run = |patience| collect(&desk, SessionId(random_id().unwrap()), &mut Told(vec![], vec![]), &mut |_| patience);
+    assert_eq!(run(Patience::GiveUp).unwrap(), Collected::Blocked(sleeper.id()));
+    assert!(matches!(run(Patience::Evict).unwrap(), Collected::Done(_)));
+    let mut late = report.snapshot.clone().unwrap();
+    (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+    assert!(matches!(sleeper.put_snapshot(&late), Err(drumlin_repo::Error::Evicted)));
+    assert!(matches!(sleeper.commit(late.id), Err(drumlin_repo::Error::Evicted)));
+}
+
+/// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers to.
+#[test]
+fn a_session_that_is_gone_commits_nothing() {
+    let bench = bench();
+    let source = source(&bench, "source", 10);
+    let report = bench.backup(&source);
+    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+    let session = WriteSession::begin(registration, index, bench.cache.clone());
+    bench.memory.delete(&names::session(session.id())).unwrap();
+    let mut late = report.snapshot.clone().unwrap();
+    (late.id, late.session) = (SnapshotId(random_id().unwrap()), session.id());
+    let put = session.put_snapshot(&late).and_then(|()| session.commit(late.id));
+    let Err(drumlin_repo::Error::SessionLost { .. }) = put else { panic!("{put:?}") };
+    assert!(!bench.repository.snapshots().unwrap().0.iter().any(|info| info.snapshot.id == late.id));
 }

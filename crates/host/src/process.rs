@@ -40,11 +40,13 @@ impl Process {
         Some(Process { machine: machine(), boot, namespace, id, began: began(id)? })
     }
 
-    /// Whether it still runs, as far as this system knows.
-    pub fn alive(&self) -> Alive {
+    /// Whether it still runs, as far as this system knows. `is_same_host`: it called its machine by the name that this one has; the id alone
+    /// may be shared by clones of one image, and by containers.
+    pub fn alive(&self, is_same_host: bool) -> Alive {
+        let is_same_machine = is_same_host && !self.machine.is_empty() && self.machine == machine();
         match here() {
             // It ended with its system, if not before.
-            Some((boot, _)) if boot != self.boot && !self.machine.is_empty() && self.machine == machine() => Alive::No,
+            Some((boot, _)) if boot != self.boot && is_same_machine => Alive::No,
             Some((boot, namespace)) if (&boot, namespace) == (&self.boot, self.namespace) => match began(self.id) {
                 Some(began) if began == self.began => Alive::Yes,
                 // `/proc` may hide the processes of others (hidepid): then an id that exists looks like one that doesn't.
@@ -87,22 +89,24 @@ mod tests {
     #[test]
     fn the_living_the_dead_and_those_elsewhere() {
         let this = Process::this().unwrap();
-        assert_eq!(this.alive(), Alive::Yes);
+        assert_eq!(this.alive(true), Alive::Yes);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let other = Process { id: child.id(), began: began(child.id()).unwrap(), ..this.clone() };
-        assert_eq!(other.alive(), Alive::Yes);
+        assert_eq!(other.alive(true), Alive::Yes);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(other.alive(), Alive::No);
+        assert_eq!(other.alive(true), Alive::No);
         let reused = Process { began: this.began + 1, ..this.clone() };
-        assert_eq!(reused.alive(), Alive::No, "another process has its id now");
+        assert_eq!(reused.alive(true), Alive::No, "another process has its id now");
         let boot = "another".to_owned();
         let elsewhere = Process { machine: "0".repeat(32), boot: boot.clone(), ..this.clone() };
-        assert_eq!(elsewhere.alive(), Alive::Unknown);
-        assert_eq!(Process { machine: String::new(), boot: boot.clone(), ..this.clone() }.alive(), Alive::Unknown);
+        assert_eq!(elsewhere.alive(true), Alive::Unknown);
+        assert_eq!(Process { machine: String::new(), boot: boot.clone(), ..this.clone() }.alive(true), Alive::Unknown);
         if !this.machine.is_empty() {
-            assert_eq!(Process { boot, ..this.clone() }.alive(), Alive::No, "before this machine was started anew");
+            let before = Process { boot, ..this.clone() };
+            assert_eq!(before.alive(true), Alive::No, "before this machine was started anew");
+            assert_eq!(before.alive(false), Alive::Unknown, "or of a clone of it");
         }
-        assert_eq!(Process { namespace: 1, ..this }.alive(), Alive::Unknown);
+        assert_eq!(Process { namespace: 1, ..this }.alive(true), Alive::Unknown);
     }
 }

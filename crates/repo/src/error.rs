@@ -125,6 +125,28 @@ pub enum Error {
     /// The session was evicted by a collection while it slept; nothing of it counts.
     #[error("this backup's session was evicted by a prune while it stood still; run the backup again")]
     Evicted,
+    /// The session is gone, and nobody has evicted it.
+    #[error(
+        "this run's session ({session}) is gone from {location}: that was put back to an older state, or somebody has removed files there. What \
+         this run refers to may be gone as well, so nothing of it counts; run it again"
+    )]
+    SessionLost {
+        /// Its id.
+        session: String,
+        /// Where.
+        location: String,
+    },
+    /// What is listed isn't there, however often it is looked for.
+    #[error(
+        "{location} lists '{name}', again and again, and says that there is no such object: nothing can be said of what is in it. If it is \
+         known to be gone, the storage has to be brought to leave it out"
+    )]
+    Ghost {
+        /// The object.
+        name: String,
+        /// Where.
+        location: String,
+    },
     /// What this client has seen is not there any more, and no entry of the history says who removed it.
     #[error("the storage has lost or withholds what this client has seen in it: {0}")]
     Unexplained(Box<crate::history::Missing>),

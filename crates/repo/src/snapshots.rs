@@ -24,6 +24,23 @@ pub enum Trust {
     Unknown(KeyId),
 }
 
+impl Trust {
+    /// The key that has signed it, or says so.
+    pub(crate) fn key(self) -> KeyId {
+        match self {
+            Trust::Signed(key) | Trust::Unknown(key) => key,
+        }
+    }
+}
+
+/// What stands in the place of the decision on a session.
+enum Said {
+    /// This, and who says it; or nothing.
+    Verdict(Option<(Verdict, KeyId)>),
+    /// Something that nobody can read, or that nobody has said who may.
+    Unreadable,
+}
+
 /// A snapshot as it was found.
 #[derive(Clone, Debug)]
 pub struct SnapshotInfo {
@@ -63,7 +80,7 @@ impl Repository {
             }
         })?;
         let trusted = self.trusted_keys()?;
-        let mut decided: HashMap<SessionId, Option<Verdict>> = HashMap::new();
+        let mut decided: HashMap<SessionId, Said> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         if let Some(kept) = &self.kept {
             kept.tidy(&ids);
@@ -81,31 +98,46 @@ impl Repository {
             };
             let (mut open_session, mut committed) = (sessions.contains(&snapshot.session), false);
             if open_session || decisions.contains(&snapshot.session) {
-                let verdict = match decided.entry(snapshot.session) {
+                let said = match decided.entry(snapshot.session) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => match self.verdict(snapshot.session, &trusted) {
-                        Ok(verdict) => new.insert(verdict),
+                        Ok(verdict) => new.insert(Said::Verdict(verdict)),
                         Err(e) if e.is_damage() => {
                             errors.push(e);
-                            continue;
+                            new.insert(Said::Unreadable)
                         }
                         Err(e) => return Err(e),
                     },
                 };
+                let verdict = match said {
+                    // Its writer was done when he put it, and so counts whatever is whole: at worst it is one that he was told had failed.
+                    Said::Unreadable if snapshot.partial.is_none() => Some(Verdict::Committed { snapshot: id }),
+                    Said::Unreadable => None,
+                    // Another's word says nothing of it.
+                    Said::Verdict(Some((Verdict::Committed { .. }, by))) if trust.key() != *by => None,
+                    Said::Verdict(verdict) => verdict.as_ref().map(|(verdict, _)| verdict.clone()),
+                };
                 match verdict {
                     Some(Verdict::Evicted { .. }) => continue,
-                    Some(Verdict::Committed { snapshot: committed }) if *committed != id => continue,
+                    Some(Verdict::Committed { snapshot: committed }) if committed != id => continue,
                     Some(Verdict::Committed { .. }) => committed = true,
                     None | Some(Verdict::Claimed { .. })
                         if open_session && self.store().len(&names::session(snapshot.session))?.is_none() =>
                     {
                         // It has ended, or its eviction was confirmed: that stands before the session goes.
-                        if matches!(self.verdict(snapshot.session, &trusted)?, Some(Verdict::Evicted { .. })) {
+                        if matches!(self.verdict(snapshot.session, &trusted), Ok(Some((Verdict::Evicted { .. }, _)))) {
                             continue;
                         }
                         open_session = false;
                     }
-                    None | Some(Verdict::Claimed { .. }) if open_session && snapshot.partial.is_none() => continue,
+                    // What counted before doesn't come to be in progress because somebody has put its session again.
+                    None | Some(Verdict::Claimed { .. }) if open_session && snapshot.partial.is_none() => {
+                        let by = Desk::new(self).signer_of(snapshot.session)?;
+                        if by == Some(trust.key()) && !self.has_seen(id) {
+                            continue;
+                        }
+                        open_session = false;
+                    }
                     _ => {}
                 }
             }
@@ -123,13 +155,19 @@ impl Repository {
     /// seen.
     pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
         self.may_list()?;
-        let mut snapshots = Vec::new();
+        let (mut snapshots, mut gone) = (Vec::new(), Vec::new());
         for id in self.expected(&self.standing_ids()?) {
             let name = names::snapshot(id);
             match self.store().get(&name) {
                 // Forgotten since it was listed.
-                Err(e) if e.kind == Kind::Missing => {}
+                Err(e) if e.kind == Kind::Missing => gone.push(id),
                 read => snapshots.push(snapshot::open(id, self.secrets(), &read?).map_err(Error::damaged(&name))?.0),
+            }
+        }
+        if !gone.is_empty() {
+            let listed: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
+            if let Some(id) = gone.into_iter().find(|id| listed.contains(id)) {
+                return Err(Error::Ghost { name: names::snapshot(id), location: self.store().location() });
             }
         }
         // Asked after they were read: whoever is evicted by now never counts.
@@ -228,8 +266,8 @@ impl Repository {
         Ok((snapshot, trust))
     }
 
-    /// What was decided on a session, by somebody who may.
-    fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<Verdict>> {
+    /// What was decided on a session, by somebody who may, and by whom.
+    fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<(Verdict, KeyId)>> {
         // Where nobody can create a name alone there are flags in place of the one decision, and an eviction counts more than the
         // writer's word, which may have come too late.
         let flags = match self.store().creates_atomically()? {
@@ -251,21 +289,21 @@ impl Repository {
         self.ids(names::DECISIONS, names::decided_on)
     }
 
-    /// The verdict in a decision's bytes, by somebody who may.
+    /// The verdict in a decision's bytes, by somebody who may, and by whom.
     pub(crate) fn decided(
         &self,
         name: &str,
         session: SessionId,
         bytes: &[u8],
         trusted: &HashMap<KeyId, TrustedKey>,
-    ) -> Result<Verdict> {
+    ) -> Result<(Verdict, KeyId)> {
         let (verdict, signer) = decision::open(session, self.secrets(), bytes).map_err(Error::damaged(name))?;
         let key = trusted.get(&signer.key).filter(|key| may_decide(&verdict, key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
             let detail = "no key that may decide so has signed it";
             return Err(Error::damaged(name)(drumlin_format::Error::Malformed { object: "decision", detail }));
         }
-        Ok(verdict)
+        Ok((verdict, signer.key))
     }
 
     /// The snapshots that a session in progress or left by a crash has put: for its own client, to clear up.

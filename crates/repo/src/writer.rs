@@ -189,6 +189,9 @@ impl WriteSession {
     }
 
     /// Write a snapshot object, durably. All that it refers to must have been flushed.
+    ///
+    /// # Errors
+    /// [`Error::SessionLost`] or [`Error::Evicted`] if nothing protects that any more: a snapshot without its session would count at once.
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         let secrets = self.repository.secrets();
         let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
@@ -197,7 +200,35 @@ impl WriteSession {
         let (key, seed) = (random_secret()?, random_secret()?);
         let sealed = snapshot::seal(snapshot, (secrets.key, signing), to, &key, &seed);
         let bytes = sealed.map_err(Error::damaged(&name))?;
-        Ok(self.repository.store().put(&name, &bytes, Put::Create)?)
+        let (store, session) = (self.repository.store(), names::session(self.id));
+        let protected = || Ok::<_, Error>(store.len(&session)?.is_some());
+        if !store.is_far() {
+            return if protected()? { Ok(store.put(&name, &bytes, Put::Create)?) } else { Err(self.lost()?) };
+        }
+        // Nobody waits for the answer by itself.
+        let (there, put) = std::thread::scope(|scope| {
+            let there = scope.spawn(protected);
+            let put = store.put(&name, &bytes, Put::Create);
+            (there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), put)
+        });
+        put?;
+        match there {
+            Ok(true) => Ok(()),
+            missing => {
+                let _ = store.delete(&name);
+                missing?;
+                Err(self.lost()?)
+            }
+        }
+    }
+
+    /// Why the session is gone.
+    fn lost(&self) -> Result<Error> {
+        let location = self.repository.store().location();
+        Ok(match Desk::new(&self.repository).is_evicted(self.id)? {
+            true => Error::Evicted,
+            false => Error::SessionLost { session: self.id.to_string(), location },
+        })
     }
 
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was

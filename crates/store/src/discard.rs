@@ -1,16 +1,21 @@
 //! A store that takes everything and keeps nothing: for dry runs, which do all the work of a backup but write.
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::lock::lock;
 use crate::{Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
 
-/// Reads go to the store inside; writes vanish.
+/// Reads go to the store inside; writes vanish, but for the names of small objects: who has put one finds that it is there.
 pub struct DiscardStore<S> {
     inner: S,
+    put: Mutex<HashMap<String, u64>>,
 }
 
 impl<S: Store> DiscardStore<S> {
     /// Wrap `inner`, which is never written to.
     pub fn new(inner: S) -> Self {
-        DiscardStore { inner }
+        DiscardStore { inner, put: Mutex::default() }
     }
 }
 
@@ -36,7 +41,8 @@ impl<S: Store> Store for DiscardStore<S> {
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        self.inner.len(name)
+        let put = lock(&self.put).get(name).copied();
+        put.map_or_else(|| self.inner.len(name), |len| Ok(Some(len)))
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
@@ -62,8 +68,10 @@ impl<S: Store> Store for DiscardStore<S> {
         }
     }
 
-    fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {
-        name::check("write", name, &self.location())
+    fn put(&self, name: &str, bytes: &[u8], _how: Put) -> Result<()> {
+        name::check("write", name, &self.location())?;
+        lock(&self.put).insert(name.to_owned(), bytes.len() as u64);
+        Ok(())
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
@@ -76,7 +84,9 @@ impl<S: Store> Store for DiscardStore<S> {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, &self.location())
+        name::check("delete", name, &self.location())?;
+        lock(&self.put).remove(name);
+        Ok(())
     }
 }
 
@@ -103,6 +113,10 @@ mod tests {
         memory.put("a", b"1", Put::Create).unwrap();
         let store = DiscardStore::new(memory.clone());
         store.put("b", b"2", Put::Create).unwrap();
+        assert_eq!(
+            (store.len("a").unwrap(), store.len("b").unwrap(), store.len("c").unwrap()),
+            (Some(1), Some(1), None)
+        );
         let mut upload = store.upload("c", 1).unwrap();
         upload.write(b"3").unwrap();
         upload.finish().unwrap();

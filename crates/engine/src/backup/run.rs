@@ -364,11 +364,14 @@ impl Run<'_> {
         self.session.put_snapshot(snapshot)?;
         *self.placed() = Placed::Snapshot(snapshot.id);
         match before {
-            Placed::Snapshot(before) => match self.repository.remove_snapshot(before) {
-                // Who may only add leaves it: it doesn't count beside the one that the session decides on.
-                Err(e) if e.is_refused() => Ok(()),
-                other => Ok(other?),
-            },
+            // Who can't, or may only add, leaves it: it doesn't count beside the one that the session decides on, and that must not
+            // be lost for its sake.
+            Placed::Snapshot(before) => {
+                let removed =
+                    self.repository.remove_snapshot(before).or_else(|_| self.repository.remove_snapshot(before));
+                drop(removed);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -9,13 +9,17 @@ use crate::convert;
 use crate::monitor::Monitor;
 use drumlin_format::SessionId;
 use drumlin_host::process::Alive;
-use drumlin_repo::collection::{Desk, Patience};
+use drumlin_repo::collection::{Board, Desk, Patience};
 use drumlin_repo::{Cache, Repository, names};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often a session in the way is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How often it is looked whether it writes.
+const LISTEN_AGAIN: Duration = Duration::from_secs(30);
+/// Sessions that are remembered, those that have ended among them.
+const REMEMBERED_MAX: usize = 1000;
 /// Under this name the cache remembers who was silent.
 const REMEMBERED: &str = "sessions seen by prune";
 
@@ -26,7 +30,10 @@ pub(crate) struct Waiting<'a> {
     desk: &'a Desk<'a>,
     options: &'a Options,
     monitor: &'a dyn Monitor,
-    since: Instant,
+    /// Spent waiting, by whatever sessions were in the way: not what the work itself has taken.
+    waited: Duration,
+    /// When each session was found to be silent or not.
+    looked: HashMap<SessionId, Instant>,
     /// Since 1970.
     now: Duration,
     /// Sessions that were told to be waited for.
@@ -49,7 +56,8 @@ impl<'a> Waiting<'a> {
         monitor: &'a dyn Monitor,
         now: Duration,
     ) -> Self {
-        Waiting { repository, cache, desk, options, monitor, since: Instant::now(), now, told: HashSet::new() }
+        let (waited, looked, told) = (Duration::ZERO, HashMap::new(), HashSet::new());
+        Waiting { repository, cache, desk, options, monitor, waited, looked, now, told }
     }
 
     pub fn patience(&mut self, session: SessionId) -> Patience {
@@ -59,32 +67,42 @@ impl<'a> Waiting<'a> {
         if self.is_over(session) {
             return Patience::Evict;
         }
-        let left = self.options.wait.saturating_sub(self.since.elapsed());
+        let left = self.options.wait.saturating_sub(self.waited);
         if left.is_zero() {
             return Patience::GiveUp;
         }
         if self.told.insert(session) {
             self.monitor.waits(&describe(self.desk, session));
         }
+        let since = Instant::now();
         std::thread::sleep(LOOK_AGAIN.min(left));
+        self.waited += since.elapsed();
         Patience::Wait
     }
 
     /// Whether it is known to have ended, or is given up.
-    pub fn is_over(&self, session: SessionId) -> bool {
+    pub fn is_over(&mut self, session: SessionId) -> bool {
         self.options.evict.contains(&session) || self.is_dead(session) || self.is_silent(session)
     }
 
     /// Whether its process was one of this system and is gone.
     fn is_dead(&self, session: SessionId) -> bool {
         match self.desk.session(session) {
-            Ok(Some(of)) => of.process.is_some_and(|p| convert::process(&p).alive() == Alive::No),
+            Ok(Some(of)) => {
+                let is_same_host = of.host == self.options.host;
+                of.process.is_some_and(|p| convert::process(&p).alive(is_same_host) == Alive::No)
+            }
             _ => false,
         }
     }
 
     /// Whether it has written nothing for too long.
-    fn is_silent(&self, session: SessionId) -> bool {
+    fn is_silent(&mut self, session: SessionId) -> bool {
+        // Silence is counted in days: to list the index five times a second says no more of it.
+        if self.looked.get(&session).is_some_and(|looked| looked.elapsed() < LISTEN_AGAIN) {
+            return false;
+        }
+        self.looked.insert(session, Instant::now());
         let mut written = 0;
         let list = self.repository.store().list(names::INDEX, &mut |listed| {
             let id = drumlin_format::IndexId::parse(names::last(&listed.name));
@@ -102,9 +120,11 @@ impl<'a> Waiting<'a> {
                 }
             })
             .or_insert(new);
-        // A session that has ended is forgotten when there are many.
-        while known.len() > 1000 {
-            known.pop_first();
+        // Sessions that have ended are forgotten when there are many.
+        if known.len() > REMEMBERED_MAX
+            && let Ok(sessions) = self.desk.sessions()
+        {
+            known.retain(|id, _| sessions.binary_search(id).is_ok());
         }
         let _ = self.cache.remember(REMEMBERED, &encode(&known));
         // A clock that was set back makes it wait longer.

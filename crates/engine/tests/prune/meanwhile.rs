@@ -1,6 +1,6 @@
 //! Stores in which something happens at a certain call.
 
-use drumlin_store::{MemoryStore, Put, Store};
+use drumlin_store::{Kind, MemoryStore, Put, Store};
 
 /// A store in which something happens when an object is put.
 pub struct Meanwhile<F> {
@@ -68,6 +68,54 @@ impl Store for WhileReading {
         if name.starts_with(self.prefix) {
             (self.then)();
         }
+        self.inner.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
+        self.inner.upload(name, len_hint)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.inner.sync()
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.inner.delete(name)
+    }
+}
+
+/// A store that lists what it doesn't have, and lists what it doesn't give out.
+pub struct Odd {
+    pub inner: MemoryStore,
+    /// Called with each folder that is listed, before it is.
+    pub listing: Box<dyn Fn(&str) + Send + Sync>,
+    pub ghosts: Vec<String>,
+    pub withheld: Option<String>,
+}
+
+impl Store for Odd {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
+        (self.listing)(prefix);
+        for name in self.ghosts.iter().filter(|name| name.starts_with(&format!("{prefix}/"))) {
+            each(drumlin_store::Listed { name: name.clone(), len: 100 });
+        }
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        match self.withheld.as_ref().is_some_and(|withheld| withheld == name) {
+            true => {
+                Err(drumlin_store::Error::because(Kind::Missing, "read", name, "memory", "there is no such object"))
+            }
+            false => self.inner.get(name),
+        }
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
         self.inner.read_at(name, offset, buf)
     }
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {

@@ -1,12 +1,14 @@
 //! Who is at work, or was: waited for, named, cleared up after, evicted.
 
 use crate::history::{History, objects, prune_all, prune_options};
+use crate::meanwhile::Odd;
 use drumlin_engine::Error;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{Options, prune};
 use drumlin_format::session::{Process, Session};
 use drumlin_repo::collection::{Board, Desk, Registration};
-use drumlin_repo::{Index, IndexMode, WriteSession};
+use drumlin_repo::{Index, IndexMode, Repository, Unlock, WriteSession};
+use drumlin_store::{Fault, FaultStore, Kind, Op, When};
 use drumlin_testkit::Rng;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,5 +119,83 @@ fn who_is_silent_for_long_is_evicted() {
     std::thread::sleep(Duration::from_millis(2100));
     assert!(busy(&cautious));
     assert!(!busy(&Options { evict_after: Duration::from_secs(1), ..cautious }));
+    history.whole();
+}
+
+/// Of an account that may remove nothing: it was done, whoever's machine it was on, and is in nobody's way.
+#[test]
+fn who_has_committed_and_could_not_clear_up_is_waited_for_by_nobody() {
+    let mut history = History::new(2);
+    let faults = FaultStore::new(history.bench.memory.clone());
+    faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let adding = Repository::open(Arc::new(faults), &Unlock::File(history.bench.key_file())).unwrap();
+    let options = crate::common::options(&[&history.source]);
+    let saved = drumlin_engine::backup::backup(&adding, &history.bench.cache, options, &Quiet::default()).unwrap();
+    // This process, which is alive: as if it were another machine's.
+    assert_eq!(Desk::new(&adding).sessions().unwrap(), [saved.snapshot.as_ref().unwrap().session]);
+    history.forget(|at| at == 0);
+    let report = prune_all(&history.bench).unwrap();
+    assert!(report.gone.packs > 0);
+    let left = objects(&history.bench.memory);
+    assert!(!left.keys().any(|name| name.starts_with("sessions/") || name.starts_with("decisions/")));
+    history.whole();
+    assert!(
+        history
+            .bench
+            .repository
+            .snapshots()
+            .unwrap()
+            .0
+            .iter()
+            .any(|i| i.snapshot.id == saved.snapshot.as_ref().unwrap().id)
+    );
+}
+
+/// Those that have ended are forgotten for it, and not those that a prune meets.
+#[test]
+fn who_is_silent_is_found_out_among_a_thousand() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let record = |n: u32| {
+        let mut id = [0xff; 16];
+        id[12..].copy_from_slice(&n.to_be_bytes());
+        [&id[..], &[0; 16]].concat()
+    };
+    let known: Vec<u8> = (0..1000).flat_map(record).collect();
+    history.bench.cache.remember("sessions seen by prune", &known).unwrap();
+    let _left = Registration::begin(&history.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    assert!(matches!(prune_all(&history.bench), Err(Error::Busy(_))));
+    std::thread::sleep(Duration::from_millis(2100));
+    let impatient = Options { evict_after: Duration::from_secs(1), ..prune_options() };
+    prune(&history.bench.repository, &history.bench.cache, &impatient, &Quiet::default()).unwrap();
+    history.whole();
+}
+
+/// What the prune itself takes isn't taken from what it waits.
+#[test]
+fn who_is_at_work_is_waited_for_however_long_the_look_took() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let registration = Registration::begin(&history.bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let mut left = Some(registration);
+    // Its first listing of packs takes longer than it is willing to wait; then the other one ends.
+    let ended = std::sync::Mutex::new(false);
+    let slow = move |folder: &str| {
+        if folder == "data" && !std::mem::replace(&mut *ended.lock().unwrap(), true) {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+    };
+    let inner = history.bench.memory.clone();
+    let store = Odd { inner, listing: Box::new(slow), ghosts: Vec::new(), withheld: None };
+    let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let waiting = Options { wait: Duration::from_secs(1), ..prune_options() };
+    std::thread::scope(|scope| {
+        let registration = left.take().unwrap();
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(2000));
+            registration.abandon().unwrap();
+        });
+        prune(&by, &history.bench.cache, &waiting, &Quiet::default()).unwrap();
+    });
     history.whole();
 }

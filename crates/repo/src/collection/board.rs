@@ -81,7 +81,8 @@ pub trait Board {
 
     /// Which flags stand for a session.
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>, Self::Error>;
-    /// The verdict in a flag, if somebody put it there who may.
+    /// The verdict in a flag, if somebody put it there who may; a claim of nobody's, which says nothing, if it can't be read or is
+    /// another's word on that session than its own.
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>, Self::Error>;
     /// Put a verdict where none is: `false` if one is there.
     fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool, Self::Error>;
@@ -90,8 +91,12 @@ pub trait Board {
     /// Remove a flag.
     fn remove(&self, flag: Flag) -> Result<(), Self::Error>;
 
-    /// Remove the snapshots of a session that committed another one: checkpoints that its account was not allowed to remove. With the
-    /// session its decision goes, which says that they don't count.
+    /// Whether a snapshot that names this session counted for good before the session was there: then somebody has put it again who wants
+    /// the snapshot to be taken for one that was never committed.
+    fn has_counted(&self, session: SessionId) -> Result<bool, Self::Error>;
+
+    /// Remove the checkpoints of a session that committed a snapshot: its account was not allowed to. With the session its decision goes,
+    /// which says that they don't count.
     fn remove_checkpoints(&self, session: SessionId, committed: SnapshotId) -> Result<(), Self::Error>;
 
     /// Remove index objects, durably.

@@ -1,6 +1,7 @@
 //! A collection: from its registration to the removal of what it condemned.
 
-use super::{Board, Fate, commit, end, evict, register, register::Known};
+use super::decide::own_word;
+use super::{Board, Fate, Flag, commit, end, evict, register, register::Known};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
@@ -159,9 +160,15 @@ fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
     Ok(())
 }
 
+/// The plan that a collector has decided on. One that was evicted has not, whatever it put before it learned that.
 fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, B::Error> {
-    use super::Flag::{Commit, Decision};
-    let flag = if board.creates_atomically()? { Decision(collector) } else { Commit(collector) };
+    let flag = if board.creates_atomically()? {
+        Flag::Decision(collector)
+    } else if board.flags(collector)?.contains(&Flag::Evicted(collector)) {
+        return Ok(None);
+    } else {
+        Flag::Commit(collector)
+    };
     Ok(match board.verdict(flag)? {
         Some(Verdict::Collected { plan }) => Some(plan),
         _ => None,
@@ -228,7 +235,9 @@ fn clear<B: Board>(
     patience: &mut dyn FnMut(SessionId) -> Patience,
 ) -> Result<bool, B::Error> {
     while board.has_session(session)? {
-        match patience(session) {
+        // Who has decided is over, whether he has cleared up or not, and whether he may: nothing that he does is in anybody's way.
+        let is_over = own_word(board, session)?.is_some();
+        match if is_over { Patience::Evict } else { patience(session) } {
             Patience::Wait => {}
             Patience::GiveUp => return Ok(false),
             Patience::Evict => {

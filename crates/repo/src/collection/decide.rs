@@ -32,6 +32,23 @@ pub fn commit<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Res
     Ok(!board.flags(session)?.iter().any(against))
 }
 
+/// What a session has decided for itself: it has committed, or collected, and nobody has evicted it.
+pub(super) fn own_word<B: Board>(board: &B, session: SessionId) -> Result<Option<Verdict>, B::Error> {
+    let flag = if board.creates_atomically()? {
+        Flag::Decision(session)
+    } else {
+        let flags = board.flags(session)?;
+        // Before the flag: it may have come too late. And while somebody claims the session nobody else knows which it will be.
+        let against = |flag: &Flag| matches!(flag, Flag::Claim(..) | Flag::Evicted(_));
+        if flags.iter().any(against) || !flags.contains(&Flag::Commit(session)) {
+            return Ok(None);
+        }
+        Flag::Commit(session)
+    };
+    let is_own = |verdict: &Verdict| matches!(verdict, Verdict::Committed { .. } | Verdict::Collected { .. });
+    Ok(board.verdict(flag)?.filter(is_own))
+}
+
 /// End a session that has committed. Without a session its snapshot counts for good, and without a session a decision
 /// means nothing: so in this order.
 pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
@@ -65,6 +82,11 @@ fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> R
         // The claim stays: it means nothing without a session, and another collector may be confirming it.
         return Ok(Fate::Ended);
     }
+    if board.has_counted(session)? {
+        // The claim stays, here too.
+        board.remove_session(session)?;
+        return Ok(Fate::Ended);
+    }
     board.replace(flag, &Verdict::Evicted { plan: 0 })?;
     board.remove_session(session)?;
     Ok(Fate::Evicted)
@@ -87,6 +109,9 @@ fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Res
             None => Fate::Ended,
         }
     } else if !board.has_session(session)? {
+        Fate::Ended
+    } else if board.has_counted(session)? {
+        board.remove_session(session)?;
         Fate::Ended
     } else {
         board.replace(Flag::Evicted(session), &Verdict::Evicted { plan: 0 })?;

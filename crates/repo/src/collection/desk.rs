@@ -9,9 +9,10 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
-use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, SnapshotId, snapshot};
+use drumlin_format::snapshot::{self, Snapshot};
+use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, Signer, SnapshotId};
 use drumlin_store::{Kind, Put};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
 /// A repository as the protocol sees it.
@@ -22,8 +23,17 @@ pub struct Desk<'a> {
     /// The session that was put last: a listing has to have it.
     own: Cell<Option<SessionId>>,
     trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
-    /// The snapshots of each session, once somebody has asked: of those that are cleared up, which came to their end before.
-    by_session: OnceCell<HashMap<SessionId, Vec<SnapshotId>>>,
+    /// The snapshots that were read, by their ids; `None`: it can't be.
+    read: RefCell<HashMap<SnapshotId, Option<Stored>>>,
+}
+
+/// A snapshot, as far as it matters to what becomes of its session.
+#[derive(Clone, Copy)]
+struct Stored {
+    session: SessionId,
+    /// Who has signed it, if that is known.
+    signer: Option<KeyId>,
+    is_partial: bool,
 }
 
 impl<'a> Desk<'a> {
@@ -34,7 +44,7 @@ impl<'a> Desk<'a> {
 
     /// For who registers sessions, and says this of each.
     pub fn of(repository: &'a Repository, session: Session) -> Self {
-        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new(), by_session: OnceCell::new() }
+        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new(), read: RefCell::default() }
     }
 
     fn trusted(&self) -> Result<&HashMap<KeyId, TrustedKey>> {
@@ -73,20 +83,60 @@ impl<'a> Desk<'a> {
         if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose }
     }
 
-    /// The snapshots that can be read, by the sessions that put them.
-    fn snapshots_by_session(&self) -> Result<HashMap<SessionId, Vec<SnapshotId>>> {
-        let mut all: HashMap<SessionId, Vec<SnapshotId>> = HashMap::new();
-        for id in self.repository.expected(&self.list(names::SNAPSHOTS, SnapshotId::parse)?) {
-            if let Some(bytes) = self.get(&names::snapshot(id))?
-                && let Ok((snapshot, _)) = snapshot::open(id, self.repository.secrets(), &bytes)
-            {
-                all.entry(snapshot.session).or_default().push(id);
+    /// The snapshots of a session that are there now and can be read. None, for who can't read any.
+    fn snapshots_of(&self, session: SessionId) -> Result<Vec<(SnapshotId, Stored)>> {
+        if self.repository.may_list().is_err() {
+            return Ok(Vec::new());
+        }
+        let listed = self.list(names::SNAPSHOTS, SnapshotId::parse)?;
+        let mut read = self.read.borrow_mut();
+        let new: Vec<SnapshotId> = listed.iter().filter(|id| !read.contains_key(id)).copied().collect();
+        for id in self.repository.expected(&new) {
+            if let Some(bytes) = self.get(&names::snapshot(id))? {
+                let opened = snapshot::open(id, self.repository.secrets(), &bytes).ok();
+                read.insert(id, opened.map(|(snapshot, signer)| self.stored(&snapshot, &signer)).transpose()?);
             }
         }
-        Ok(all)
+        let of_session = |id: &SnapshotId| Some((*id, read.get(id).copied()??));
+        Ok(listed.iter().filter_map(of_session).filter(|(_, stored)| stored.session == session).collect())
     }
 
-    /// Of the sessions that wrote these index objects, those that were evicted.
+    fn stored(&self, snapshot: &Snapshot, signer: &Signer) -> Result<Stored> {
+        let (session, is_partial) = (snapshot.session, snapshot.partial.is_some());
+        Ok(Stored { session, signer: self.signed_by(signer)?, is_partial })
+    }
+
+    /// The key that has signed something, if it is one that the owner has certified.
+    fn signed_by(&self, signer: &Signer) -> Result<Option<KeyId>> {
+        let key = self.trusted()?.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
+        Ok(key.map(|_| signer.key))
+    }
+
+    /// Who has put a session, if that is known.
+    pub(crate) fn signer_of(&self, session: SessionId) -> Result<Option<KeyId>> {
+        let Some(bytes) = self.get(&names::session(session))? else { return Ok(None) };
+        match Session::open(session, self.repository.secrets(), &bytes) {
+            Ok((_, signer)) => self.signed_by(&signer),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What a flag says, and who says it.
+    fn word(&self, flag: Flag) -> Result<Option<(Verdict, KeyId)>> {
+        let name = flag.name();
+        let Some(bytes) = self.get(&name)? else { return Ok(None) };
+        self.repository.decided(&name, flag.session(), &bytes, self.trusted()?).map(Some)
+    }
+
+    /// What a decision stands for that can't be read: a session that has put a whole snapshot was done, and refers to nothing more.
+    fn guess(&self, session: SessionId) -> Result<Verdict> {
+        let put = self.snapshots_of(session)?;
+        let whole = put.iter().find(|(_, stored)| !stored.is_partial);
+        Ok(whole.map_or(NOTHING, |(snapshot, _)| Verdict::Committed { snapshot: *snapshot }))
+    }
+
+    /// Of the sessions that wrote these index objects, those that were evicted, or on which nobody can read what was decided: what they name
+    /// has to be named by others before it counts.
     pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
         self.evicted_among(objects, self.repository.decided_on()?)
     }
@@ -99,7 +149,7 @@ impl<'a> Desk<'a> {
     ) -> Result<Vec<SessionId>> {
         let mut evicted = Vec::new();
         for session in decided {
-            if objects.iter().any(|object| object.is_of(&session)) && self.is_evicted(session)? {
+            if objects.iter().any(|object| object.is_of(&session)) && self.eviction(session)? != Some(false) {
                 evicted.push(session);
             }
         }
@@ -112,7 +162,8 @@ impl<'a> Desk<'a> {
     pub fn is_unfinished(&self, object: IndexId) -> Result<bool> {
         for session in self.list(names::SESSIONS, SessionId::parse)? {
             if object.is_of(&session) {
-                return Ok(!self.repository.decided_on()?.contains(&session));
+                // What it decided may be torn like this.
+                return Ok(!self.repository.decided_on()?.contains(&session) || self.eviction(session)?.is_none());
             }
         }
         Ok(false)
@@ -133,7 +184,6 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// The storage fails, or one is sealed with secrets that came since.
     pub fn broken_plans(&self) -> Result<Vec<(PlanId, Error)>> {
-        let is_broken = |e: &Error| e.is_damage() && !e.is_unknown_generation();
         let mut broken = Vec::new();
         for id in self.plans()? {
             match self.plan(id).or_else(|_| self.plan(id)) {
@@ -144,10 +194,18 @@ impl<'a> Desk<'a> {
         Ok(broken)
     }
 
-    /// Whether a session was evicted, for good.
+    /// Whether a session was evicted, for good, as far as anybody can tell.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
+        Ok(self.eviction(session)? == Some(true))
+    }
+
+    /// The same; `None` if what was decided can't be read.
+    fn eviction(&self, session: SessionId) -> Result<Option<bool>> {
         let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Evicted(session) };
-        Ok(matches!(self.verdict(flag)?, Some(Verdict::Evicted { .. })))
+        match self.word(flag) {
+            Err(e) if is_broken(&e) => Ok(None),
+            word => Ok(Some(matches!(word?, Some((Verdict::Evicted { .. }, _))))),
+        }
     }
 }
 
@@ -214,9 +272,18 @@ impl Board for Desk<'_> {
     }
 
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>> {
-        let name = flag.name();
-        let Some(bytes) = self.get(&name)? else { return Ok(None) };
-        self.repository.decided(&name, flag.session(), &bytes, self.trusted()?).map(Some)
+        let session = flag.session();
+        let (verdict, by) = match self.word(flag) {
+            Err(e) if is_broken(&e) => return self.guess(session).map(Some),
+            word => match word? {
+                Some(word) => word,
+                None => return Ok(None),
+            },
+        };
+        let is_own = matches!(verdict, Verdict::Committed { .. } | Verdict::Collected { .. });
+        // A session's end is its own to decide, or anybody with a key could take it out of a collector's sight.
+        let is_foreign = is_own && self.signer_of(session)?.is_some_and(|signer| signer != by);
+        Ok(Some(if is_foreign { NOTHING } else { verdict }))
     }
 
     fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool> {
@@ -234,16 +301,36 @@ impl Board for Desk<'_> {
         Ok(self.repository.store().delete(&flag.name())?)
     }
 
+    fn has_counted(&self, session: SessionId) -> Result<bool> {
+        let put = self.snapshots_of(session)?;
+        let signer = self.signer_of(session)?;
+        if signer.is_none() && !self.has_session(session)? {
+            // Somebody else has just removed it.
+            return Ok(false);
+        }
+        // One of another signer can't be of this session; and what was seen to count does.
+        let counts = |(id, stored): &(SnapshotId, Stored)| stored.signer != signer || self.repository.has_seen(*id);
+        Ok(put.iter().any(counts))
+    }
+
     fn remove_checkpoints(&self, session: SessionId, committed: SnapshotId) -> Result<()> {
         // Who can't read snapshots, or remove any, leaves them: of a session's snapshots the last one counts.
         if self.repository.may_list().is_err() || self.repository.may_forget().is_err() {
             return Ok(());
         }
-        if self.by_session.get().is_none() {
-            let _ = self.by_session.set(self.snapshots_by_session()?);
-        }
-        let put = self.by_session.get().and_then(|all| all.get(&session));
-        let left: Vec<SnapshotId> = put.into_iter().flatten().copied().filter(|id| *id != committed).collect();
+        let put = self.snapshots_of(session)?;
+        let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Commit(session) };
+        let by = match self.word(flag) {
+            Ok(word) => word.map(|(_, by)| by),
+            Err(e) if is_broken(&e) => {
+                put.iter().find(|(id, _)| *id == committed).and_then(|(_, stored)| stored.signer)
+            }
+            Err(e) => return Err(e),
+        };
+        let is_checkpoint = |(id, stored): &&(SnapshotId, Stored)| {
+            *id != committed && stored.is_partial && by.is_some() && stored.signer == by
+        };
+        let left: Vec<SnapshotId> = put.iter().filter(is_checkpoint).map(|(id, _)| *id).collect();
         self.repository.record(Act::now(self.purpose()), &left, &[])?;
         left.into_iter().try_for_each(|id| match self.repository.remove_snapshot(id) {
             Err(e) if e.is_refused() => Ok(()),
@@ -265,6 +352,13 @@ impl Board for Desk<'_> {
         self.repository.ask_many(&names.collect::<Vec<_>>(), |name| store.delete(name))?;
         Ok(store.sync()?)
     }
+}
+
+/// A claim of nobody's, which means nothing.
+const NOTHING: Verdict = Verdict::Claimed { by: SessionId([0; 16]) };
+
+fn is_broken(e: &Error) -> bool {
+    e.is_damage() && !e.is_unknown_generation()
 }
 
 /// A session that is registered, and what it knows: whatever a writer looks at comes after this.

@@ -55,6 +55,22 @@ impl Repository {
         Ok(())
     }
 
+    /// Whether the history says that a snapshot was removed, or was to be. Ids are never used again.
+    pub(crate) fn was_removed(&self, id: SnapshotId) -> Result<bool> {
+        for _ in 0..LISTINGS_MAX {
+            if let Some(entries) = self.new_entries(self.listed_history()?.not_in(&Ids::default()))? {
+                return Ok(entries.iter().any(|entry| entry.snapshots.contains(&id)));
+            }
+        }
+        let why = "the history of the repository changes again and again while it is read; run it again";
+        Err(Error::Misuse(why.into()))
+    }
+
+    /// Whether this client has seen that a snapshot counts for good.
+    pub(crate) fn has_seen(&self, id: SnapshotId) -> bool {
+        self.memory().is_some_and(|memory| memory.read(|seen| seen.snapshots.contains(&id.0)))
+    }
+
     /// Whether a listing of snapshots has all that this client has seen and that nobody has removed. `false`: it was cut
     /// short, and another one may not be.
     ///

@@ -71,14 +71,16 @@ fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
     let session = "00112233445566778899aabbccddeeff";
     let newest = |of: &str| fs::read(objects(folder.join(of)).pop().unwrap().0).unwrap();
     let (pack, index, of_session) = (newest("data"), newest("index"), newest("sessions"));
+    let decision = newest("decisions");
     fs::create_dir_all(folder.join("data/99")).unwrap();
-    let torn: [(&str, Vec<u8>); 5] = [
+    let torn: [(&str, Vec<u8>); 6] = [
         ("data/99/99000000000000000000000000000000", pack[..pack.len() / 2].to_vec()),
         // An index object's name begins like that of its session.
         ("index/00112233445566770000000000000000", index[..40].to_vec()),
         ("index/00112233445566770000000000000001", Vec::new()),
         ("snapshots/99000000000000000000000000000000", Vec::new()),
         (&format!("sessions/{session}"), of_session[..10].to_vec()),
+        (&format!("decisions/{session}"), decision[..10].to_vec()),
     ];
     for (name, bytes) in &torn {
         fs::write(folder.join(name), bytes).unwrap();
