@@ -6,7 +6,7 @@ use crate::{Error, PackInfo, Repository, Result, names, random_id};
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{KeyId, LossId, PackId};
 use drumlin_store::{Kind, Put, Soon};
 use std::collections::{HashMap, HashSet};
@@ -76,6 +76,12 @@ impl Repository {
         Ok(self.store().put(&names::loss(loss.id), &bytes, Put::Create)?)
     }
 
+    /// Put a loss in its own place that says less than before.
+    pub fn narrow_loss(&self, loss: &Loss) -> Result<()> {
+        let bytes = loss.seal(self.config().suite, self.sealing()?);
+        Ok(self.store().put(&names::loss(loss.id), &bytes, Put::Replace)?)
+    }
+
     /// Put each loss once more, by another name: whoever has met it meets it again.
     pub fn renew_losses(&self) -> Result<()> {
         for loss in self.readable_losses()?.whole {
@@ -92,6 +98,32 @@ impl Repository {
 }
 
 impl Repository {
+    /// What some packs say themselves: their own tables, and who has signed them, if the owner has certified that key. Those that can't be read
+    /// say nothing.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn ask_tables<T: Sync, N, R: Send>(
+        &self,
+        packs: &[T],
+        name: impl for<'t> Fn(&'t T) -> (N, &'t PackInfo) + Sync,
+        take: impl Fn(N, Table, Option<(KeyId, Role)>) -> R + Sync,
+    ) -> Result<Vec<R>> {
+        let trusted = self.trusted_keys()?;
+        let asked = self.ask_many(packs, |pack| {
+            let (name, info) = name(pack);
+            match read_table(self, info) {
+                Ok((table, signer)) => {
+                    let key = trusted.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
+                    Ok(Some(take(name, table, key.map(|key| (signer.key, key.role)))))
+                }
+                Err(e) if e.is_of_one_object() || e.frozen().is_some() => Ok(None),
+                Err(e) => Err(e),
+            }
+        })?;
+        Ok(asked.into_iter().flatten().collect())
+    }
+
     /// Those of some packs that a client has written whose key adds and reads nothing: it can open none but its own.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! Sealing snapshots anew, after the repository was given new secrets: each keeps its name, and what was signed in it.
 //!
-//! One put replaces the object in one step. Whoever does it has a session, so no other collector ends meanwhile.
+//! One put replaces the object in one step. Whoever does it has a session, so no other collector ends meanwhile, unless it evicts him: who
+//! finds his session gone looks whether the snapshot is, too.
 
 use crate::history::Act;
 use crate::{Error, Repository, Result, names, random_secret};
-use drumlin_format::{HEADER_BYTES, Header, ObjectType, SnapshotId, snapshot};
+use drumlin_format::{HEADER_BYTES, Header, ObjectType, SessionId, SnapshotId, snapshot};
 use drumlin_store::{Kind, Put};
 use std::collections::BTreeMap;
 
@@ -26,11 +27,12 @@ impl Repository {
         Ok(older)
     }
 
-    /// Seal a snapshot with the newest secrets, unless it is being written or forgotten. Whether it was done.
+    /// Seal a snapshot with the newest secrets, unless it is being written or forgotten. Whether it was done. `me` is the session of who
+    /// does it.
     ///
     /// # Errors
     /// It is damaged, or the storage fails.
-    pub fn reseal_snapshot(&self, id: SnapshotId) -> Result<bool> {
+    pub fn reseal_snapshot(&self, id: SnapshotId, me: SessionId) -> Result<bool> {
         let (name, copy) = (names::snapshot(id), names::forgotten(id));
         let bytes = match self.store().get(&name) {
             // Forgotten since it was listed.
@@ -51,7 +53,8 @@ impl Repository {
             return Err(Error::Misuse(format!("'{name}' could not be sealed anew: this machine's memory is failing")));
         }
         self.store().put(&name, &sealed, Put::Replace)?;
-        if self.store().len(&copy)?.is_some() {
+        let is_alone = self.store().len(&names::session(me))?.is_some();
+        if self.store().len(&copy)?.is_some() || !is_alone && self.was_removed(id)? {
             // Forgotten since it was read. Its own remover may have been here before.
             self.record(Act::now("forget"), &[id], &[])?;
             self.store().delete(&name)?;

@@ -244,7 +244,8 @@ fn keys_of_before_are_named_and_removed_only_if_wanted() {
     let old = done.repository.older_snapshots().unwrap();
     assert!(!old.is_empty());
     let listed = done.repository.snapshots().unwrap().0;
-    let resealed: Vec<_> = old.iter().filter(|id| done.repository.reseal_snapshot(**id).unwrap()).collect();
+    let resealed: Vec<_> =
+        old.iter().filter(|id| done.repository.reseal_snapshot(**id, SessionId([9; 16])).unwrap()).collect();
     assert!(!resealed.is_empty());
     let now = done.repository.snapshots().unwrap().0;
     let told = |infos: &[drumlin_repo::SnapshotInfo]| -> Vec<_> {

@@ -102,10 +102,11 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     let counts = |at: &usize| left[*at].is_none() && !members[*at].partial;
     // Newest first, as the rules are asked.
     let counted: Vec<usize> = (0..members.len()).rev().filter(counts).collect();
-    let newest_whole = counted.first().map(|at| members[*at].time);
     // Whoever has stolen a writer's key may name any host and any sources, and must not push out what others have signed.
     let mut by_signer: BTreeMap<Option<KeyId>, Vec<usize>> = BTreeMap::new();
     counted.iter().for_each(|at| by_signer.entry(members[*at].signer).or_default().push(*at));
+    let newest_whole: BTreeMap<Option<KeyId>, (i64, u32)> =
+        by_signer.iter().filter_map(|(signer, own)| Some((*signer, members[*own.first()?].time))).collect();
     let mut reasons: Vec<(usize, Vec<Reason>)> = Vec::with_capacity(counted.len());
     let mut emptied = false;
     for own in by_signer.into_values() {
@@ -119,7 +120,10 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
         .zip(&left)
         .map(|(candidate, left)| match left {
             Some(left) => Fate::LeaveAlone(*left),
-            None => partial(candidate, newest_whole, &options.rules),
+            None => {
+                let newest = newest_whole.get(&candidate.signer).copied();
+                partial(candidate, newest, &options.rules)
+            }
         })
         .collect();
     for (at, reasons) in reasons {
@@ -137,7 +141,7 @@ fn left_alone(candidate: &Candidate, now: (i64, u32)) -> Option<Left> {
     }
 }
 
-/// What becomes of a partial snapshot: it is of use for as long as no newer one has all that it has.
+/// What becomes of a partial snapshot: it is of use for as long as no newer one of the same key has all that it has.
 fn partial(candidate: &Candidate, newest_whole: Option<(i64, u32)>, rules: &Rules) -> Fate {
     let mut reasons: Vec<_> = tagged(candidate, rules).collect();
     if newest_whole.is_none_or(|newest| newest <= candidate.time) {

@@ -190,6 +190,10 @@ fn partial_ones_go_once_a_newer_one_is_whole() {
     all[1].signer = Some(KeyId([1; 16]));
     all[1].host = "other".into();
     assert_eq!(fates(&all, &options(last(9)))[&all[2].id], Fate::Keep(vec![Reason::Resumes]));
+    // Nor does another key's: a stolen one may name any host and sources.
+    (all[1].host, all[1].signer) = ("host".into(), Some(KeyId([2; 16])));
+    assert_eq!(fates(&all, &options(last(9)))[&all[2].id], Fate::Keep(vec![Reason::Resumes]));
+    all[1].signer = Some(KeyId([1; 16]));
     // Nor is it counted: the whole one is the last.
     all[1].host = "host".into();
     assert_eq!(kept(&all, last(1)), [word(0, "the next backup resumes from it"), word(1, "last")]);

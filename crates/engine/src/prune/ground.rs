@@ -42,9 +42,12 @@ impl Ground {
     /// Look. Index objects first: a pack that one of them names and that isn't there then is gone.
     pub fn look(repository: &Repository) -> Result<Self> {
         let mut ground = Ground::default();
-        let mut again = true;
-        while again {
-            again = false;
+        let (mut gone, mut looks) = (None, 0);
+        while looks == 0 || gone.is_some() {
+            looks += 1;
+            if let Some(gone) = gone.take() {
+                drumlin_repo::index::look_again(repository, gone, looks - 1)?;
+            }
             for (id, len) in repository.index_objects()? {
                 if ground.objects.contains_key(&id) || ground.broken.iter().any(|(broken, _)| *broken == id) {
                     continue;
@@ -56,7 +59,7 @@ impl Ground {
                     }
                     // One that is gone has been replaced by others.
                     Ok(None) => {
-                        again = true;
+                        gone = Some(id);
                         continue;
                     }
                     // Nobody knows what it names, and it may be as good as any.

@@ -5,6 +5,7 @@
 //! contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
 
 mod choose;
+mod duplicates;
 pub(crate) mod ground;
 pub(crate) mod need;
 pub(crate) mod places;
@@ -235,11 +236,19 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     // One that was being forgotten just then is as whole as it was.
     forgotten.retain(|id| !collection.seen.contains(id));
     let clear = || repository.clear_forgotten(&forgotten).and_then(|()| repository.clear_evicted());
+    // Those that were looked at, and no others: one that was forgotten since leaves something to do.
+    let is_looked_at = |after: &State| -> Result<bool> {
+        let same = after.snapshots().collect::<HashSet<_>>() == collection.seen;
+        Ok(same && after.is_own(&state, repository, me)?)
+    };
     match collected {
         Ok(Collected::Nothing) => {
             clear()?;
             report.parity = parity()?;
-            State::of(repository, options)?.remember(cache);
+            let after = State::of(repository, options)?;
+            if is_looked_at(&after)? {
+                after.remember(cache);
+            }
             Ok(report)
         }
         Ok(Collected::Done(draft)) => {
@@ -250,7 +259,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             report.after = after.pack_bytes;
             // All was done that was to be done: with nothing held back, and nothing damaged that the next one would try again.
             let all = options.max_repack.is_none() && survey.older.packs == 0 && monitor.counters().get().damaged == 0;
-            if all && after.is_own(&state, repository, me)? {
+            if all && is_looked_at(&after)? {
                 after.remember(cache);
             }
             report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };

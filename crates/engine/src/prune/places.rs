@@ -54,6 +54,14 @@ impl Places {
         self.reserve.as_ref().unwrap_or(&self.first)
     }
 
+    /// Look at the places of chunks that count at another one, of all packs.
+    pub fn with_passed<R>(&self, look: impl FnOnce(&Bits) -> Result<R>) -> Result<R> {
+        match &self.reserve {
+            None => look(&self.passed),
+            Some(reserve) => look(&find::passed(&self.keys, reserve.index())?),
+        }
+    }
+
     /// Who reads the packs that are looked through first.
     pub fn reader(&self) -> &Arc<Reader> {
         &self.first

@@ -133,6 +133,12 @@ impl Repack<'_> {
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
         for (at, info) in packs.iter().enumerate() {
             match self.reader.table(info) {
+                Ok(table) if !self.marks.fits(&info.id, &table)? => {
+                    // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
+                    let detail = "the index says other things of it than its own table";
+                    let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
+                    self.stays(&stay, info, &e);
+                }
                 Ok(table) => {
                     let source = Source { info: info.clone(), table };
                     self.pieces(sources.len() as u32, &source, &mut pieces);

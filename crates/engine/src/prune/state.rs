@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::Result;
-use drumlin_format::{IndexId, PackId, SessionId};
+use drumlin_format::{IndexId, PackId, SessionId, SnapshotId};
 use drumlin_repo::{Cache, Repository, names};
 use drumlin_seal::checksum;
 use std::collections::{BTreeSet, HashSet};
@@ -57,6 +57,12 @@ impl State {
     /// The sessions that are registered.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.objects.iter().filter_map(|name| SessionId::parse(name.strip_prefix(names::SESSIONS)?.strip_prefix('/')?))
+    }
+
+    /// The snapshots.
+    pub fn snapshots(&self) -> impl Iterator<Item = SnapshotId> {
+        let last = |name: &String| SnapshotId::parse(name.strip_prefix(names::SNAPSHOTS)?.strip_prefix('/')?);
+        self.objects.iter().filter_map(last)
     }
 
     /// Whether there was nothing to do in this state, for the same question.

@@ -6,8 +6,8 @@ use super::need::Need;
 use super::places::Places;
 use super::rank::Ranks;
 use super::repack::{self, Repack};
-use super::{Options, Survey, Tally, Unused};
-use crate::monitor::Monitor;
+use super::{Options, Survey, Tally, Unused, duplicates};
+use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;
 use crate::{Error, Result, parity};
@@ -17,7 +17,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
-use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, random_id};
+use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -62,6 +62,8 @@ pub(super) struct Look {
     objects: Vec<IndexId>,
     /// Losses of which nothing is missing any more.
     pub healed: Vec<LossId>,
+    /// Losses of which some is there again, as they are without that: what is there once more is not to be excused when it is missing.
+    pub narrowed: Vec<Loss>,
     /// Snapshots that are to be sealed anew.
     reseal: Vec<SnapshotId>,
     /// What it comes to.
@@ -112,12 +114,21 @@ impl Look {
                  'drumlin check' tells which snapshots that are, and 'drumlin repair' heals or gives up what is missing"
             )));
         }
+        duplicates::keep_unproven(repository, &places, &ground, &marks, monitor)?;
         let (mut unused, mut candidates) = (Vec::new(), Vec::new());
         let mut survey = Survey { snapshots: snapshots.len(), lost: ground.lost().count(), ..Survey::default() };
         for (id, (kind, len)) in &ground.packs {
             survey.all.add(*len);
             let Some((info, chunks)) = ground.named.get(id) else { continue };
             if condemned.contains(id) {
+                continue;
+            }
+            if places.keys().contested.contains(id) {
+                // What is needed of it nobody knows before its index objects are made anew, by what it says itself.
+                let path = names::pack(info.kind, info.id).into_bytes();
+                let cause = "it stays as it is: two index objects say different things of it".into();
+                monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+                survey.needed += len;
                 continue;
             }
             let live = marks.of(id).map_or(0, |m| m.live);
@@ -187,6 +198,7 @@ impl Look {
         }
         survey.indexes = objects.len();
         objects.extend(ground.of_evicted(repository)?);
+        objects.extend(ground.naming(&places.keys().contested));
         // A backup would take what they name for stored.
         objects.extend(ground.naming(&ground.lost().collect()));
         // Those of older generations that name no pack of one: nothing else would ever make them anew.
@@ -199,8 +211,11 @@ impl Look {
             if options.max_rekey == Unused::Bytes(0) { Vec::new() } else { repository.older_snapshots()? };
         reseal.retain(|id| !forgotten.contains(id));
         survey.resealed = reseal.len();
-        let healed = if healed { losses.iter().map(|loss| loss.id).collect() } else { Vec::new() };
-        Ok(Look { healed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
+        let (healed, narrowed) = match healed {
+            true => (losses.iter().map(|loss| loss.id).collect(), Vec::new()),
+            false => (Vec::new(), losses.into_iter().filter_map(|loss| narrowed(loss, &lost)).collect()),
+        };
+        Ok(Look { healed, narrowed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
     }
 
     /// The packs that would go.
@@ -235,6 +250,13 @@ fn number_of(repository: &Repository, tag: u32) -> u32 {
     repository.secrets().generation(tag).map_or(0, |of| of.number)
 }
 
+/// A loss without what is there again; `None` if all of it is missing still.
+fn narrowed(mut loss: Loss, missing: &HashSet<ChunkId>) -> Option<Loss> {
+    let before = loss.chunks.len();
+    loss.chunks.retain(|id| missing.contains(id));
+    (loss.chunks.len() < before).then_some(loss)
+}
+
 /// How many chunks are missing that no loss speaks of.
 fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
     let given_up: HashSet<&ChunkId> = losses.iter().flat_map(|loss| &loss.chunks).collect();
@@ -249,9 +271,13 @@ impl Collection<'_> {
         for id in objects {
             // Another collector may have removed it, and named what it named.
             let Some(entries) = self.repository.index_entries(*id)? else { continue };
-            for entry in entries {
+            for mut entry in entries {
                 let stays = ground.packs.contains_key(&entry.pack) && !condemned.contains(&entry.pack);
                 if stays && named.insert(entry.pack) {
+                    if self.keys.as_ref().is_some_and(|keys| keys.contested.contains(&entry.pack)) {
+                        let (kind, len) = ground.packs[&entry.pack];
+                        entry = PackScan::new(self.repository)?.entry(kind, entry.pack, len)?;
+                    }
                     session.name_again(entry)?;
                 }
             }
@@ -288,6 +314,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             // The packs that they kept from going are left over now.
             look = look_at()?;
         }
+        look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
@@ -295,7 +322,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             if self.monitor.stop() {
                 return Err(Error::Interrupted);
             }
-            self.repository.reseal_snapshot(*id)?;
+            self.repository.reseal_snapshot(*id, self.me)?;
         }
         if look.is_idle() {
             return Ok(None);

@@ -13,7 +13,7 @@ use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, IndexId, PackId};
 use drumlin_repo::{Cache, Repository};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +46,8 @@ pub(crate) struct Keys {
     written: u64,
     /// Chunks that stand in the same pack before: the index gives the first place alone.
     repeated: Vec<Place>,
+    /// Packs of which two index objects say different things.
+    pub contested: HashSet<PackId>,
     /// Index objects that can't be read, and why: what they name is not here.
     pub broken: Vec<(IndexId, drumlin_repo::Error)>,
 }
@@ -63,7 +65,8 @@ impl Keys {
     /// Of no pack.
     pub fn new(cache: &Cache) -> Result<Self> {
         let (packs, by_id, repeated, broken) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, broken })
+        let contested = HashSet::new();
+        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, contested, broken })
     }
 
     /// Of all packs that some index objects name. One that is gone is passed over: others have taken its place.
@@ -101,12 +104,17 @@ impl Keys {
         Ok(keys.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Add a pack. Gives its number; `None` if it is there already, and stays as it is.
+    /// Add a pack. Gives its number; `None` if it is there already, and stays as it is: contested, if that was something else.
     pub fn add(&mut self, entry: &Entry) -> Result<Option<u32>> {
-        if self.by_id.contains_key(&entry.pack) {
+        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
+        if let Some(number) = self.by_id.get(&entry.pack) {
+            let mut said = Vec::new();
+            self.window(*number, 0, self.chunks(*number) as usize, &mut said)?;
+            if said != keys || self.kind(*number) != entry.kind {
+                self.contested.insert(entry.pack);
+            }
             return Ok(None);
         }
-        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
         let at = self.written * KEY_BYTES as u64;
         self.file.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
         let (number, chunks) = (self.len(), entry.table.chunks.len() as u32);

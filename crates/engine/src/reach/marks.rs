@@ -2,8 +2,10 @@
 
 use super::bits::Bits;
 use super::find::Found;
-use super::keys::Keys;
+use super::keys::{KEY_BYTES, Keys, Place, key};
+use crate::Result;
 use drumlin_format::PackId;
+use drumlin_format::pack::Table;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +54,22 @@ impl Marks {
             }
             Found::Nowhere => false,
         }
+    }
+
+    /// Whether a chunk is marked at this place.
+    pub fn has(&self, place: Place) -> bool {
+        self.bits.contains(place)
+    }
+
+    /// Whether a pack's own table has what the marks were set by; of one that has come since nobody has asked.
+    pub fn fits(&self, pack: &PackId, table: &Table) -> Result<bool> {
+        let Some(number) = self.keys.number(pack) else { return Ok(true) };
+        if self.keys.chunks(number) as usize != table.chunks.len() {
+            return Ok(false);
+        }
+        let mut said = Vec::new();
+        self.keys.window(number, 0, table.chunks.len(), &mut said)?;
+        Ok(said.as_chunks::<KEY_BYTES>().0.iter().zip(&table.chunks).all(|(said, chunk)| *said == key(&chunk.id)))
     }
 
     /// What is marked of a pack; `None` if nothing is.

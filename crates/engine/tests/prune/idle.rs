@@ -2,7 +2,7 @@
 
 use crate::common::options;
 use crate::history::{History, objects, prune_all, prune_options};
-use crate::meanwhile::Meanwhile;
+use crate::meanwhile::{Meanwhile, Odd};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{Options, Unused, prune};
@@ -52,18 +52,23 @@ fn with_nothing_to_do_it_lists_and_reads_nothing() {
 /// What came while a prune was at work is looked at by the next one: a whole backup, or what one left that was cut short.
 #[test]
 fn what_came_meanwhile_is_looked_at() {
-    for whole in [true, false] {
+    for what in ["a backup", "a stray pack", "a forget"] {
         let mut history = History::new(3);
         history.forget(|at| at == 1);
         let (memory, source) = (history.bench.memory.clone(), history.source.clone());
         let inside = Repository::open(Arc::new(memory.clone()), &Unlock::File(history.bench.key_file())).unwrap();
-        let then = move || match whole {
-            true => {
+        let going = history.states[0].0.id;
+        if what == "a forget" {
+            history.states.remove(0);
+        }
+        let then = move || match what {
+            "a forget" => inside.forget(&[going]).unwrap(),
+            "a backup" => {
                 let folder = tempfile::tempdir().unwrap();
                 let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
                 backup::backup(&inside, &cache, options(&[&source]), &Quiet::default()).unwrap();
             }
-            false => {
+            _ => {
                 let stray = format!("{}/01/0123456789abcdef0123456789abcdef", names::DATA);
                 memory.put(&stray, &[1; 100], Put::Create).unwrap();
             }
@@ -73,9 +78,29 @@ fn what_came_meanwhile_is_looked_at() {
         let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
         let report = prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
         assert!(report.gone.packs > 0, "{report:?}");
-        assert!(!only_lists(&history, &prune_options()), "a whole backup: {whole}");
+        assert!(!only_lists(&history, &prune_options()), "{what}");
         history.whole();
     }
+}
+
+/// Nor is it taken for looked at by a prune that found nothing to do.
+#[test]
+fn what_is_forgotten_while_nothing_is_to_be_done() {
+    let mut history = History::new(3);
+    let (inside, going) = (history.bench.repository.clone(), history.states.remove(0).0.id);
+    let listings = std::sync::atomic::AtomicUsize::new(0);
+    let listing = move |folder: &str| {
+        // Bands are listed to see whether it has to look at all, and once more when it has.
+        if folder == names::PARITY && listings.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            inside.forget(&[going]).unwrap();
+        }
+    };
+    let inner = history.bench.memory.clone();
+    let store = Odd { inner, listing: Box::new(listing), ghosts: Vec::new(), withheld: None };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    prune(&repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+    assert!(!only_lists(&history, &prune_options()));
+    history.whole();
 }
 
 /// Forgotten, and nobody alone needed anything of it: the next prune has nothing to remove, and clears it away all the same.

@@ -1,6 +1,7 @@
 //! A storage that lists fewer snapshots than there are: who has seen the others isn't fooled.
 
 use crate::history::{History, objects, prune_options};
+use crate::meanwhile::Odd;
 use drumlin_engine::Error;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{plan, prune};
@@ -148,4 +149,42 @@ fn a_list_of_snapshots_that_is_cut_short_is_not_believed() {
             assert!(repository.look_back(5, true).unwrap().is_empty());
         }
     }
+}
+
+/// Whoever opens a repository in such a storage.
+fn odd(history: &History, ghosts: Vec<String>, withheld: Option<String>) -> Repository {
+    let store = Arc::new(Odd { inner: history.bench.memory.clone(), listing: Box::new(|_| {}), ghosts, withheld });
+    Repository::open(store, &Unlock::File(history.bench.key_file())).unwrap()
+}
+
+/// A storage that lists an index object which it doesn't have, for good: a stale entry in a directory or a bucket.
+#[test]
+fn an_index_object_that_is_listed_and_is_not_there() {
+    let mut history = History::new(2);
+    history.forget(|at| at == 0);
+    let ghost = names::index(drumlin_format::IndexId([7; 16]));
+    let repository = odd(&history, vec![ghost.clone()], None);
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+    let before = objects(&history.bench.memory);
+    let refused = prune(&repository, &cache, &prune_options(), &Quiet::default()).unwrap_err().to_string();
+    assert!(refused.contains(&ghost) && refused.contains("no such object"), "{refused}");
+    assert_eq!(objects(&history.bench.memory), before);
+    // Who saves or restores does without.
+    let options = crate::common::options(&[&history.source]);
+    drumlin_engine::backup::backup(&repository, &cache, options, &Quiet::default()).unwrap();
+    history.whole();
+}
+
+/// A snapshot that is listed and is "not there" may be back tomorrow, and wants its contents then.
+#[test]
+fn a_snapshot_that_is_listed_and_is_not_given_out() {
+    let history = History::new(2);
+    let withheld = names::snapshot(history.states[0].0.id);
+    let repository = odd(&history, Vec::new(), Some(withheld.clone()));
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+    let refused = prune(&repository, &cache, &prune_options(), &Quiet::default()).unwrap_err().to_string();
+    assert!(refused.contains(&withheld), "{refused}");
+    history.whole();
 }

@@ -8,6 +8,7 @@ mod beside;
 mod history;
 mod idle;
 mod kills;
+mod liars;
 mod listings;
 mod meanwhile;
 mod rekey;

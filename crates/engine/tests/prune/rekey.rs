@@ -13,7 +13,7 @@ use drumlin_engine::{Error, restore};
 use drumlin_format::key::{Role, Secrets};
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind, Table, WRAP_INFO};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::{Header, IndexId, ObjectType, PackId, SnapshotId, index, snapshot};
+use drumlin_format::{Header, IndexId, ObjectType, PackId, SessionId, SnapshotId, index, snapshot};
 use drumlin_repo::collection::{Board, Desk};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Error as RepoError, Index, NewLock, RekeyOptions, Repository, Unlock, names};
@@ -519,9 +519,31 @@ fn what_is_forgotten_meanwhile_stays_forgotten() {
     let inner = history.bench.memory.clone();
     let store = Meanwhile { inner, prefix: "snapshots/", then: std::sync::Mutex::new(Some(then)) };
     let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
-    assert!(!by.reseal_snapshot(id).unwrap());
+    assert!(!by.reseal_snapshot(id, SessionId([9; 16])).unwrap());
     assert_eq!(by.snapshots().unwrap().0.len(), 1);
     assert_eq!(by.forgotten().unwrap().0.len(), 1);
+    assert!(by.look_back(5, true).unwrap().is_empty());
+    history.whole();
+}
+
+/// Who seals it anew was evicted while he slept, and another prune has cleared it away since.
+#[test]
+fn what_is_pruned_meanwhile_does_not_come_back() {
+    let mut history = History::new(2);
+    rekey(&mut history);
+    let (inside, cache) = (history.bench.repository.clone(), history.bench.cache.clone());
+    let (snapshot, _) = history.states.remove(0);
+    let id = snapshot.id;
+    let then = move || {
+        inside.forget(&[id]).unwrap();
+        prune(&inside, &cache, &prune_options(), &Quiet::default()).unwrap();
+        assert!(inside.forgotten().unwrap().0.is_empty());
+    };
+    let inner = history.bench.memory.clone();
+    let store = Meanwhile { inner, prefix: "snapshots/", then: std::sync::Mutex::new(Some(then)) };
+    let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    assert!(!by.reseal_snapshot(id, SessionId([9; 16])).unwrap());
+    assert_eq!(by.snapshots().unwrap().0.len(), 1);
     assert!(by.look_back(5, true).unwrap().is_empty());
     history.whole();
 }

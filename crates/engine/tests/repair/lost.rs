@@ -9,7 +9,7 @@ use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
-use drumlin_testkit::{compare, wipe_parity};
+use drumlin_testkit::{Rng, compare, wipe_parity};
 use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
@@ -60,6 +60,35 @@ fn what_is_lost_is_listed_and_healed_by_the_next_backup() {
         let report = drumlin_engine::backup::backup(&repository, &cache, options, &monitor).unwrap();
         assert_eq!(report.counts.bytes_read, 0, "{damage}");
     }
+}
+
+/// Of a loss that is half healed only the other half is excused: what was stored again is missed like anything else.
+#[test]
+fn what_was_stored_again_is_not_given_up_a_second_time() {
+    let mut scene = Scene::new();
+    scene.names(names::DATA).iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+    assert!(scene.repair(&[]).lost_chunks > 0);
+    // All but one file is in the source still.
+    fs::remove_file(scene.source.join("large0")).unwrap();
+    scene.backup();
+    let again = scene.names(names::DATA);
+    assert!(!again.is_empty() && scene.differences(1) == Some(1), "all of it was healed, or nothing");
+    scene.prune().unwrap();
+    assert_eq!(scene.names(names::LOSSES).len(), 1);
+    // Not mounted for a while.
+    let aside: Vec<_> = again.iter().map(|name| (name, scene.bench.memory.get(name).unwrap())).collect();
+    again.iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+    // One that has nothing to do with it: the storage isn't empty.
+    fs::create_dir(scene.source.join("other")).unwrap();
+    fs::write(scene.source.join("other/file"), Rng::new(77).bytes(100_000)).unwrap();
+    let (repository, cache) = scene.fresh();
+    let options = common::options(&[&scene.source.join("other")]);
+    drumlin_engine::backup::backup(&repository, &cache, options, &Quiet::default()).unwrap();
+    let pruned = scene.prune();
+    assert!(matches!(pruned, Err(Error::Doubt(_))), "{pruned:?}");
+    aside.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    scene.prune().unwrap();
+    assert_eq!((scene.differences(1), scene.differences(2)), (Some(1), Some(0)));
 }
 
 #[test]

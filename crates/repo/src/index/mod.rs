@@ -20,6 +20,7 @@ mod sync;
 
 pub(crate) use run::Key;
 pub use run::PackInfo;
+pub use sync::look_again;
 
 use crate::collection::Registration;
 use crate::{Cache, Error, Repository, Result};

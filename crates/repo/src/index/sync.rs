@@ -12,7 +12,11 @@ use drumlin_store::{Kind, Listed};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// So often the index is listed, with pauses that double from this one on.
+const LOOKS_MAX: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(10);
 /// Index objects are read until they hold so many chunks, then a run is made of them.
 const RUN_CHUNKS: usize = 64 << 10;
 /// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's key.
@@ -53,6 +57,21 @@ pub(super) fn filter_bytes(objects: &Objects) -> u64 {
     objects.values().sum::<u64>() / OBJECT_BYTES_A_CHUNK * FILTER_BYTES_A_HUNDRED_CHUNKS / 100
 }
 
+/// To be called before the index is listed once more, as one of the objects that were listed so many times wasn't there: it has been
+/// replaced by others just now, or the storage needs some time to agree with itself.
+///
+/// # Errors
+/// [`Error::Ghost`]: it doesn't come to.
+pub fn look_again(repository: &Repository, gone: IndexId, looks: u32) -> Result<()> {
+    if looks >= LOOKS_MAX {
+        return Err(Error::Ghost { name: names::index(gone), location: repository.store().location() });
+    }
+    if looks > 1 {
+        std::thread::sleep(PAUSE * (1 << looks));
+    }
+    Ok(())
+}
+
 impl Index {
     /// Open the runs that the cache names. One that is damaged, or that covers an object which is gone, is passed over.
     pub(super) fn load(&self, objects: &Objects) {
@@ -69,7 +88,9 @@ impl Index {
     /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector was
     /// at work.
     pub(super) fn catch_up(&self, mut objects: Objects) -> Result<()> {
+        let mut looks = 0;
         loop {
+            looks += 1;
             let covered: HashSet<_> = {
                 let layers = self.read();
                 let standing = layers.runs.iter().filter(|l| l.covered.is_among(&objects));
@@ -81,27 +102,30 @@ impl Index {
                 return Ok(());
             }
             missing.sort_unstable();
-            let whole = self.read_objects(&missing)?;
+            let gone = self.read_objects(&missing)?;
             self.retire(&objects);
             self.compact()?;
             self.save()?;
-            if whole {
-                return Ok(());
+            match gone {
+                None => return Ok(()),
+                // Others do without what only it may name: it is stored again, or missed. A collector would take that for nobody's.
+                Some(_) if looks == LOOKS_MAX && !matches!(self.view, View::Among { .. }) => return Ok(()),
+                Some(gone) => look_again(&self.repository, gone, looks)?,
             }
             objects = self::objects(&self.repository, &self.view)?;
         }
     }
 
-    /// `false` if some of them are gone.
-    fn read_objects(&self, ids: &[IndexId]) -> Result<bool> {
+    /// One of those that are gone, if some are.
+    fn read_objects(&self, ids: &[IndexId]) -> Result<Option<IndexId>> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
-        let (mut chunks, mut whole) = (0, true);
+        let (mut chunks, mut gone) = (0, None);
         for id in ids {
             let name = names::index(*id);
             let bytes = match self.repository.store().get(&name) {
                 Err(e) if e.kind == Kind::Missing => {
-                    whole = false;
+                    gone = Some(*id);
                     continue;
                 }
                 other => other?,
@@ -128,6 +152,6 @@ impl Index {
         if !entries.is_empty() || !covered.objects.is_empty() {
             self.add_run(&entries, covered)?;
         }
-        Ok(whole)
+        Ok(gone)
     }
 }

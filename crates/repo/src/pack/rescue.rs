@@ -56,6 +56,12 @@ impl Reader {
         }
         for pack in tried {
             let Some(info) = self.info(&pack) else { continue };
+            // It may stand there at another place than the index says, or at several.
+            let own = self.table(&info).ok();
+            let places = own.iter().flat_map(|table| (0..).zip(&table.chunks)).filter(|(_, chunk)| chunk.id == *id);
+            if let Some(bytes) = places.map(|(at, _)| self.chunk_in(&info, at, kind, id)).find_map(Result::ok) {
+                return Ok(Some(bytes));
+            }
             if let Some(bytes) = self.made_again(&info, kind, &|table| table.chunks.iter().position(|c| c.id == *id))? {
                 return Ok(Some(bytes));
             }
