@@ -59,7 +59,9 @@ def trails(all_results, known):
             found, columns = ahead(result, measure)
             by_reason = {}
             for tool, steps in found.items():
-                text = why(known, name, tool, result["workload"])
+                # Over a line what fits there comes first.
+                names = [f"{result['workload']}-far"] * bool((result.get("wire") or {}).get("far")) + [result["workload"]]
+                text = next((text for at in names if (text := why(known, name, tool, at))), None)
                 if text is None:
                     unknown.append(f"{called(result)}: {name}, {tool}")
                 by_reason.setdefault(text or "not known", []).append(f"{tool}: {said(steps, columns)}")

@@ -220,6 +220,12 @@ impl From<RepoError> for Failure {
 fn remedy(object: &str) -> Option<&'static str> {
     match object.split_once('/')?.0 {
         names::INDEX | names::PLANS | names::LOSSES => Some("'drumlin repair' makes that good"),
+        names::SNAPSHOTS => Some(
+            "put it back from a copy of the repository if there is one; 'drumlin forget' with its whole id gives it up",
+        ),
+        names::DECISIONS => Some(
+            "it stands in nobody's way; the next prune clears it up once its session is known to be over, or is named with --evict",
+        ),
         names::KEYS => {
             Some("'drumlin repair' tells whether its copy makes it good, 'drumlin key remove' removes what is lost")
         }
