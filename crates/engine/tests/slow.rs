@@ -24,31 +24,38 @@ struct Slow {
     rate: u64,
     /// Reads of packs with contents, by who has asked.
     reads: Mutex<HashMap<ThreadId, usize>>,
-    /// Whether an upload may end.
-    may_end: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether an upload may end, by how many bytes those have that have come so far, itself among them.
+    may_end: MayEnd,
+    come: Arc<AtomicU64>,
 }
+
+type MayEnd = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
 impl Slow {
     fn new(inner: MemoryStore, rate: u64) -> Self {
-        Slow { inner, rate, reads: Mutex::default(), may_end: Arc::new(|| true) }
+        Slow { inner, rate, reads: Mutex::default(), may_end: Arc::new(|_| true), come: Arc::default() }
     }
 }
 
 struct SlowUpload {
     inner: Box<dyn Upload>,
     rate: u64,
-    may_end: Arc<dyn Fn() -> bool + Send + Sync>,
+    bytes: u64,
+    may_end: MayEnd,
+    come: Arc<AtomicU64>,
 }
 
 impl Upload for SlowUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         std::thread::sleep(Duration::from_nanos(bytes.len() as u64 * 1_000_000_000 / self.rate));
+        self.bytes += bytes.len() as u64;
         self.inner.write(bytes)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
         let begun = Instant::now();
-        while !(self.may_end)() {
+        let come = self.come.fetch_add(self.bytes, Ordering::Relaxed) + self.bytes;
+        while !(self.may_end)(come) {
             assert!(begun.elapsed() < Duration::from_secs(30), "nothing is read while something is sent");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -81,7 +88,7 @@ impl Store for Slow {
     }
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
         let (inner, may_end) = (self.inner.upload(name, len_hint)?, self.may_end.clone());
-        Ok(Box::new(SlowUpload { inner, rate: self.rate, may_end }))
+        Ok(Box::new(SlowUpload { inner, rate: self.rate, bytes: 0, may_end, come: self.come.clone() }))
     }
     fn sync(&self) -> Result<()> {
         self.inner.sync()
@@ -155,17 +162,18 @@ fn a_large_file_is_restored_by_all_workers() {
 
 #[test]
 fn what_comes_next_is_read_while_a_pack_is_sent() {
-    const FURTHER: u64 = 2 << 20;
+    const ALL: u64 = 48 << 20;
+    const FURTHER: u64 = 1 << 20;
     let source = common::quick_folder();
     let mut rng = Rng::new(8);
     (0..48).for_each(|n| fs::write(source.path().join(n.to_string()), rng.bytes(1 << 20)).unwrap());
     let monitor = Arc::new(Quiet::default());
     let (watched, at_first) = (monitor.clone(), OnceLock::new());
-    let read_on = move || {
+    let read_on = move |come: u64| {
         let read = watched.counters().bytes_read.load(Ordering::Relaxed);
         let first = *at_first.get_or_init(|| read);
-        assert!(first < 24 << 20, "half of it was read before anything was sent");
-        read >= first + FURTHER
+        assert!(first < ALL / 2, "half of it was read before anything was sent");
+        read >= (come + FURTHER).min(ALL)
     };
     let slow = Slow::new(MemoryStore::new(), 1 << 40);
     let store: Arc<dyn Store> = Arc::new(Slow { may_end: Arc::new(read_on), ..slow });
@@ -174,7 +182,7 @@ fn what_comes_next_is_read_while_a_pack_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(&repository, Some(folder.path()), folder.path()).unwrap());
     let report = backup::backup(&repository, &cache, options(&[source.path()]), &*monitor).unwrap();
-    assert_eq!(report.counts.bytes, 48 << 20);
+    assert_eq!(report.counts.bytes, ALL);
 }
 
 /// Where many large files are read at once, each has fewer pieces under way: else their memory would grow by the square of the workers.
@@ -189,7 +197,7 @@ fn many_large_files_share_the_pieces_that_are_under_way() {
     let (watched, looked) = (monitor.clone(), Mutex::new((0, Instant::now())));
     let at_most = Arc::new(AtomicU64::new(0));
     let told = at_most.clone();
-    let is_at_rest = move || {
+    let is_at_rest = move |_: u64| {
         let read = watched.counters().bytes_read.load(Ordering::Relaxed);
         let mut looked = looked.lock().unwrap();
         if looked.0 != read {
