@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, bench_over, quick_folder, restore_options, settle, small};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::restore::{Options, Overwrite, Report, restore};
-use drumlin_engine::{Error, backup, prune, thaw};
+use drumlin_engine::{Error, backup, parity, prune, thaw};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Cache, IndexMode};
 use drumlin_store::{Haste, Kind, Listed, MemoryStore, Put, Result, Store, Thaw, Upload};
@@ -305,6 +305,56 @@ fn it_can_be_left_alone_or_given_up() {
     assert!(report.stopped);
     scene.restore(scene.options(&[]), &Quiet::default()).unwrap();
     assert!(scene.is_same(""));
+}
+
+/// With parity across packs, too: bands that would have to be read stay as they are, and what is in them; all else is pruned.
+#[test]
+fn bands_of_what_is_frozen_stay() {
+    let scene = scene();
+    let (bench, source) = (&scene.bench, &scene.source);
+    scene.store.state.lock().unwrap().is_winter = false;
+    let bands = parity::Options {
+        host: "host".into(),
+        shape: None,
+        spoiled: Default::default(),
+        evict: Vec::new(),
+        evict_after: Duration::from_secs(3600),
+        workers: 2,
+    };
+    let report = parity::cover(&bench.repository, &bench.cache, &bands, &Quiet::default()).unwrap();
+    assert!(report.bands > 0 && report.covered.packs > 0);
+    let extra = source.join("extra");
+    fs::create_dir_all(&extra).unwrap();
+    (0..8).for_each(|n| fs::write(extra.join(n.to_string()), Rng::new(70 + n).bytes(100_000)).unwrap());
+    settle();
+    let with = bench.backup(source).snapshot.unwrap();
+    fs::remove_dir_all(&extra).unwrap();
+    settle();
+    let last = bench.backup(source).snapshot.unwrap();
+    scene.store.state.lock().unwrap().is_winter = true;
+    let mut ids = Vec::new();
+    bench.memory.list("snapshots", &mut |listed| ids.push(listed.name)).unwrap();
+    ids.retain(|name| *name != drumlin_repo::names::snapshot(last.id));
+    assert!(ids.contains(&drumlin_repo::names::snapshot(with.id)));
+    ids.iter().for_each(|name| bench.memory.delete(name).unwrap());
+    let options = prune::Options { max_unused: prune::Unused::Bytes(0), ..common::prune_options() };
+    let monitor = Quiet::default();
+    let pruned = prune::prune(&bench.repository, &bench.cache, &options, &monitor).unwrap();
+    assert!(pruned.gone.packs > 0, "what is in no band goes");
+    assert!(
+        monitor.problems().iter().all(|problem| problem.cause.contains("cold storage")),
+        "{:?}",
+        monitor.problems()
+    );
+    assert_eq!(scene.store.asked(), Vec::<String>::new());
+    scene.store.state.lock().unwrap().is_winter = false;
+    let target = bench.folder.path().join("target");
+    bench.restore(&last, source, &target);
+    assert!(scene.is_same(""));
+    // In summer all is made up for.
+    prune::prune(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
+    let covered = parity::cover(&bench.repository, &bench.cache, &bands, &Quiet::default()).unwrap();
+    assert_eq!((covered.uncovered.packs, covered.failed), (0, 0));
 }
 
 /// Nothing that isn't to be restored is worth a thaw: what is frozen stays as it is, or is stored once more.

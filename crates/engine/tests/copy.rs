@@ -2,6 +2,9 @@
 //! side leaves no copy that isn't what it says.
 
 mod common;
+#[allow(dead_code, reason = "the tests of prunes have more use of them")]
+#[path = "prune/meanwhile.rs"]
+mod meanwhile;
 
 use common::{Bench, bench, bench_with, restore_options, settle, small};
 use drumlin_engine::backup::Compression;
@@ -10,7 +13,7 @@ use drumlin_engine::list::{self, Depth};
 use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
 use drumlin_engine::repair;
 use drumlin_engine::select::{TreePath, open_reader};
-use drumlin_engine::{Error, Result, restore};
+use drumlin_engine::{Error, Result, prune, restore};
 use drumlin_format::config::ChunkSizes;
 use drumlin_format::key::Role;
 use drumlin_format::snapshot::Snapshot;
@@ -22,10 +25,12 @@ use drumlin_repo::{names, random_id};
 use drumlin_seal::Secret;
 use drumlin_store::{Call, CallLog, FaultStore, Kind, MemoryStore, Put, RecordStore, Store};
 use drumlin_testkit::{Rng, compare, tree, wipe_parity};
+use meanwhile::WhileReading;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn how() -> Options {
@@ -517,6 +522,27 @@ fn a_damaged_target_gets_no_copy_that_would_not_be_whole() {
     assert!(matches!(&refused, Error::Refused(why) if why.contains("damaged in the target")), "{refused}");
     assert_eq!(infos(&to).len(), 1);
     assert!(folder_is_empty(&two.memory, names::SESSIONS));
+}
+
+/// Somebody forgets the snapshot meanwhile, and prunes: no copy with holes passes for it.
+#[test]
+fn what_is_forgotten_while_it_is_copied_leaves_no_copy() {
+    let (one, two) = (bench(), bench());
+    let folder = source(&one);
+    let going = one.backup(&folder).snapshot.unwrap();
+    let (repository, cache) = (one.repository.clone(), one.cache.clone());
+    let is_first = AtomicBool::new(true);
+    let then = move || {
+        if is_first.swap(false, Ordering::Relaxed) {
+            repository.forget(&[going.id]).unwrap();
+            let all = prune::Options { allow_remove_all: true, ..common::prune_options() };
+            prune::prune(&repository, &cache, &all, &Quiet::default()).unwrap();
+        }
+    };
+    let store = WhileReading { inner: one.memory.clone(), prefix: "data/", then: Box::new(then) };
+    let refused = try_all(&over(&one, store), &end(&two), &Quiet::default()).unwrap_err();
+    assert!(matches!(&refused, Error::Refused(why) if why.contains("forgotten and pruned")), "{refused}");
+    assert!(infos(&end(&two)).is_empty() && folder_is_empty(&two.memory, names::SESSIONS));
 }
 
 /// A repository that only receives copies gets back what it has lost by the next one.

@@ -15,7 +15,7 @@ use drumlin_format::tree::Boundaries;
 use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Nodes;
-use drumlin_repo::{Error as RepoError, Index, SnapshotInfo, Trust, WriteSession, random_id};
+use drumlin_repo::{Error as RepoError, Index, SnapshotInfo, Trust, WriteSession, names, random_id};
 use std::sync::Arc;
 
 /// A snapshot of the source and its copy.
@@ -75,9 +75,19 @@ impl Copier {
             }
         };
         let session = Arc::new(WriteSession::begin(registration, index.clone(), cache.clone()));
+        let damaged = monitor.counters().get().damaged;
         let root = self.tree(&session, index, snapshot.root, pair.as_ref(), monitor);
         let session = Arc::try_unwrap(session).map_err(|_| Error::Worker)?;
         let flushed = root.and_then(|root| session.flush().map(|()| root).map_err(Error::from));
+        let flushed =
+            flushed.and_then(|root| match monitor.counters().get().damaged > damaged && self.is_gone(snapshot)? {
+                // What looked damaged was pruned: it would pass for whole, under the name of one that nobody can copy again.
+                true => Err(Error::Refused(format!(
+                    "snapshot {} was forgotten and pruned while it was copied, and nothing of it was copied",
+                    snapshot.id
+                ))),
+                false => Ok(root),
+            });
         let root = match flushed {
             Ok(root) => root,
             Err(e) => {
@@ -105,6 +115,12 @@ impl Copier {
         })?;
         self.copies.add(&self.target, &copy);
         Ok(Report { snapshot: copy, beside: pair.map(|pair| pair.source) })
+    }
+
+    /// Whether the source has a snapshot no more.
+    fn is_gone(&self, snapshot: &Snapshot) -> Result<bool> {
+        let name = names::snapshot(snapshot.id);
+        Ok(self.source.repository.store().len(&name).map_err(RepoError::from)?.is_none())
     }
 
     /// The snapshot of which most is alike, and its copy: the parent, else the newest older one of the same host and

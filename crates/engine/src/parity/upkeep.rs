@@ -108,7 +108,7 @@ impl<'a> Upkeep<'a> {
                 match make(self.repository, &self.bands, &through, &step.recipe, &stop, &each) {
                     Ok(Some(new)) => lock(&made).push(new.cost),
                     Ok(None) => return Err(Error::Interrupted),
-                    Err(e) if e.is_of_one_object() => lock(&failed).push((number, e)),
+                    Err(e) if e.is_of_one_object() || e.frozen().is_some() => lock(&failed).push((number, e)),
                     Err(e) => return Err(e.into()),
                 }
             }
@@ -191,10 +191,17 @@ pub(super) fn make_all(
             done.failed += 1;
             let old = step.replaces.iter().filter_map(|id| upkeep.bands.get(*id));
             done.members.extend(old.flat_map(|band| band.head.members()).map(|m| m.pack));
-            let cause = format!("{why}; what would be coded with it waits for 'drumlin repair --read-data'");
             let path = names::PARITY.as_bytes().to_vec();
-            monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
-            add(&monitor.counters().damaged, 1);
+            if why.frozen().is_some() {
+                // Nothing is wrong with it, and to have it brought back costs more than what is to go with it takes.
+                let cause =
+                    format!("{why}; what is coded with it stays as it is, or waits, until that is brought back");
+                monitor.problem(&Problem { path, kind: ProblemKind::Unreadable, cause });
+            } else {
+                let cause = format!("{why}; what would be coded with it waits for 'drumlin repair --read-data'");
+                monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+                add(&monitor.counters().damaged, 1);
+            }
             // The others of its band need not wait for it.
             without.unreadable.extend(about(&why));
         }
