@@ -7,7 +7,8 @@
 //!   keeper's, who read what they write anew; or
 //! - the chunk is read there, and is what its name says.
 //!
-//! Where neither is so, both stay. A keeper's key reads no contents, and moves them as they are sealed: so what it has signed says nothing of them.
+//! Where neither is so, both stay. A keeper's key reads no contents, and moves them as they are sealed: so what it has signed says nothing of them but
+//! where it has them from. A block that it says is another pack's, by origin and number, is as good as that one.
 
 use super::ground::Ground;
 use super::places::Places;
@@ -19,7 +20,7 @@ use crate::reach::marks::Marks;
 use crate::{Error, Result};
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, KeyId};
+use drumlin_format::{ChunkId, KeyId, PackId};
 use drumlin_repo::{PackInfo, Repository};
 use std::collections::{BTreeMap, HashMap};
 
@@ -36,7 +37,15 @@ struct Case {
 struct Word {
     signer: Option<(KeyId, Role)>,
     /// Of the places that were asked for those at which it has what the index says.
-    chunks: HashMap<u32, ChunkId>,
+    chunks: HashMap<u32, Stands>,
+}
+
+/// A chunk as a pack's own table has it.
+#[derive(Clone, Copy)]
+struct Stands {
+    id: ChunkId,
+    /// The pack that its block was sealed for, the block's number there, and where in the block it is.
+    origin: (PackId, u64, u32),
 }
 
 impl Word {
@@ -48,6 +57,13 @@ impl Word {
             (Some((one, _)), Some((other, _)), _) => one == other,
             _ => false,
         }
+    }
+
+    /// Whether it says, as a keeper, that it has moved what stands at the one place from where it stands at the other, or both from one.
+    fn has_moved(&self, at: &Place, (other, there): (&Word, &Place)) -> bool {
+        let origin = |word: &Word, at: &Place| word.chunks.get(&at.ordinal).map(|stands| stands.origin);
+        let is_keeper = matches!(self.signer, Some((_, Role::Keeper)));
+        is_keeper && origin(self, at).is_some_and(|own| origin(other, there) == Some(own))
     }
 }
 
@@ -73,15 +89,19 @@ pub(super) fn keep_unproven(
         }
         let counts = |at: &Place| {
             let has_it = word(at).chunks.contains_key(&at.ordinal);
-            has_it && case.others.iter().all(|other| word(at).counts_beside(word(other), places.keys().kind(at.pack)))
+            let is_enough = |there: &Place| {
+                let (own, other) = (word(at), word(there));
+                own.counts_beside(other, places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
+            };
+            has_it && case.others.iter().all(is_enough)
         };
         if case.marked.iter().any(counts) {
             continue;
         }
         let mut proven = false;
         for at in &case.marked {
-            let (Some(id), Some(info)) = (word(at).chunks.get(&at.ordinal), infos.get(&at.pack)) else { continue };
-            proven = proven || reads(repository, places, info, at.ordinal, id)?;
+            let (Some(stands), Some(info)) = (word(at).chunks.get(&at.ordinal), infos.get(&at.pack)) else { continue };
+            proven = proven || reads(repository, places, info, at.ordinal, &stands.id)?;
         }
         if !proven {
             for other in &case.others {
@@ -146,10 +166,8 @@ fn words(
 ) -> Result<HashMap<u32, Word>> {
     let mut asked: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for case in cases {
-        for at in &case.others {
-            asked.entry(at.pack).or_default();
-        }
-        case.marked.iter().for_each(|at| asked.entry(at.pack).or_default().push(at.ordinal));
+        let all = case.others.iter().chain(&case.marked);
+        all.for_each(|at| asked.entry(at.pack).or_default().push(at.ordinal));
     }
     let packs: Vec<(u32, PackInfo)> =
         asked.keys().filter_map(|pack| Some((*pack, (*infos.get(pack)?).clone()))).collect();
@@ -160,11 +178,13 @@ fn words(
             let mut word = Word { signer, ..Word::default() };
             let mut said = Vec::new();
             for ordinal in &asked[&pack] {
-                let own = table.chunks.get(*ordinal as usize).map(|chunk| chunk.id);
                 if places.keys().window(pack, *ordinal, 1, &mut said).is_ok()
-                    && let Some(id) = own.filter(|id| said == key(id))
+                    && let Some(chunk) = table.chunks.get(*ordinal as usize).filter(|chunk| said == key(&chunk.id))
+                    && let Some(block) = table.blocks.get(chunk.block as usize)
+                    && let Some(slot) = table.slots.get(block.slot as usize)
                 {
-                    word.chunks.insert(*ordinal, id);
+                    let origin = (slot.origin, block.number, chunk.offset);
+                    word.chunks.insert(*ordinal, Stands { id: chunk.id, origin });
                 }
             }
             (pack, word)

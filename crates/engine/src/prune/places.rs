@@ -80,6 +80,8 @@ pub(crate) struct Spot<'a> {
     pub found: Found,
     /// Who reads it there; `None`: it is nowhere.
     reader: Option<(&'a Reader, Location)>,
+    /// Who reads all packs.
+    anywhere: &'a Reader,
 }
 
 impl<'a> Seeker<'a> {
@@ -111,11 +113,11 @@ impl<'a> Seeker<'a> {
             if let Some(location) = reader.index().lookup(id)? {
                 let found = find::place(&self.places.keys, reader.index(), PackKind::Tree, location);
                 if !matches!(found, Found::Nowhere) {
-                    return Ok(Spot { found, reader: Some((reader, location)) });
+                    return Ok(Spot { found, reader: Some((reader, location)), anywhere: self.places.anywhere() });
                 }
             }
         }
-        Ok(Spot { found: Found::Nowhere, reader: None })
+        Ok(Spot { found: Found::Nowhere, reader: None, anywhere: self.places.anywhere() })
     }
 }
 
@@ -124,8 +126,10 @@ impl Spot<'_> {
     pub fn read(&self, id: &ChunkId) -> drumlin_repo::Result<Vec<u8>> {
         let (reader, location) = self.reader.ok_or(drumlin_repo::Error::MissingChunk(*id))?;
         match reader.chunk_at(PackKind::Tree, id, location) {
+            // In one of those that are to go, too.
             Err(e) if e.is_damage() => {
-                reader.elsewhere(PackKind::Tree, id, &reader.index().pack(location.pack).id)?.ok_or(e)
+                let pack = reader.index().pack(location.pack).id;
+                self.anywhere.elsewhere(PackKind::Tree, id, &pack)?.ok_or(e)
             }
             other => other,
         }

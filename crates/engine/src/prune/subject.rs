@@ -373,11 +373,10 @@ impl Subject<Desk<'_>> for Collection<'_> {
             let known: HashSet<PackId> = ground.known().collect();
             let first = known.difference(&condemned).copied().collect();
             let workers = self.options.workers;
-            // What has come since is found by the index alone.
-            let keys = match &self.keys {
-                Some(keys) => keys.clone(),
-                None => ground.keys(self.repository, self.cache, workers, self.monitor)?.0,
-            };
+            // Afresh: of what has come since, too, it is asked whether it is so.
+            let (keys, broken) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
+            ground::refuse(broken)?;
+            self.keys = Some(keys.clone());
             let places = Places::new(self.repository, self.cache, keys, (first, known), &HashSet::new(), workers)?;
             let mut need = Need::new(&places, workers, self.monitor);
             need.add(&new)?;
@@ -388,6 +387,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
                     "a snapshot that came meanwhile needs {missing} chunks that no pack has"
                 )));
             }
+            duplicates::keep_unproven(self.repository, &places, &ground, &marks, self.monitor)?;
             // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
             condemned.retain(|pack| marks.of(pack).is_none());
             let acquitted: HashSet<PackId> =

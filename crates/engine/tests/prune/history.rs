@@ -143,8 +143,12 @@ pub fn fresh(history: &History) -> (MemoryStore, Snapshot) {
 
 /// The repository, opened with a key of this role.
 pub fn lesser(bench: &Bench, role: Role) -> Repository {
+    Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(lesser_file(bench, role))).unwrap()
+}
+
+/// The file of a new key of this role.
+pub fn lesser_file(bench: &Bench, role: Role) -> String {
     let secret = Secret::new([7; 32]);
     let key = bench.repository.add_key(role, &NewLock::File(secret.clone()), "other", 0).unwrap();
-    let file = bench.repository.key_file(key, &secret).to_string();
-    Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(file)).unwrap()
+    bench.repository.key_file(key, &secret).to_string()
 }

@@ -1,7 +1,9 @@
 //! Index objects that claim what isn't so, by a key that may only add or by a bug: nothing goes on their word alone.
 
-use crate::common::repair_options;
-use crate::history::{History, lesser, objects, prune_all, prune_options};
+use crate::common::{options, repair_options};
+use crate::history::{History, bytes, fresh, lesser, lesser_file, objects, prune_all, prune_options};
+use crate::meanwhile::Meanwhile;
+use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{Options, Unused, prune};
 use drumlin_engine::repair::repair;
@@ -12,9 +14,9 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
-use drumlin_repo::{Cache, Index, IndexMode, Repository, WriteSession};
-use drumlin_store::{Put, Store};
-use std::sync::Arc;
+use drumlin_repo::{Cache, Index, IndexMode, Repository, Unlock, WriteSession, names};
+use drumlin_store::{Fault, FaultStore, Kind, Op, Put, Store, When};
+use std::sync::{Arc, Mutex};
 
 /// All packs that index objects name.
 fn entries(history: &History) -> Vec<Entry> {
@@ -68,6 +70,73 @@ fn a_thief_who_claims_to_have_everything_has_nothing_removed() {
             history.whole();
         }
     }
+}
+
+/// Nor while a prune is at work: what a new snapshot needs of a pack that is to go is there, whoever says since that he has it, too.
+#[test]
+fn a_thief_who_watches_a_prune_gains_nothing() {
+    for round in 0..3 {
+        let mut history = History::new(2);
+        let (first, copy) = history.states.remove(0);
+        let thief = lesser(&history.bench, Role::Writer);
+        let all = entries(&history);
+        history.bench.repository.forget(&[first.id]).unwrap();
+        // Somebody who has begun before the plan is there finds the old state in the index, and refers to it.
+        let inside =
+            Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(history.bench.key_file())).unwrap();
+        let saved = Arc::new(Mutex::new(None));
+        let (told, old) = (saved.clone(), copy.clone());
+        let then = move || {
+            let scratch = tempfile::tempdir().unwrap();
+            let cache = Arc::new(Cache::open(&inside, None, scratch.path()).unwrap());
+            let report = backup::backup(&inside, &cache, options(&[&old]), &Quiet::default()).unwrap();
+            *told.lock().unwrap() = report.snapshot;
+            claim_all(&thief, &all);
+        };
+        let inner = history.bench.memory.clone();
+        let store = Meanwhile { inner, prefix: names::PLANS, then: Mutex::new(Some(then)) };
+        let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        prune(&by, &history.bench.cache, &sharp, &Quiet::default()).unwrap();
+        history.whole();
+        let saved = saved.lock().unwrap().take().unwrap();
+        let target = history.bench.folder.path().join(format!("out{round}"));
+        let (_, monitor) = history.bench.restore(&saved, &copy, &target);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        drumlin_testkit::compare::assert_same(
+            &copy,
+            &target,
+            &drumlin_testkit::compare::Options { roots: false, ..Default::default() },
+        );
+    }
+}
+
+/// A keeper can't read contents, and knows what he has moved: what prunes of his left that were killed goes with the next.
+#[test]
+fn what_a_keeper_has_moved_twice_goes() {
+    let mut history = History::new(4);
+    history.forget(|at| at % 2 == 0);
+    let file = lesser_file(&history.bench, Role::Keeper);
+    let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let run = |store: Arc<dyn Store>| {
+        let by = Repository::open(store, &Unlock::File(file.clone())).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&by, None, scratch.path()).unwrap());
+        prune(&by, &cache, &sharp, &Quiet::default())
+    };
+    // Killed when all is moved and nothing is decided, again and again.
+    for _ in 0..3 {
+        let store = FaultStore::new(history.bench.memory.clone());
+        store.faults().add(When::op(Op::Put).named("plans/*"), Fault::Fail(Kind::Io));
+        assert!(run(Arc::new(store)).is_err());
+    }
+    let before = history.bytes();
+    for _ in 0..2 {
+        run(Arc::new(history.bench.memory.clone())).unwrap();
+    }
+    history.whole();
+    let (after, fresh) = (history.bytes(), bytes(&fresh(&history).0));
+    assert!(before > fresh * 13 / 10 && after * 10 <= fresh * 12, "{before}, then {after}, and {fresh} in a fresh one");
 }
 
 /// Two machines with keys of their own have stored the same; what one of them has rots.
