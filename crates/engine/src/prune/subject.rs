@@ -46,6 +46,8 @@ pub(super) struct Collection<'a> {
     pub condemned: u64,
     /// What bands without them cost.
     pub parity: Cost,
+    /// Some stay that nobody needs: a band without them can't be made for now.
+    pub held: bool,
 }
 
 /// What a first look found and chose.
@@ -295,6 +297,7 @@ impl Collection<'_> {
         if stay.is_empty() {
             return Ok(());
         }
+        self.held = true;
         condemned.retain(|pack| !stay.contains(pack));
         draft.packs.retain(|pack| !stay.contains(pack));
         let naming = ground.naming(&stay);
