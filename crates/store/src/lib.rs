@@ -73,6 +73,13 @@ pub enum Soon<'a> {
     Length(&'a str),
     /// [`Store::put`] of a new object.
     Put,
+    /// [`Store::put`] of just these bytes under this name.
+    Bytes {
+        /// The object.
+        name: &'a str,
+        /// What will be in it.
+        bytes: &'a [u8],
+    },
 }
 
 /// How soon what is in cold storage shall be there: the sooner, the dearer. Times are those that providers name.

@@ -19,8 +19,8 @@ const FOLDERS_AT_ONCE: usize = 64;
 /// Pieces of a folder's listing that are asked for at once: few at first, more once it turns out to be long.
 const PIECES_AT_FIRST: usize = 2;
 const PIECES_MAX: usize = 16;
-/// Pieces of a folder that is read in order with others: all that OpenSSH gives of some 300 entries.
-const PIECES_IN_ORDER: usize = 4;
+/// Pieces of a folder that is read along with being opened: all that OpenSSH gives of some 300 entries.
+const PIECES_AT_ONCE: usize = 4;
 /// OpenSSH gives 100 entries in a piece, and others about as many.
 const FULL_PIECE: usize = 50;
 /// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory, nor one whose names
@@ -59,21 +59,17 @@ impl Inner {
 
     /// Give each object of each folder, so that each folder is seen after the one before it was.
     ///
-    /// OpenSSH does what a connection asks for in the order in which it was asked. There each folder is opened along with the reading of the one
-    /// before it; what turns out longer than that, and all behind it, is listed as usual.
+    /// OpenSSH does what a connection asks for in the order in which it was asked. There all are read in one round trip; what turns out longer than
+    /// can be asked for in advance, and all behind it, is listed as usual.
     pub(super) fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
         let mut read = Vec::new();
-        if let [first, _, ..] = folders {
-            let in_order = self.run("list", first, |peer| match peer.offers().sync {
-                true => self.read_in_order(peer, folders).map(Some),
-                false => Ok(None),
-            })?;
-            if let Some((came, base)) = in_order {
-                self.linked("list", base)?;
-                read = came;
-            }
+        if let [first, _, ..] = folders
+            && let Some((came, base)) = self.run("list", first, |peer| self.read_at_once(peer, folders))?
+        {
+            self.linked("list", base)?;
+            read = came;
         }
-        let mut read = read.into_iter();
+        let mut read = read.into_iter().map_while(|came| came);
         for (place, folder) in folders.iter().enumerate() {
             let mut each = |listed| each(place, listed);
             match read.next() {
@@ -82,7 +78,7 @@ impl Inner {
                     let below = self.give(folder, entries, &mut each)?;
                     if !below.is_empty() {
                         // What is in those is seen later than the folders behind this one.
-                        read = Vec::new().into_iter();
+                        read.by_ref().for_each(drop);
                     }
                     below.iter().try_for_each(|below| self.list(below, &mut each))?;
                 }
@@ -91,73 +87,42 @@ impl Inner {
         Ok(())
     }
 
-    /// Read the first folders of these, as many as can be read in order, and ask for the repository's own.
+    /// Open, read and close each of these folders, one after the other, and ask for the repository's own, all at once. `None` if that can't
+    /// be done now; of a folder that turned out longer than what was asked for, or of which it isn't certain what was read, nothing.
     #[allow(clippy::type_complexity)]
-    fn read_in_order(
+    fn read_at_once(
         &self,
         peer: &Peer,
-        folders: &[&str],
+        folders: &[impl AsRef<str>],
     ) -> std::result::Result<
-        (Vec<std::result::Result<Vec<Entry>, Trouble>>, std::result::Result<Attrs, Trouble>),
+        Option<(Vec<Option<std::result::Result<Vec<Entry>, Trouble>>>, std::result::Result<Attrs, Trouble>)>,
         Trouble,
     > {
-        let mut flight = peer.flight();
-        flight.add(&Request::OpenDir { path: &self.path(folders.first().copied().unwrap_or_default()) });
+        let Some(mut flight) = peer.foresee() else { return Ok(None) };
+        // Each gets the handle that the one before it has given back, or has not got.
+        let foreseen = flight.handle;
+        for folder in folders {
+            flight.add(&Request::OpenDir { path: &self.path(folder.as_ref()) });
+            (0..PIECES_AT_ONCE).for_each(|_| flight.add(&Request::ReadDir { handle: &foreseen }));
+            flight.add(&Request::Close { handle: &foreseen });
+        }
         flight.add(&Request::Stat { path: &self.base });
-        let mut replies = flight.land()?;
-        let base = replies.pop().ok_or(Trouble::Odd)?.attrs();
-        let mut opened = replies.pop().ok_or(Trouble::Odd)?.handle();
+        let mut replies = flight.land()?.into_iter();
         let mut read = Vec::new();
-        while read.len() < folders.len() {
-            let next = folders.get(read.len() + 1).copied();
-            let (came, opened_next) = self.read_and_open(peer, opened.as_deref().ok(), next)?;
-            let was = std::mem::replace(&mut opened, opened_next);
-            if let Ok(handle) = &was {
-                peer.tell(&Request::Close { handle });
-            }
-            let Some(entries) = came else { break };
-            read.push(was.map(|_| entries));
-        }
-        // One that was opened too soon.
-        if let Ok(handle) = opened {
-            peer.tell(&Request::Close { handle: &handle });
-        }
-        Ok((read, base))
-    }
-
-    /// Read a folder, if there is one, and then open the next. All its entries; `None` if there are more than were asked for, or what was done may
-    /// have been done in another order.
-    #[allow(clippy::type_complexity)]
-    fn read_and_open(
-        &self,
-        peer: &Peer,
-        handle: Option<&[u8]>,
-        next: Option<&str>,
-    ) -> std::result::Result<(Option<Vec<Entry>>, std::result::Result<Vec<u8>, Trouble>), Trouble> {
-        let (to, answers) = unbounded();
-        let pieces = if handle.is_some() { PIECES_IN_ORDER } else { 0 };
-        for (handle, tag) in handle.iter().flat_map(|handle| (0..pieces).map(move |tag| (handle, tag))) {
-            peer.ask(&Request::ReadDir { handle }, &to, tag);
-        }
-        if let Some(next) = next {
-            peer.ask(&Request::OpenDir { path: &self.path(next) }, &to, pieces);
-        }
-        let (mut entries, mut ended, mut in_order, mut opened) = (Vec::new(), pieces == 0, true, Err(Trouble::Odd));
-        for turn in 0..pieces + usize::from(next.is_some()) {
-            let answer = peer.wait(&answers)?;
-            in_order &= answer.tag == turn;
-            match answer.reply? {
-                reply if answer.tag == pieces => opened = reply.handle(),
-                Reply::Names(names) => {
-                    ended |= names.is_empty();
-                    entries.extend(names.into_iter().filter(is_possible));
+        for _ in folders {
+            let opened = replies.next().ok_or(Trouble::Odd)?.handle();
+            let pieces = collect_pieces(replies.by_ref().take(PIECES_AT_ONCE));
+            let _closed = replies.next();
+            read.push(match opened {
+                Ok(handle) if handle == foreseen => pieces.map(Ok),
+                Ok(handle) => {
+                    peer.tell(&Request::Close { handle: &handle });
+                    None
                 }
-                Reply::Status { code: status::EOF, .. } => ended = true,
-                // Whoever lists it as usual is told what is wrong.
-                _ => in_order = false,
-            }
+                Err(trouble) => Some(Err(trouble)),
+            });
         }
-        Ok(((ended && in_order).then(|| once_each(entries)), opened))
+        Ok(Some((read, replies.next().ok_or(Trouble::Odd)?.attrs())))
     }
 
     /// Give each object of a folder; the folders below it.
@@ -214,6 +179,20 @@ impl Inner {
         (Vec<(String, std::result::Result<Vec<Entry>, Trouble>)>, std::result::Result<Attrs, Trouble>),
         Trouble,
     > {
+        let mut read = Vec::new();
+        let mut longer = Vec::new();
+        if let Some((came, base)) = self.read_at_once(peer, folders)? {
+            for (folder, came) in folders.iter().zip(came) {
+                match came {
+                    Some(entries) => read.push((folder.clone(), entries)),
+                    None => longer.push(folder.clone()),
+                }
+            }
+            if longer.is_empty() {
+                return Ok((read, base));
+            }
+        }
+        let folders = if longer.is_empty() { folders } else { &longer };
         let mut flight = peer.flight();
         for folder in folders {
             flight.add(&Request::OpenDir { path: &self.path(folder) });
@@ -222,7 +201,7 @@ impl Inner {
         let mut replies = flight.land()?;
         let base = replies.pop().ok_or(Trouble::Odd)?.attrs();
         let (to, answers) = unbounded();
-        let (mut reading, mut read) = (Vec::new(), Vec::new());
+        let mut reading = Vec::new();
         for (folder, reply) in folders.iter().zip(replies) {
             match reply.handle() {
                 Ok(handle) => {
@@ -279,6 +258,24 @@ impl Inner {
         }
         Ok((read, base))
     }
+}
+
+/// All entries that the first answers to READDIR give, if they are all that there are.
+fn collect_pieces(pieces: impl Iterator<Item = Reply>) -> Option<Vec<Entry>> {
+    let (mut entries, mut ended) = (Vec::new(), false);
+    // To the last one, for the sake of those behind them.
+    for piece in pieces.collect::<Vec<_>>() {
+        match piece {
+            Reply::Names(names) => {
+                ended |= names.is_empty();
+                entries.extend(names.into_iter().filter(is_possible));
+            }
+            Reply::Status { code: status::EOF, .. } => ended = true,
+            // Whoever lists it as usual is told what is wrong.
+            _ => return None,
+        }
+    }
+    ended.then(|| once_each(entries))
 }
 
 /// Whether an entry may be an object or a folder of a repository.

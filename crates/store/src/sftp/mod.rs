@@ -25,10 +25,12 @@
 mod address;
 mod clear;
 mod folders;
+mod handles;
 mod list;
 mod objects;
 mod peer;
 mod pool;
+mod prepared;
 mod program;
 mod publish;
 mod read;
@@ -49,6 +51,7 @@ use crate::{Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Up
 use folders::Folders;
 use peer::{Peer, Trouble};
 use pool::{Pool, Way};
+use prepared::Prepared;
 use publish::Reserved;
 use read::Kept;
 use spare::Spare;
@@ -70,6 +73,7 @@ struct Inner {
     kept: Kept,
     ahead: Ahead,
     spare: Spare,
+    prepared: Prepared,
 }
 
 impl SftpStore {
@@ -104,6 +108,7 @@ impl SftpStore {
             kept: Kept::default(),
             ahead: Ahead::default(),
             spare: Spare::default(),
+            prepared: Prepared::default(),
         };
         Ok(SftpStore { inner: Arc::new(inner) })
     }
@@ -279,6 +284,7 @@ impl Store for SftpStore {
             Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
             Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),
             // Where nobody answers, whoever puts something is told.
+            Soon::Bytes { name, bytes } if name::is_name(name) => self.inner.prepare(name, bytes),
             Soon::Put => drop(self.inner.pool.peer().map(|peer| self.inner.set_spare(&peer))),
             _ => {}
         }
@@ -366,13 +372,16 @@ impl Inner {
             let cause = "the folder is not empty; a new repository needs a new or empty folder";
             return Err(self.because(Kind::Exists, "create a repository", "", cause));
         }
-        let able = self.run("create", "", |peer| Ok(peer.abilities()?))?;
-        if able.rename {
-            self.run("create", "", |peer| self.folders.make(self, peer, TMP))?;
-        }
-        self.run("create", "", |peer| self.folders.persist(self, peer, &[String::new()]))?;
-        self.folders.persist_above(self);
-        Ok(())
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.folders.persist_above(self));
+            self.run("create", "", |peer| {
+                if peer.abilities()?.rename {
+                    // It goes along; whether it is there, whoever writes to it is told.
+                    peer.tell(&Request::MakeDir { path: &self.path(TMP), mode: 0o755 });
+                }
+                self.folders.persist(self, peer, &[String::new()])
+            })
+        })
     }
 }
 

@@ -126,6 +126,10 @@ impl Inner {
         if !able.rename {
             return self.put_straight(peer, name, body, how, step).map(Attempt::Named);
         }
+        if let Some(written) = self.take_prepared(name, body) {
+            *temporary = written.temporary;
+            return self.name(&written.peer, temporary, name, how, &written.opened, durable).map(Attempt::Named);
+        }
         let (path, handle, mut opened) = match self.take_spare(peer) {
             Some((spare, handle)) => {
                 *temporary = spare;
@@ -145,13 +149,27 @@ impl Inner {
             return Err(trouble);
         }
         let opened = opened.unwrap_or_default();
-        let named = self.publish(peer, &path, name, how, &opened);
+        self.name(peer, temporary, name, how, &opened, durable).map(Attempt::Named)
+    }
+
+    /// Give a file in `tmp/`, which is whole, its name; one that gets none goes.
+    fn name(
+        &self,
+        peer: &Arc<Peer>,
+        temporary: &str,
+        name: &str,
+        how: Put,
+        opened: &Opened,
+        durable: &mut bool,
+    ) -> std::result::Result<Named, Trouble> {
+        let path = self.path(temporary);
+        let named = self.publish(peer, &path, name, how, opened);
         match &named {
-            Ok(Named::Done) => *durable = self.folders.note_synced(peer, &opened),
+            Ok(Named::Done) => *durable = self.folders.note_synced(peer, opened),
             Err(Trouble::Gone(_)) => {}
             _ => peer.tell(&Request::Remove { path: &path }),
         }
-        named.map(Attempt::Named)
+        named
     }
 
     /// Create a file in `tmp/`, and on the way make and open the folders that will have to be synced once something in
@@ -189,7 +207,7 @@ impl Inner {
 
     /// Write all of a file that was just created, sync and close it; and on the way make and open the folders that will
     /// have to be synced, unless they are `opened`.
-    fn write_whole(
+    pub(super) fn write_whole(
         &self,
         peer: &Arc<Peer>,
         handle: &[u8],

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use tokio::sync::mpsc;
 
+use super::handles::{Handles, Number};
 use super::wire::{PIECE_BYTES, Packet, Reply, Request, Sort, limits, malformed, status};
 use crate::lock::lock;
 
@@ -186,6 +187,7 @@ struct State {
     waiting: HashMap<u32, Waiting>,
     /// Requests that go out with the next one.
     later: Vec<u8>,
+    handles: Handles,
     gone: Option<Gone>,
 }
 
@@ -296,6 +298,7 @@ impl Peer {
         let mut state = lock(&self.state);
         if state.gone.is_none() {
             state.waiting.insert(id, Waiting { to: self.told.clone(), tag: 0, weight: 0 });
+            state.handles.sent(id, request);
             state.later.extend(request.encode(id));
         }
     }
@@ -314,30 +317,50 @@ impl Peer {
     }
 
     fn send(&self, request: &Request, body: Bytes, to: &Sender<Answer>, tag: usize) {
-        let weight = match request {
-            Request::Read { len, .. } | Request::Write { len, .. } => *len as usize,
-            _ => 0,
-        };
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
         if let Some(gone) = &state.gone {
             let _ = to.send(Answer { tag, reply: Err(gone.clone()) });
             return;
         }
-        // A line is silent for as long as nobody asks anything.
-        if state.waiting.is_empty() || !state.later.is_empty() {
-            self.line.hear();
-        }
-        state.waiting.insert(id, Waiting { to: to.clone(), tag, weight });
-        self.load.fetch_add(weight, Ordering::Relaxed);
-        let mut head = std::mem::take(&mut state.later);
-        head.extend(request.encode(id));
+        let mut head = Vec::new();
+        self.add(&mut state, request, to, tag, &mut head);
         // Under the lock, so that what was told before goes out before.
         let sent = self.out.send(Outgoing { head, body });
         drop(state);
         if sent.is_err() {
             self.die("it was closed");
         }
+    }
+
+    /// Add a request to a packet that is going out, behind what was to go along with it.
+    fn add(&self, state: &mut State, request: &Request, to: &Sender<Answer>, tag: usize, packet: &mut Vec<u8>) {
+        let weight = match request {
+            Request::Read { len, .. } | Request::Write { len, .. } => *len as usize,
+            _ => 0,
+        };
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        // A line is silent for as long as nobody asks anything.
+        if state.waiting.is_empty() || !state.later.is_empty() {
+            self.line.hear();
+        }
+        state.waiting.insert(id, Waiting { to: to.clone(), tag, weight });
+        state.handles.sent(id, request);
+        self.load.fetch_add(weight, Ordering::Relaxed);
+        packet.append(&mut state.later);
+        packet.extend(request.encode(id));
+    }
+
+    /// Several requests with nothing of anybody else's in between, the first of which opens something; `None` if it can't be told which
+    /// handle it will get, or the connection is gone. Nobody else can ask anything until they go out.
+    pub(super) fn foresee(&self) -> Option<Foreseen<'_>> {
+        // Elsewhere handles are text, mostly.
+        if !self.offers().sync {
+            return None;
+        }
+        let state = lock(&self.state);
+        let handle = state.handles.next().filter(|_| state.gone.is_none())?;
+        let (to, answers) = unbounded();
+        Some(Foreseen { handle, peer: self, state, packet: Vec::new(), to, answers, count: 0 })
     }
 
     /// The next answer to somebody who has asked here.
@@ -371,6 +394,16 @@ impl Peer {
         Flight { peer: self, to, answers, count: 0 }
     }
 
+    /// The answers to so many questions, in the order of their tags.
+    fn all(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Reply>, Gone> {
+        let mut replies: Vec<Option<Reply>> = vec![None; count];
+        for _ in 0..count {
+            let answer = self.wait(answers)?;
+            replies[answer.tag] = Some(answer.reply?);
+        }
+        Ok(replies.into_iter().flatten().collect())
+    }
+
     /// Bytes on their way.
     pub(super) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
@@ -400,7 +433,11 @@ impl Peer {
                 let _ = self.greeted.try_send(offers);
             }
             Packet::Reply { id, reply } => {
-                let waiting = lock(&self.state).waiting.remove(&id);
+                let waiting = {
+                    let mut state = lock(&self.state);
+                    state.handles.answered(id, &reply);
+                    state.waiting.remove(&id)
+                };
                 if let Some(Waiting { to, tag, weight }) = waiting {
                     self.load.fetch_sub(weight, Ordering::Relaxed);
                     let _ = to.send(Answer { tag, reply: Ok(reply) });
@@ -448,12 +485,38 @@ impl Flight<'_> {
 
     /// All replies, in the order of the requests.
     pub(super) fn land(self) -> Result<Vec<Reply>, Gone> {
-        let mut replies: Vec<Option<Reply>> = vec![None; self.count];
-        for _ in 0..self.count {
-            let answer = self.peer.wait(&self.answers)?;
-            replies[answer.tag] = Some(answer.reply?);
+        self.peer.all(&self.answers, self.count)
+    }
+}
+
+/// Requests that go out together, made with the handle that the first of them will get.
+pub(super) struct Foreseen<'a> {
+    /// That handle.
+    pub handle: Number,
+    peer: &'a Peer,
+    state: MutexGuard<'a, State>,
+    packet: Vec<u8>,
+    to: Sender<Answer>,
+    answers: Receiver<Answer>,
+    count: usize,
+}
+
+impl Foreseen<'_> {
+    /// Add a request; none that writes to a file.
+    pub(super) fn add(&mut self, request: &Request) {
+        self.peer.add(&mut self.state, request, &self.to, self.count, &mut self.packet);
+        self.count += 1;
+    }
+
+    /// Send them all. All replies, in the order of the requests.
+    pub(super) fn land(self) -> Result<Vec<Reply>, Gone> {
+        let Foreseen { peer, state, packet, answers, count, .. } = self;
+        let sent = peer.out.send(Outgoing { head: packet, body: Bytes::new() });
+        drop(state);
+        if sent.is_err() {
+            peer.die("it was closed");
         }
-        Ok(replies.into_iter().flatten().collect())
+        peer.all(&answers, count)
     }
 }
 

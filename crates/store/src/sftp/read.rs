@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::Inner;
 use super::peer::{Answer, Gone, Peer, Trouble};
-use super::wire::{Attrs, Reply, Request, Sort, open, status};
+use super::wire::{Attrs, PIECE_BYTES, Reply, Request, Sort, open, status};
 use crate::lock::lock;
 use crate::{Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
@@ -25,6 +25,8 @@ const LOOKS_MAX: usize = 32;
 const REPLACED_BYTES_MAX: u64 = 8 << 20;
 /// An object that is read whole is asked for in ranges of this length.
 const WHOLE_STEP_BYTES: usize = 16 << 20;
+/// So much at most is asked for along with the request that opens an object.
+const ALONG_BYTES_MAX: usize = 2 << 20;
 /// Pieces of a range that are on their way at once.
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
@@ -215,6 +217,27 @@ impl Kept {
     }
 }
 
+/// What a server says of an object that it was asked to open: LSTAT, OPEN, and STAT of the repository's folder.
+#[allow(clippy::type_complexity)]
+fn judge(
+    peer: &Arc<Peer>,
+    replies: &mut impl Iterator<Item = Reply>,
+) -> std::result::Result<std::result::Result<Arc<Handle>, std::result::Result<Attrs, Trouble>>, Trouble> {
+    let mut next = || replies.next().ok_or(Trouble::Odd);
+    let (looked, opened, base) = (next()?.attrs(), next()?.handle(), next()?.attrs());
+    let handle = opened.map(|handle| Handle { peer: peer.clone(), handle, attrs: Attrs::default() });
+    match (looked, handle) {
+        (Ok(attrs), _) if attrs.sort() == Sort::Folder => Ok(Err(base)),
+        (Ok(attrs), _) if attrs.sort() != Sort::File || attrs.size.is_none() => Err(Trouble::NoObject(attrs.sort())),
+        (Ok(attrs), Ok(mut handle)) => {
+            handle.attrs = attrs;
+            Ok(Ok(Arc::new(handle)))
+        }
+        (Err(trouble), _) | (_, Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Err(base)),
+        (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+    }
+}
+
 /// What a server says that can't be.
 fn restless() -> Trouble {
     Trouble::Status { code: status::FAILURE, words: "the server says something else of it at each look".into() }
@@ -271,42 +294,82 @@ impl Inner {
         flight.add(&Request::LinkStat { path: &path });
         flight.add(&Request::Open { path: &path, flags: open::READ, mode: None });
         flight.add(&Request::Stat { path: &self.base });
-        let mut replies = flight.land()?.into_iter();
-        let mut next = || replies.next().ok_or(Trouble::Odd);
-        let (looked, opened, base) = (next()?.attrs(), next()?.handle(), next()?.attrs());
-        let handle = opened.map(|handle| Handle { peer: peer.clone(), handle, attrs: Attrs::default() });
-        match (looked, handle) {
-            (Ok(attrs), _) if attrs.sort() == Sort::Folder => Ok(Err(base)),
-            (Ok(attrs), _) if attrs.sort() != Sort::File || attrs.size.is_none() => {
-                Err(Trouble::NoObject(attrs.sort()))
-            }
-            (Ok(attrs), Ok(mut handle)) => {
-                handle.attrs = attrs;
-                Ok(Ok(Arc::new(handle)))
-            }
-            (Err(trouble), _) | (_, Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Err(base)),
-            (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+        judge(peer, &mut flight.land()?.into_iter())
+    }
+
+    /// The same, and what its first bytes from `offset` are, asked for along with it. Nothing, if that can't be done, or if it isn't certain
+    /// that they are this object's; they may be fewer.
+    #[allow(clippy::type_complexity)]
+    fn open_to_read(
+        &self,
+        peer: &Arc<Peer>,
+        name: &str,
+        offset: u64,
+        len: usize,
+    ) -> std::result::Result<
+        std::result::Result<(Arc<Handle>, Option<(Attrs, Vec<u8>)>), std::result::Result<Attrs, Trouble>>,
+        Trouble,
+    > {
+        let foreseen = if len <= ALONG_BYTES_MAX { peer.foresee() } else { None };
+        let Some(mut flight) = foreseen else { return Ok(self.open(peer, name)?.map(|handle| (handle, None))) };
+        let (path, foreseen) = (self.path(name), flight.handle);
+        flight.add(&Request::LinkStat { path: &path });
+        flight.add(&Request::Open { path: &path, flags: open::READ, mode: None });
+        flight.add(&Request::Stat { path: &self.base });
+        flight.add(&Request::FileStat { handle: &foreseen });
+        let step = peer.read_bytes.load(Ordering::Relaxed).max(4096);
+        let steps: Vec<_> = (0..len).step_by(step).take(PIECES_AT_ONCE).map(|at| (at, step.min(len - at))).collect();
+        for (at, len) in &steps {
+            flight.add(&Request::Read { handle: &foreseen, offset: offset + *at as u64, len: *len as u32 });
         }
+        let mut replies = flight.land()?.into_iter();
+        let handle = match judge(peer, &mut replies)? {
+            Ok(handle) => handle,
+            Err(base) => return Ok(Err(base)),
+        };
+        let looked = replies.next().ok_or(Trouble::Odd)?.attrs();
+        let (Ok(attrs), true) = (looked, handle.handle == foreseen) else { return Ok(Ok((handle, None))) };
+        let mut bytes = Vec::new();
+        for ((_, len), reply) in steps.iter().zip(replies) {
+            let Reply::Data(data) = reply else { break };
+            let data = data.bytes();
+            if data.len() > *len {
+                return Err(Trouble::Odd);
+            }
+            bytes.extend_from_slice(data);
+            // What comes behind a short piece is not what comes next.
+            if data.len() < *len {
+                break;
+            }
+        }
+        Ok(Ok((handle, Some((attrs, bytes)))))
     }
 
     /// The whole object, opened anew: what is read whole is what gets replaced.
     pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
         let read = self.run("read", name, |peer| {
-            let handle = match self.open(peer, name)? {
-                Ok(handle) => handle,
+            let (handle, begun) = match self.open_to_read(peer, name, 0, PIECE_BYTES)? {
+                Ok(opened) => opened,
                 Err(base) => return Ok(Err(base)),
+            };
+            let mut bytes = match begun {
+                Some((attrs, bytes)) if attrs.size == Some(bytes.len() as u64) => return Ok(Ok(Some(bytes))),
+                begun => begun.map_or_else(Vec::new, |(_, bytes)| bytes),
             };
             // What was looked at may have been replaced before it was opened: the handle is asked, too, on the way.
             let mut len = handle.attrs.size.unwrap_or(0);
+            if bytes.len() as u64 > len {
+                bytes.clear();
+            }
             for _ in 0..LOOKS_MAX {
                 let (to, looked) = unbounded();
                 peer.ask(&Request::FileStat { handle: &handle.handle }, &to, 0);
-                let mut bytes = Vec::new();
                 let whole = read_whole(&handle, len, &mut bytes)?;
                 match peer.wait(&looked)?.reply?.attrs()?.size {
                     Some(real) if real != len => len = real,
                     _ => return Ok(Ok(whole.then_some(bytes))),
                 }
+                bytes.clear();
             }
             Err(restless())
         })?;
@@ -334,9 +397,16 @@ impl Inner {
             for _ in 0..LOOKS_MAX {
                 let (handle, is_new) = match known.take() {
                     Some(handle) => (handle, false),
-                    None => match self.open(peer, name)? {
-                        Ok(handle) => {
+                    None => match self.open_to_read(peer, name, offset, buf.len())? {
+                        Ok((handle, begun)) => {
                             self.kept.keep(name, &handle, forgotten);
+                            if let Some((_, bytes)) = begun
+                                && bytes.len() == buf.len()
+                                && wanted <= handle.attrs.size.unwrap_or(0)
+                            {
+                                buf.copy_from_slice(&bytes);
+                                return Ok(Ok(Outcome::Filled));
+                            }
                             (handle, true)
                         }
                         Err(base) => return Ok(Err(base)),

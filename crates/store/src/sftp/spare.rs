@@ -65,5 +65,6 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.drop_spare();
+        self.drop_prepared();
     }
 }

@@ -123,6 +123,87 @@ def said(packet):
     return packet
 "#;
 
+/// Gives handles that are none of OpenSSH's: MAKE makes another one of its own, and UNMAKE that of another one.
+const RENAMING: &str = r#"
+def make(handle): return MAKE
+
+def unmake(handle): return UNMAKE
+
+def heard(packet):
+    at = 5
+    if packet[0] == 200:  # EXTENDED: the name of what is wanted comes first
+        length = struct.unpack(">I", packet[5:9])[0]
+        at = 9 + length if packet[9:9 + length] == b"fsync@openssh.com" else 0
+    if at and packet[0] in (4, 5, 6, 8, 10, 12, 200):  # CLOSE, READ, WRITE, FSTAT, FSETSTAT, READDIR
+        end = at + 4 + struct.unpack(">I", packet[at:at + 4])[0]
+        handle = unmake(packet[at + 4:end])
+        packet = packet[:at] + struct.pack(">I", len(handle)) + handle + packet[end:]
+    return packet
+
+def said(packet):
+    if packet[0] == 102:  # HANDLE
+        handle = make(packet[9:])
+        packet = packet[:5] + struct.pack(">I", len(handle)) + handle
+    return packet
+"#;
+
+/// What is asked of handles that were only guessed does no harm where they are others.
+#[test]
+fn a_server_whose_handles_are_others_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let back = r#"bytes([handle[0] ^ 255, *handle[1:3], handle[3] ^ 255])"#;
+    let kinds = [("text", r#"b"file-" + handle"#, "handle[5:]"), ("numbers", back, back)];
+    for (kind, make, unmake) in kinds {
+        let base = new_folder(dir.path(), kind);
+        let script = meddling(&base, &RENAMING.replace("UNMAKE", unmake).replace("MAKE", make));
+        let count = std::cell::Cell::new(0);
+        crate::conformance::check(|| {
+            count.set(count.get() + 1);
+            let repo = new_folder(&base, &format!("repo-{}", count.get()));
+            let command = format!("exec python3 '{}' \"exec {SERVER} -d '{}'\"", script.display(), repo.display());
+            Box::new(SftpStore::create(&Location::Program(command), &Surroundings::default()).unwrap())
+        });
+    }
+}
+
+/// What was announced is put as if it had not been, and what is never put leaves nothing.
+#[test]
+fn what_is_announced_is_put_as_anything_is() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, options) in
+        ["", "-P hardlink", "-P posix-rename", "-P rename,posix-rename,hardlink", "-P fsync"].into_iter().enumerate()
+    {
+        let repo = new_folder(dir.path(), &number.to_string());
+        let Some(location) = location(&repo, options) else { return };
+        let store = SftpStore::create(&location, &Surroundings::default()).unwrap();
+        let soon = |name, bytes| store.expect(Soon::Bytes { name, bytes });
+        store.put("d/taken", b"first", Put::Create).unwrap();
+        soon("d/a", b"a");
+        soon("d/other", b"what is not put");
+        soon("d/taken", b"second");
+        soon("d/never", b"never");
+        soon("e/replaced", b"new");
+        store.put("d/a", b"a", Put::Create).unwrap();
+        store.put("d/a", b"a", Put::Create).unwrap_err();
+        store.put("d/other", b"what is put", Put::Create).unwrap();
+        assert_eq!(store.put("d/taken", b"second", Put::Create).unwrap_err().kind, Kind::Exists, "{options}");
+        let replaced = store.put("e/replaced", b"new", Put::Replace);
+        assert!(replaced.is_ok(), "{options}: {replaced:?}");
+        drop(store);
+        let there = crate::LocalStore::open(&repo).unwrap();
+        for (name, bytes) in
+            [("d/a", &b"a"[..]), ("d/other", b"what is put"), ("d/taken", b"first"), ("e/replaced", b"new")]
+        {
+            assert_eq!(there.get(name).unwrap(), bytes, "{options}: {name}");
+        }
+        assert!(there.len("d/never").unwrap().is_none(), "{options}");
+        assert_eq!(std::fs::read_dir(repo.join("tmp")).map_or(0, Iterator::count), 0, "{options}");
+    }
+}
+
 #[test]
 fn sixty_four_requests_of_a_connection_are_under_way_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,6 +355,7 @@ fn survives(base: &Path, options: &str, cut: Cut) -> bool {
         upload.finish()
     };
     ok(store.put("d/a", b"first", Put::Create));
+    store.expect(Soon::Bytes { name: "d/b", bytes: b"" });
     ok(upload("data/1", 7, 3000));
     assert_eq!(store.put("d/a", b"second", Put::Create).unwrap_err().kind, Kind::Exists, "{cut:?}");
     assert_eq!(upload("data/1", 8, 2000).unwrap_err().kind, Kind::Exists, "{cut:?}");

@@ -24,12 +24,11 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::folders::Opened;
-use super::objects::{BORN, NEW};
+use super::objects::BORN;
 use super::peer::{Answer, Gone, LOOK, Peer, Trouble};
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
-use crate::name::TMP;
 use crate::{Error, Kind, Put, Result, Upload};
 
 /// The file is synced whenever so much has been sent.
@@ -167,16 +166,11 @@ impl SftpUpload {
         Ok(())
     }
 
+    /// Create the file, and on the way open the folders that will have to be synced once it has its name: whoever syncs them has a
+    /// round trip less to wait.
     fn create_file(&self, peer: &Arc<Peer>, mode: u32) -> std::result::Result<Vec<u8>, Trouble> {
         let path = self.store.path(&self.temporary);
-        let request = Request::Open { path: &path, flags: NEW, mode: Some(mode) };
-        match peer.one(&request)?.handle() {
-            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {
-                self.store.folders.make(&self.store, peer, TMP)?;
-                peer.one(&request)?.handle()
-            }
-            other => other,
-        }
+        Ok(self.store.create(peer, &path, mode, split(&self.name).0)?.0)
     }
 
     /// Send what is filled so far.

@@ -1,0 +1,105 @@
+//! Small objects that lie in `tmp/`, whole and synced, before anybody puts them: who says what he will put has nothing to wait for then
+//! but its name.
+//!
+//! What is said and never put is removed when the store is let go of; a crash leaves it to [`crate::Store::clear_unfinished`], like
+//! every file that was not finished.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, bounded};
+
+use super::folders::Opened;
+use super::objects::BORN;
+use super::peer::{Peer, Trouble};
+use super::wire::Request;
+use super::{Inner, split};
+use crate::lock::lock;
+
+/// So many at once.
+const PREPARED_MAX: usize = 8;
+
+#[derive(Default)]
+pub(super) struct Prepared(Mutex<Vec<UnderWay>>);
+
+struct UnderWay {
+    name: String,
+    body: Bytes,
+    written: Receiver<Written>,
+}
+
+/// A file that lacks nothing but its name.
+pub(super) struct Written {
+    pub peer: Arc<Peer>,
+    /// Its name in `tmp/`.
+    pub temporary: String,
+    /// The folders that have to be synced once it has its own.
+    pub opened: Opened,
+}
+
+impl Inner {
+    /// Write what will be put under this name, in a thread. What goes wrong there is told when it is put.
+    pub(super) fn prepare(self: &Arc<Self>, name: &str, bytes: &[u8]) {
+        let (to, written) = bounded(1);
+        let (body, under_way) = (Bytes::copy_from_slice(bytes), &mut *lock(&self.prepared.0));
+        if under_way.len() >= PREPARED_MAX || under_way.iter().any(|of| of.name == name) {
+            return;
+        }
+        let (store, of, bytes) = (self.clone(), split(name).0.to_owned(), body.clone());
+        let started = thread::Builder::new().name("sftp-prepare".into()).spawn(move || {
+            if let Ok(Some(written)) = store.write_nameless(&of, &bytes) {
+                // Before the store is let go of: whoever does so last finds it.
+                let _ = to.send(written);
+            }
+        });
+        if started.is_ok() {
+            under_way.push(UnderWay { name: name.to_owned(), body, written });
+        }
+    }
+
+    /// `None` where nothing can be written first and named after, or not taken away again.
+    fn write_nameless(&self, folder: &str, body: &Bytes) -> Result<Option<Written>, Trouble> {
+        let Ok(peer) = self.pool.peer() else { return Ok(None) };
+        let able = peer.abilities()?;
+        let Ok(temporary) = self.temporary() else { return Ok(None) };
+        if !able.rename || !peer.offers().replace {
+            return Ok(None);
+        }
+        let path = self.path(&temporary);
+        let (handle, opened) = self.create(&peer, &path, BORN, folder)?;
+        let mut opened = Some(opened);
+        if let Err(trouble) = self.write_whole(&peer, &handle, body, able.write_bytes, folder, &mut opened) {
+            peer.tell(&Request::Remove { path: &path });
+            return Err(trouble);
+        }
+        Ok(Some(Written { peer, temporary, opened: opened.unwrap_or_default() }))
+    }
+
+    /// The file that was written for this, if there is one, and the connection over which it was is still there.
+    pub(super) fn take_prepared(&self, name: &str, body: &Bytes) -> Option<Written> {
+        let mut under_way = lock(&self.prepared.0);
+        let place = under_way.iter().position(|of| of.name == name)?;
+        let of = under_way.swap_remove(place);
+        drop(under_way);
+        let written = of.written.recv().ok()?;
+        if of.body == body && written.peer.check().is_ok() {
+            return Some(written);
+        }
+        self.discard_prepared(&written);
+        None
+    }
+
+    fn discard_prepared(&self, written: &Written) {
+        written.peer.tell(&Request::Remove { path: &self.path(&written.temporary) });
+    }
+
+    /// Nobody is going to put anything any more.
+    pub(super) fn drop_prepared(&self) {
+        for of in std::mem::take(&mut *lock(&self.prepared.0)) {
+            if let Ok(written) = of.written.recv() {
+                self.discard_prepared(&written);
+            }
+        }
+    }
+}
