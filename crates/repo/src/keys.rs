@@ -77,15 +77,14 @@ fn counts(object: &KeyObject, copy: &KeyObject) -> Counts {
 }
 
 impl Repository {
-    /// Seal and store a key object for `secrets`. Certificates need the owner.
-    pub(crate) fn put_key(&self, secrets: &Secrets, lock: &NewLock, label: &str, now: i64, how: Put) -> Result<()> {
+    /// Seal a key object for `secrets`. Certificates need the owner.
+    pub(crate) fn seal_key(&self, secrets: &Secrets, lock: &NewLock, label: &str, now: i64) -> Result<Vec<u8>> {
         let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("add keys"))?;
         let (lock, unlock) = self.new_lock(lock)?;
         let generation = self.generation()?;
         let fresh = random_id()?;
         let parts = KeyParts { secrets, lock, unlock: &unlock, label, created: now, fresh, generation };
-        let bytes = KeyObject::seal(&parts, self.config().suite, owner);
-        Ok(twice::put(&**self.store(), &names::key(secrets.key), &bytes, how)?)
+        Ok(KeyObject::seal(&parts, self.config().suite, owner))
     }
 
     fn new_lock(&self, lock: &NewLock) -> Result<(Lock, Secret)> {
@@ -111,7 +110,8 @@ impl Repository {
         if secrets.signing.is_none() {
             secrets.wrapping = Some(random_secret()?);
         }
-        self.put_key(&secrets, lock, label, now, Put::Create)?;
+        let bytes = self.seal_key(&secrets, lock, label, now)?;
+        twice::put(&**self.store(), &names::key(id), &bytes, Put::Create)?;
         Ok(id)
     }
 
@@ -215,7 +215,7 @@ impl Repository {
     pub fn keys(&self) -> Result<Keys> {
         let secrets = self.secrets();
         let mut keys = Keys::default();
-        for (id, object) in self.key_objects()? {
+        for (id, object) in self.key_objects(self.key_ids()?)? {
             let info = object.and_then(|object| {
                 let certificate = object.certificate(secrets.repository, &secrets.owner);
                 let certificate = certificate.map_err(Error::damaged(&names::key(id)))?;
@@ -242,13 +242,18 @@ impl Repository {
     /// The verifying halves of all keys that the owner certified, revoked ones among them; a key object that is damaged or that the owner didn't
     /// certify has none.
     pub(crate) fn trusted_keys(&self) -> Result<HashMap<KeyId, TrustedKey>> {
+        self.trusted_among(self.key_ids()?)
+    }
+
+    /// The same of keys that are listed already.
+    pub(crate) fn trusted_among(&self, ids: impl IntoIterator<Item = KeyId>) -> Result<HashMap<KeyId, TrustedKey>> {
         let mut keys = HashMap::new();
         // One's own word counts, even if a recovery file opened a repository that has lost its key objects.
         if let Some(signing) = &self.secrets().signing {
             let own = TrustedKey { role: self.role(), verifying: signing.verifying(), revoked: None };
             keys.insert(self.secrets().key, own);
         }
-        for (id, object) in self.key_objects()? {
+        for (id, object) in self.key_objects(ids)? {
             if let Ok(object) = object
                 && let Ok(certificate) = object.certificate(self.secrets().repository, &self.secrets().owner)
                 && let Some(verifying) = certificate.verifying
@@ -259,14 +264,14 @@ impl Repository {
         Ok(keys)
     }
 
-    /// All key objects; a damaged one is an error of its own.
-    pub(crate) fn key_objects(&self) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
-        let read = |id| match self.read_twice(&twice(&**self.store(), id)) {
-            Ok(object) => Ok((id, Ok(object))),
-            Err(e @ Error::Damaged { .. }) => Ok((id, Err(e))),
+    /// The objects of these keys; a damaged one is an error of its own.
+    pub(crate) fn key_objects(&self, ids: impl IntoIterator<Item = KeyId>) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
+        let read = |id: &KeyId| match self.read_twice(&twice(&**self.store(), *id)) {
+            Ok(object) => Ok((*id, Ok(object))),
+            Err(e @ Error::Damaged { .. }) => Ok((*id, Err(e))),
             Err(e) => Err(e),
         };
-        ids(&**self.store())?.into_iter().map(read).collect()
+        self.ask_many(&ids.into_iter().collect::<Vec<_>>(), read)
     }
 
     /// A key object and its copy, as far as the owner's word is in them.

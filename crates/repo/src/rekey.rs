@@ -104,7 +104,7 @@ impl Repository {
     }
 
     fn sound_keys(&self) -> Result<HashMap<KeyId, KeyObject>> {
-        self.key_objects()?.into_iter().map(|(id, object)| Ok((id, object?))).collect()
+        self.key_objects(self.key_ids()?)?.into_iter().map(|(id, object)| Ok((id, object?))).collect()
     }
 
     /// The public halves of the pairs of all keys that were not revoked and have one; this key's own in any case.

@@ -141,9 +141,13 @@ impl Repository {
         };
         let key = secrets.key;
         let repository = Repository::assemble(store, config, secrets, Generations::default());
-        repository.put_key(&repository.secrets, &lock, label, now, Put::Create)?;
-        let bytes = repository.config.encode(&owner);
-        match twice::put(&*repository.store, names::CONFIG, &bytes, Put::Create) {
+        let (store, key_name) = (&*repository.store, names::key(key));
+        let (key_object, config) =
+            (repository.seal_key(&repository.secrets, &lock, label, now)?, repository.config.encode(&owner));
+        twice::expect(store, &key_name, &key_object);
+        twice::expect(store, names::CONFIG, &config);
+        twice::put(store, &key_name, &key_object, Put::Create)?;
+        match twice::put(store, names::CONFIG, &config, Put::Create) {
             Err(e) if e.kind == Kind::Exists => return Err(Error::Exists { location: repository.store.location() }),
             other => other?,
         }

@@ -10,7 +10,7 @@ use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
 use drumlin_store::{Kind, Soon};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// So often the snapshots are listed, if a listing is cut short.
 const LISTINGS_MAX: usize = 3;
@@ -71,20 +71,26 @@ impl Repository {
         self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let (mut ids, mut sessions, mut decisions) = (Vec::new(), HashSet::new(), HashSet::new());
-        self.store().list_in_order(&[names::SNAPSHOTS, names::SESSIONS, names::DECISIONS], &mut |at, listed| {
+        let mut keys = BTreeSet::new();
+        let folders = [names::SNAPSHOTS, names::SESSIONS, names::DECISIONS, names::KEYS];
+        self.store().list_in_order(&folders, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => ids.extend(SnapshotId::parse(name)),
                 1 => sessions.extend(SessionId::parse(name)),
-                _ => decisions.extend(names::decided_on(name)),
+                2 => decisions.extend(names::decided_on(name)),
+                _ => keys.extend(names::key_id(name)),
             }
         })?;
-        let trusted = self.trusted_keys()?;
-        let mut decided: HashMap<SessionId, Said> = HashMap::new();
-        let (mut infos, mut errors) = (Vec::new(), Vec::new());
         if let Some(kept) = &self.kept {
             kept.tidy(&ids);
         }
+        if ids.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let trusted = self.trusted_among(keys)?;
+        let mut decided: HashMap<SessionId, Said> = HashMap::new();
+        let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in self.expected(&ids) {
             let (snapshot, trust) = match self.recall_snapshot(id, &trusted) {
                 Ok(Some(read)) => read,

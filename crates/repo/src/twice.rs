@@ -12,7 +12,7 @@
 //! long as the object is sound it counts. Repositories of before there were copies get them by a repair.
 
 use crate::{Error, Repository, Result, names};
-use drumlin_store::{Kind, Put, Store};
+use drumlin_store::{Kind, Put, Soon, Store};
 
 /// So often it is looked whether somebody else has put the two anew while they were mended.
 const LOOKS_MAX: usize = 4;
@@ -254,6 +254,12 @@ fn unread<T>(found: Found<T>) -> Option<Error> {
         Found::Unread(e) => Some(e),
         _ => None,
     }
+}
+
+/// A hint that an object and its copy will be put.
+pub(crate) fn expect(store: &dyn Store, name: &str, bytes: &[u8]) {
+    store.expect(Soon::Bytes { name, bytes });
+    store.expect(Soon::Bytes { name: &names::copy_of(name), bytes });
 }
 
 /// Put an object and its copy.

@@ -1,7 +1,7 @@
 //! A writing session: registered before its first pack, with everything in it made durable in order, and one decision at
 //! its end. `docs/format.md` states the order; this is where it is kept.
 
-use crate::collection::{self, Board, Desk, Registration};
+use crate::collection::{self, Announced, Board, Desk, Registration};
 use crate::pack::{Finished, Packer};
 use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
 use drumlin_format::decision::Verdict;
@@ -31,6 +31,8 @@ pub struct WriteSession {
     older: Mutex<BTreeMap<(u8, u32), Arc<Packer>>>,
     ledger: Arc<Ledger>,
     cache: Arc<Cache>,
+    /// Its decision, once it is known which that will be.
+    announced: Mutex<Option<Announced>>,
 }
 
 /// The finished packs of a session that no index object names yet.
@@ -123,7 +125,7 @@ impl WriteSession {
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
-        WriteSession { repository, id, data, tree, generation, older, ledger, cache }
+        WriteSession { repository, id, data, tree, generation, older, ledger, cache, announced: Mutex::default() }
     }
 
     /// The session.
@@ -181,10 +183,10 @@ impl WriteSession {
     /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
     /// be written. No block may be under way.
     pub fn flush(&self) -> Result<()> {
-        self.data.finish()?;
-        self.tree.finish()?;
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
-        older.iter().try_for_each(|packer| packer.finish())?;
+        let packers: Vec<&Packer> = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of)).collect();
+        // Each takes some round trips.
+        self.repository.ask_many(&packers, |packer| packer.finish())?;
         self.ledger.write(0)
     }
 
@@ -231,10 +233,17 @@ impl WriteSession {
         })
     }
 
+    /// A hint that the session will be committed with a snapshot that is put next.
+    pub fn expect_commit(&self, snapshot: SnapshotId) -> Result<()> {
+        let announced = Desk::new(&self.repository).announce(self.id, &Verdict::Committed { snapshot })?;
+        *lock(&self.announced) = announced;
+        Ok(())
+    }
+
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
     /// faster.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
-        let desk = Desk::new(&self.repository);
+        let desk = Desk::new(&self.repository).having_announced(lock(&self.announced).take());
         if !collection::commit(&desk, self.id, &Verdict::Committed { snapshot })? {
             return Err(Error::Evicted);
         }

@@ -97,6 +97,9 @@ fn attempt(
     if options.parent == Parent::Latest {
         parent::expect(repository, cache, &options.host, &paths);
     }
+    if options.parent != Parent::None {
+        cache.expect_copies(repository);
+    }
     let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
     let mut losses = Vec::new();
     let looked = index.map_err(Error::from).and_then(|index| {
@@ -124,9 +127,6 @@ fn attempt(
     }
     let session = WriteSession::begin(registration, index.clone(), cache.clone());
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 24).with_copies();
-    if !parents.0.is_empty() {
-        reader.expect_copies();
-    }
     let run = Run {
         repository,
         session: Arc::new(session),
@@ -428,6 +428,7 @@ impl Run<'_> {
         self.session.flush()?;
         let partial = if outcome.stopped { outcome.reached } else { None };
         let snapshot = self.snapshot(outcome.root, partial)?;
+        self.session.expect_commit(snapshot.id)?;
         self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());

@@ -72,11 +72,11 @@ fn attempt(
         Err(e) if e.is_missing() && options.dry_run => None,
         target => Some(target?),
     };
+    cache.expect_copies(repository);
     let index = Arc::new(Index::open(repository, cache.clone())?);
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
     // The blocks in which one window ends and the next begins.
     let reader = reader.with_copies().with_room(options.memory / 12);
-    reader.expect_copies();
     let context = Context {
         reader: Arc::new(reader),
         data_ids: repository.data_ids()?.clone(),

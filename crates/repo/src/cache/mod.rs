@@ -18,15 +18,20 @@ mod snapshots;
 pub(crate) use copies::Copies;
 pub(crate) use snapshots::Snapshots;
 
-use crate::{Error, Index, Repository, Result};
+use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
+use drumlin_format::pack::PackKind;
 use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
+use drumlin_store::Soon;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// Packs that are asked for in advance: the last tree seldom lies in more.
+const COPIES_EXPECTED: usize = 64;
 
 /// A client's cache for one repository.
 pub struct Cache {
@@ -100,6 +105,15 @@ impl Cache {
     /// Copies of tree packs, if they are worth keeping.
     pub(crate) fn copies(&self) -> Option<&Copies> {
         self.copies.as_ref()
+    }
+
+    /// A hint that the packs of which there are copies will be used again, those that were used last: a storage far away is asked now
+    /// whether they are there.
+    pub fn expect_copies(&self, repository: &Repository) {
+        let copies = self.copies.iter().flat_map(|copies| copies.all());
+        for (pack, _) in copies.take(COPIES_EXPECTED) {
+            repository.store().expect(Soon::Length(&names::pack(PackKind::Tree, pack)));
+        }
     }
 
     /// Throw away copies of packs that the index, which is up to date, no longer has, and what is beyond the room that copies may take.

@@ -11,7 +11,7 @@ use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, Signer, SnapshotId};
-use drumlin_store::{Kind, Put};
+use drumlin_store::{Kind, Put, Soon};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
@@ -25,6 +25,15 @@ pub struct Desk<'a> {
     trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
     /// The snapshots that were read, by their ids; `None`: it can't be.
     read: RefCell<HashMap<SnapshotId, Option<Stored>>>,
+    /// A decision that the storage has been told of before.
+    announced: Option<Announced>,
+}
+
+/// A decision that is about to be taken, as it will be put.
+pub(crate) struct Announced {
+    flag: Flag,
+    verdict: Verdict,
+    bytes: Vec<u8>,
 }
 
 /// A snapshot, as far as it matters to what becomes of its session.
@@ -44,7 +53,32 @@ impl<'a> Desk<'a> {
 
     /// For who registers sessions, and says this of each.
     pub fn of(repository: &'a Repository, session: Session) -> Self {
-        Desk { repository, session, own: Cell::new(None), trusted: OnceCell::new(), read: RefCell::default() }
+        Desk {
+            repository,
+            session,
+            own: Cell::new(None),
+            trusted: OnceCell::new(),
+            read: RefCell::default(),
+            announced: None,
+        }
+    }
+
+    /// The same, of whom a decision was announced.
+    pub(crate) fn having_announced(self, announced: Option<Announced>) -> Self {
+        Desk { announced, ..self }
+    }
+
+    /// Tell a storage that is far away what will be decided, so that nobody waits for it to be written then. It says nothing before it
+    /// has its name. `None` where nothing is gained.
+    pub(crate) fn announce(&self, session: SessionId, verdict: &Verdict) -> Result<Option<Announced>> {
+        let store = self.repository.store();
+        if !store.is_far() || !self.creates_atomically()? {
+            return Ok(None);
+        }
+        let flag = Flag::Decision(session);
+        let bytes = self.seal(flag, verdict)?;
+        store.expect(Soon::Bytes { name: &flag.name(), bytes: &bytes });
+        Ok(Some(Announced { flag, verdict: verdict.clone(), bytes }))
     }
 
     fn trusted(&self) -> Result<&HashMap<KeyId, TrustedKey>> {
@@ -287,7 +321,9 @@ impl Board for Desk<'_> {
     }
 
     fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool> {
-        match self.repository.store().put(&flag.name(), &self.seal(flag, verdict)?, Put::Create) {
+        let announced = self.announced.as_ref().filter(|of| (of.flag, &of.verdict) == (flag, verdict));
+        let bytes = announced.map_or_else(|| self.seal(flag, verdict), |of| Ok(of.bytes.clone()))?;
+        match self.repository.store().put(&flag.name(), &bytes, Put::Create) {
             Err(e) if e.kind == Kind::Exists => Ok(false),
             other => Ok(other.map(|()| true)?),
         }

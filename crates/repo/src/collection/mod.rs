@@ -13,5 +13,6 @@ mod register;
 pub use board::{Board, Flag};
 pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, discard, withdraw};
 pub use decide::{Fate, commit, end, evict};
+pub(crate) use desk::Announced;
 pub use desk::{Desk, Registration};
 pub use register::{Known, register};

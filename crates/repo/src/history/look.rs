@@ -6,9 +6,9 @@ use super::missing::Missing;
 use super::seen::{Id, Ids, Seen, SeenKey};
 use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
-use drumlin_format::{HistoryId, IndexId, SessionId, SnapshotId, snapshot};
+use drumlin_format::{HistoryId, IndexId, KeyId, SessionId, SnapshotId, snapshot};
 use drumlin_seal::checksum;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// So often it is looked before anybody is accused, or an entry that has just come is left to another time; and so often the history is listed anew because it changes meanwhile.
 const LOOKS: usize = 3;
@@ -109,10 +109,17 @@ impl Repository {
     /// What is there. The order is that of `docs/history.md`: objects, then sessions, then decisions; and the history after
     /// the objects.
     fn view(&self, seen: &Seen, keys: bool, noticed: Ids) -> Result<View> {
-        let list =
-            |folder, parse: fn(&str) -> Option<Id>| Ok::<Ids, Error>(self.ids(folder, parse)?.into_iter().collect());
-        let snapshots = list(names::SNAPSHOTS, |name| Some(SnapshotId::parse(name)?.0))?;
-        let indexes = list(names::INDEX, |name| Some(IndexId::parse(name)?.0))?;
+        let (mut snapshots, mut indexes, mut key_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let folders = [names::SNAPSHOTS, names::INDEX, names::KEYS];
+        self.store().list_in_order(&folders[..if keys { 3 } else { 2 }], &mut |at, listed| {
+            let name = names::last(&listed.name);
+            match at {
+                0 => snapshots.extend(SnapshotId::parse(name).map(|id| id.0)),
+                1 => indexes.extend(IndexId::parse(name).map(|id| id.0)),
+                _ => key_ids.extend(names::key_id(name)),
+            }
+        })?;
+        let (snapshots, indexes): (Ids, Ids) = (snapshots.into_iter().collect(), indexes.into_iter().collect());
         let generations = self.standing_generations(seen)?;
         let mut view = View { config: config(self), generations, noticed, ..View::default() };
         let new_snapshots: Vec<Id> = snapshots.not_in(&seen.snapshots).copied().collect();
@@ -124,7 +131,7 @@ impl Repository {
             view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
         }
         if keys {
-            view.keys = Some(self.seen_keys()?);
+            view.keys = Some(self.seen_keys(key_ids)?);
         }
         (view.snapshots, view.indexes) = (snapshots, indexes);
         for _ in 0..LISTINGS_MAX {
@@ -233,10 +240,10 @@ impl Repository {
     }
 
     /// What is to be remembered of the keys that the owner has certified.
-    fn seen_keys(&self) -> Result<BTreeMap<Id, SeenKey>> {
+    fn seen_keys(&self, ids: BTreeSet<KeyId>) -> Result<BTreeMap<Id, SeenKey>> {
         let secrets = self.secrets();
         let mut keys = BTreeMap::new();
-        for (id, object) in self.key_objects()? {
+        for (id, object) in self.key_objects(ids)? {
             let Ok(object) = object else { continue };
             let Ok(certificate) = object.certificate(secrets.repository, &secrets.owner) else { continue };
             let verifying = certificate.verifying.map(|key| key.0).unwrap_or_default();

@@ -48,8 +48,6 @@ const HEALED_MAX: usize = 4;
 /// Enough for the packs of one restore window; a key takes some hundred bytes.
 const KEYS_MAX: usize = 4096;
 const TABLES_BYTES: usize = 12 << 20;
-/// Packs that are asked for in advance: the last tree seldom lies in more.
-const COPIES_EXPECTED: usize = 64;
 
 impl Reader {
     /// A reader that keeps decoded blocks of up to `block_cache_bytes`.
@@ -87,14 +85,6 @@ impl Reader {
     pub fn with_room(self, bytes: usize) -> Self {
         let came = self.repository.store().is_far().then(|| Mutex::new(Lru::new(bytes)));
         Reader { came, ..self }
-    }
-
-    /// A hint that the packs that were last used will be used again: a storage far away is asked now whether they are there.
-    pub fn expect_copies(&self) {
-        let Some(copies) = self.cache.copies().filter(|_| self.copies) else { return };
-        for (pack, _) in copies.all().into_iter().take(COPIES_EXPECTED) {
-            self.repository.store().expect(Soon::Length(&names::pack(PackKind::Tree, pack)));
-        }
     }
 
     /// The copies, if they may be used for this pack.

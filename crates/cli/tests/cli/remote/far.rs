@@ -6,12 +6,12 @@ use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
-/// Blocking round trips of a backup that finds nothing changed, the login's apart.
-const ROUND_TRIPS_MAX: u64 = 20;
+/// Blocking round trips of a backup that finds nothing changed, the login's apart: 9, and whatever doesn't overlap on a busy machine. The law says 20.
+const ROUND_TRIPS_MAX: u64 = 12;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
 /// What a line of 200 ms may add to it, the login included.
-const ADDED_MAX: Duration = Duration::from_secs(5);
+const ADDED_MAX: Duration = Duration::from_millis(4400);
 
 #[test]
 fn everything_over_sftp() {
@@ -96,8 +96,8 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
         assert!(same(&away.home.path("src"), &away.home.path("out")));
         start.elapsed().as_secs_f64()
     };
-    // Each object takes two at least: to open it, and to read it. With snapshots read one after the other it was 92.
-    few_round_trips(waited, 60.0);
+    // With snapshots read one after the other it was 92, with openings waited for 50.
+    few_round_trips(waited, 30.0);
 }
 
 #[test]
