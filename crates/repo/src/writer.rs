@@ -233,11 +233,10 @@ impl WriteSession {
         })
     }
 
-    /// A hint that the session will be committed with a snapshot that is put next.
-    pub fn expect_commit(&self, snapshot: SnapshotId) -> Result<()> {
-        let announced = Desk::new(&self.repository).announce(self.id, &Verdict::Committed { snapshot })?;
-        *lock(&self.announced) = announced;
-        Ok(())
+    /// A hint that the session will be committed with a snapshot that is put next. What is wrong is told then.
+    pub fn expect_commit(&self, snapshot: SnapshotId) {
+        let announced = Desk::new(&self.repository).announce(self.id, &Verdict::Committed { snapshot });
+        *lock(&self.announced) = announced.ok().flatten();
     }
 
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was

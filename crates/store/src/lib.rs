@@ -189,7 +189,7 @@ pub trait Store: Send + Sync {
     }
 
     /// A hint at what will be asked for soon: a store that is far away may ask for it now, and the next one who asks for it may
-    /// be told what was so at the time of the hint. What nobody asks for takes some room.
+    /// be told what was so at the time of the hint; or may write it now, without its name. What nobody asks for takes some room.
     fn expect(&self, soon: Soon<'_>) {
         let _ = soon;
     }

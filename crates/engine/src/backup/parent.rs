@@ -118,11 +118,11 @@ pub(super) fn remember(cache: &Cache, snapshot: &Snapshot, parents: &ParentSnaps
     let _ = cache.remember(&name(&snapshot.host, &snapshot.paths), &bytes);
 }
 
-/// A hint that what was remembered will soon be looked for: a storage far away is asked now.
+/// A hint that what was remembered will soon be looked for, and its tree: a storage far away is asked now.
 pub(super) fn expect(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) {
-    for snapshot in remembered(cache, host, paths).into_iter().flatten() {
-        repository.expect_snapshot(snapshot.id);
-    }
+    let Some(chain) = remembered(cache, host, paths) else { return };
+    chain.iter().for_each(|snapshot| repository.expect_snapshot(snapshot.id));
+    cache.expect_copies(repository);
 }
 
 /// What was remembered, if all of it is still in the repository.

@@ -94,11 +94,8 @@ fn attempt(
     let known = registration.known().clone();
     // On the side, while the index is brought up to date.
     repository.expect_loss_ids();
-    if options.parent == Parent::Latest {
+    if options.parent == Parent::Latest && matches!(feed, Feed::Walk(_)) {
         parent::expect(repository, cache, &options.host, &paths);
-    }
-    if options.parent != Parent::None {
-        cache.expect_copies(repository);
     }
     let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
     let mut losses = Vec::new();
@@ -428,7 +425,7 @@ impl Run<'_> {
         self.session.flush()?;
         let partial = if outcome.stopped { outcome.reached } else { None };
         let snapshot = self.snapshot(outcome.root, partial)?;
-        self.session.expect_commit(snapshot.id)?;
+        self.session.expect_commit(snapshot.id);
         self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());

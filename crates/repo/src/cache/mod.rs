@@ -30,8 +30,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Packs that are asked for in advance: the last tree seldom lies in more.
-const COPIES_EXPECTED: usize = 64;
+/// Packs that are asked for in advance: the last tree seldom lies in more, and a store takes few such questions at once.
+const COPIES_EXPECTED: usize = 12;
 
 /// A client's cache for one repository.
 pub struct Cache {

@@ -202,8 +202,12 @@ impl Folders {
                     let open = Arc::new(Open { peer: peer.clone(), handle });
                     wanted.open.push(open.clone());
                     let mut state = lock(&self.state);
-                    let old =
-                        if state.open.len() >= OPEN_MAX { std::mem::take(&mut state.open) } else { HashMap::new() };
+                    // Those of packs go first, of which there are many.
+                    let least = |open: &HashMap<String, _>| {
+                        open.keys().find(|folder| folder.contains('/')).or_else(|| open.keys().next()).cloned()
+                    };
+                    let least = if state.open.len() >= OPEN_MAX { least(&state.open) } else { None };
+                    let old = least.and_then(|least| state.open.remove(&least));
                     state.open.insert(folder.clone(), open);
                     drop(state);
                     drop(old);

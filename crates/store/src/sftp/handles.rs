@@ -7,9 +7,13 @@
 //!
 //! It is a guess, and used as one: whoever makes it compares it with the handle that the answer has, and throws away what came
 //! of another. Nothing is written to a handle that was only guessed, and nobody else asks for anything between the request that opens
-//! something and what is asked of the guess. Then a wrong one does no harm, for it is nobody's number: where fewer files were
-//! opened than was expected, fewer numbers are taken, and the guess is one that is still free (`a_wrong_guess_is_nobodys_number`). With
-//! the first handle that isn't what it should have been guessing ends on that connection: the server is another one.
+//! something and what is asked of the guess. Then a wrong one does no harm, for it is nobody's number:
+//!
+//! - where the answers to all openings have come, a number that isn't open is free, whoever the server is;
+//! - where some have not, and OpenSSH opened fewer files than was expected, fewer numbers are taken, and the guess is one that is
+//!   still free (`a_wrong_guess_is_nobodys_number`). Of another server that isn't known, and nothing is guessed then.
+//!
+//! With the first handle that isn't what it should have been guessing ends on that connection.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -74,23 +78,28 @@ impl Handles {
         self.settle();
     }
 
-    /// The handle that the next file gets, if all that is under way is opened, and if this server is one whose handles can be guessed.
-    pub(super) fn next(&self) -> Option<Number> {
-        if self.strange {
+    /// The handle that the next file gets, if all that is under way is opened, and if this server is one whose handles can be guessed;
+    /// while anything is under way that OpenSSH's alone.
+    pub(super) fn next(&self, is_openssh: bool) -> Option<Number> {
+        let is_settled = self.sent.is_empty();
+        if self.strange || !(is_settled || is_openssh) {
             return None;
         }
-        let (mut free, mut next, mut opened) = (self.free.clone(), self.next, HashSet::new());
+        if is_settled {
+            return Some(self.following().to_be_bytes());
+        }
+        let (mut open, mut free, mut next) = (self.open.clone(), self.free.clone(), self.next);
         for sent in &self.sent {
             match sent {
                 Sent::Open { given: Some(Given::Nothing), .. } => {}
                 Sent::Open { .. } => {
-                    opened.insert(free.pop().unwrap_or_else(|| {
+                    open.insert(free.pop().unwrap_or_else(|| {
                         next += 1;
                         next - 1
                     }));
                 }
                 // A guess, by what was known then, may be none by what is known now.
-                Sent::Close(number) if self.open.contains(number) || opened.remove(number) => free.push(*number),
+                Sent::Close(number) if open.remove(number) => free.push(*number),
                 Sent::Close(_) => {}
             }
         }
@@ -147,7 +156,7 @@ mod tests {
     }
 
     fn next(handles: &Handles) -> Option<u32> {
-        handles.next().map(u32::from_be_bytes)
+        handles.next(true).map(u32::from_be_bytes)
     }
 
     #[test]
@@ -175,6 +184,16 @@ mod tests {
         // One that was closed because it was expected, and never came.
         close(&mut handles, 3);
         assert_eq!(next(&handles), Some(3));
+    }
+
+    #[test]
+    fn of_other_servers_nothing_is_guessed_while_something_is_opened() {
+        let mut handles = Handles::default();
+        assert_eq!(handles.next(false), Some([0; 4]));
+        handles.sent(0, &OPEN);
+        assert_eq!(handles.next(false), None);
+        handles.answered(0, &given(0));
+        assert_eq!(handles.next(false), Some([0, 0, 0, 1]));
     }
 
     #[test]
@@ -217,8 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// Files are opened and closed, with guesses and without, some openings fail, and answers come late. What is asked of a guess
-        /// is asked right behind its opening.
+        /// Files are opened and closed, with guesses and without, some openings fail, and answers come late and in any order. What is asked of
+        /// a guess is asked right behind its opening.
         #[test]
         fn a_wrong_guess_is_nobodys_number(steps in proptest::collection::vec((0_u8..5, any::<bool>(), 0_usize..8), 1..120)) {
             let (mut handles, mut server) = (Handles::default(), Server::default());
@@ -248,7 +267,9 @@ mod tests {
                         server.close(number);
                     }
                     _ => {
-                        if let Some((id, real, is_closed)) = on_the_way.pop_front() {
+                        if !on_the_way.is_empty()
+                            && let Some((id, real, is_closed)) = on_the_way.remove(which % on_the_way.len())
+                        {
                             handles.answered(id, &real.map_or_else(failed, given));
                             ours.extend(real.filter(|_| !is_closed));
                         }

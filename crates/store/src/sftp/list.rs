@@ -45,10 +45,15 @@ struct Reading {
 impl Inner {
     /// Give each object below `prefix`.
     pub(super) fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        self.list_level(prefix, true, each)
+    }
+
+    /// The same; `short`: folders are expected to be no longer than what can be read along with opening them.
+    fn list_level(&self, prefix: &str, mut short: bool, each: &mut dyn FnMut(Listed)) -> Result<()> {
         let mut todo = VecDeque::from([prefix.to_owned()]);
         while !todo.is_empty() {
             let some: Vec<String> = todo.drain(..todo.len().min(FOLDERS_AT_ONCE)).collect();
-            let (read, base) = self.run("list", &some[0], |peer| self.read_folders(peer, &some))?;
+            let (read, base) = self.run("list", &some[0], |peer| self.read_folders(peer, &some, &mut short))?;
             self.linked("list", base)?;
             for (folder, entries) in read {
                 todo.extend(self.give(&folder, entries, each)?);
@@ -69,16 +74,17 @@ impl Inner {
             self.linked("list", base)?;
             read = came;
         }
-        let mut read = read.into_iter().map_while(|came| came);
+        // Up to the first of which that isn't certain: what was read of those behind it is older than what will be read of it.
+        let mut read = read.into_iter().map_while(|came| came).collect::<Vec<_>>().into_iter();
         for (place, folder) in folders.iter().enumerate() {
             let mut each = |listed| each(place, listed);
             match read.next() {
-                None => self.list(folder, &mut each)?,
+                None => self.list_level(folder, false, &mut each)?,
                 Some(entries) => {
                     let below = self.give(folder, entries, &mut each)?;
                     if !below.is_empty() {
                         // What is in those is seen later than the folders behind this one.
-                        read.by_ref().for_each(drop);
+                        read = Vec::new().into_iter();
                     }
                     below.iter().try_for_each(|below| self.list(below, &mut each))?;
                 }
@@ -107,14 +113,15 @@ impl Inner {
             flight.add(&Request::Close { handle: &foreseen });
         }
         flight.add(&Request::Stat { path: &self.base });
-        let mut replies = flight.land()?.into_iter();
+        let (replies, in_order) = flight.land()?;
+        let mut replies = replies.into_iter();
         let mut read = Vec::new();
         for _ in folders {
             let opened = replies.next().ok_or(Trouble::Odd)?.handle();
             let pieces = collect_pieces(replies.by_ref().take(PIECES_AT_ONCE));
             let _closed = replies.next();
             read.push(match opened {
-                Ok(handle) if handle == foreseen => pieces.map(Ok),
+                Ok(handle) if handle == foreseen && in_order => pieces.map(Ok),
                 Ok(handle) => {
                     peer.tell(&Request::Close { handle: &handle });
                     None
@@ -159,7 +166,7 @@ impl Inner {
     /// All entries of one folder, but itself and the one above.
     pub(super) fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
         let one = [folder.to_owned()];
-        let (read, base) = self.run("list", folder, |peer| self.read_folders(peer, &one))?;
+        let (read, base) = self.run("list", folder, |peer| self.read_folders(peer, &one, &mut true))?;
         self.linked("list", base)?;
         match read.into_iter().next().map(|(_, entries)| entries) {
             Some(Ok(entries)) => Ok(entries),
@@ -169,19 +176,20 @@ impl Inner {
         }
     }
 
-    /// Read folders to their ends, and ask for the repository's own.
+    /// Read folders to their ends, and ask for the repository's own; along with opening them as long as they turn out short.
     #[allow(clippy::type_complexity)]
     fn read_folders(
         &self,
         peer: &Peer,
         folders: &[String],
+        short: &mut bool,
     ) -> std::result::Result<
         (Vec<(String, std::result::Result<Vec<Entry>, Trouble>)>, std::result::Result<Attrs, Trouble>),
         Trouble,
     > {
         let mut read = Vec::new();
         let mut longer = Vec::new();
-        if let Some((came, base)) = self.read_at_once(peer, folders)? {
+        if *short && let Some((came, base)) = self.read_at_once(peer, folders)? {
             for (folder, came) in folders.iter().zip(came) {
                 match came {
                     Some(entries) => read.push((folder.clone(), entries)),
@@ -191,6 +199,7 @@ impl Inner {
             if longer.is_empty() {
                 return Ok((read, base));
             }
+            *short = false;
         }
         let folders = if longer.is_empty() { folders } else { &longer };
         let mut flight = peer.flight();

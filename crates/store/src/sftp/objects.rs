@@ -128,7 +128,13 @@ impl Inner {
         }
         if let Some(written) = self.take_prepared(name, body) {
             *temporary = written.temporary;
-            return self.name(&written.peer, temporary, name, how, &written.opened, durable).map(Attempt::Named);
+            match self.name(&written.peer, temporary, name, how, &written.opened, durable) {
+                // Somebody has cleared it away: it is written once more.
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {
+                    *temporary = self.temporary().map_err(|_| Trouble::Odd)?;
+                }
+                named => return named.map(Attempt::Named),
+            }
         }
         let (path, handle, mut opened) = match self.take_spare(peer) {
             Some((spare, handle)) => {

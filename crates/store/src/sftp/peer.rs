@@ -147,6 +147,8 @@ pub(super) struct Offers {
     /// `statvfs@openssh.com`.
     pub room: bool,
     limits: bool,
+    /// `expand-path@openssh.com`, which is of use to OpenSSH's own programs alone: by it theirs is told from others.
+    openssh: bool,
 }
 
 /// What an account may do, and how much a WRITE may carry.
@@ -358,7 +360,7 @@ impl Peer {
             return None;
         }
         let state = lock(&self.state);
-        let handle = state.handles.next().filter(|_| state.gone.is_none())?;
+        let handle = state.handles.next(self.offers().openssh).filter(|_| state.gone.is_none())?;
         let (to, answers) = unbounded();
         Some(Foreseen { handle, peer: self, state, packet: Vec::new(), to, answers, count: 0 })
     }
@@ -394,14 +396,15 @@ impl Peer {
         Flight { peer: self, to, answers, count: 0 }
     }
 
-    /// The answers to so many questions, in the order of their tags.
-    fn all(&self, answers: &Receiver<Answer>, count: usize) -> Result<Vec<Reply>, Gone> {
-        let mut replies: Vec<Option<Reply>> = vec![None; count];
-        for _ in 0..count {
+    /// The answers to so many questions, in the order of their tags, and whether they came in that order.
+    fn all(&self, answers: &Receiver<Answer>, count: usize) -> Result<(Vec<Reply>, bool), Gone> {
+        let (mut replies, mut in_order): (Vec<Option<Reply>>, _) = (vec![None; count], true);
+        for turn in 0..count {
             let answer = self.wait(answers)?;
+            in_order &= answer.tag == turn;
             replies[answer.tag] = Some(answer.reply?);
         }
-        Ok(replies.into_iter().flatten().collect())
+        Ok((replies.into_iter().flatten().collect(), in_order))
     }
 
     /// Bytes on their way.
@@ -428,6 +431,7 @@ impl Peer {
                     sync: has(b"fsync@openssh.com"),
                     room: has(b"statvfs@openssh.com"),
                     limits: has(b"limits@openssh.com"),
+                    openssh: has(b"expand-path@openssh.com"),
                 };
                 // A second greeting is as good as none.
                 let _ = self.greeted.try_send(offers);
@@ -485,7 +489,7 @@ impl Flight<'_> {
 
     /// All replies, in the order of the requests.
     pub(super) fn land(self) -> Result<Vec<Reply>, Gone> {
-        self.peer.all(&self.answers, self.count)
+        Ok(self.peer.all(&self.answers, self.count)?.0)
     }
 }
 
@@ -504,12 +508,14 @@ pub(super) struct Foreseen<'a> {
 impl Foreseen<'_> {
     /// Add a request; none that writes to a file.
     pub(super) fn add(&mut self, request: &Request) {
+        debug_assert!(!matches!(request, Request::Write { .. } | Request::SetMode { .. }), "{request:?}");
         self.peer.add(&mut self.state, request, &self.to, self.count, &mut self.packet);
         self.count += 1;
     }
 
-    /// Send them all. All replies, in the order of the requests.
-    pub(super) fn land(self) -> Result<Vec<Reply>, Gone> {
+    /// Send them all. All replies, in the order of the requests, and whether they came in that order: otherwise what was asked may have been
+    /// done in another one, and nothing is certain of what was asked of the handle.
+    pub(super) fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
         let Foreseen { peer, state, packet, answers, count, .. } = self;
         let sent = peer.out.send(Outgoing { head: packet, body: Bytes::new() });
         drop(state);

@@ -1,8 +1,8 @@
 //! Small objects that lie in `tmp/`, whole and synced, before anybody puts them: who says what he will put has nothing to wait for then
 //! but its name.
 //!
-//! What is said and never put is removed when the store is let go of; a crash leaves it to [`crate::Store::clear_unfinished`], like
-//! every file that was not finished.
+//! What is said and never put is removed when the store is let go of, if the connection over which it was written still stands; else
+//! it is left to [`crate::Store::clear_unfinished`], like every file that was not finished.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -26,7 +26,8 @@ pub(super) struct Prepared(Mutex<Vec<UnderWay>>);
 struct UnderWay {
     name: String,
     body: Bytes,
-    written: Receiver<Written>,
+    /// `None`: it can't be, or went wrong.
+    written: Receiver<Option<Written>>,
 }
 
 /// A file that lacks nothing but its name.
@@ -48,10 +49,9 @@ impl Inner {
         }
         let (store, of, bytes) = (self.clone(), split(name).0.to_owned(), body.clone());
         let started = thread::Builder::new().name("sftp-prepare".into()).spawn(move || {
-            if let Ok(Some(written)) = store.write_nameless(&of, &bytes) {
-                // Before the store is let go of: whoever does so last finds it.
-                let _ = to.send(written);
-            }
+            // Whoever lets go of the store last waits for what is sent here: it must not be this thread, with nothing sent.
+            let to = to;
+            let _ = to.send(store.write_nameless(&of, &bytes).ok().flatten());
         });
         if started.is_ok() {
             under_way.push(UnderWay { name: name.to_owned(), body, written });
@@ -82,7 +82,7 @@ impl Inner {
         let place = under_way.iter().position(|of| of.name == name)?;
         let of = under_way.swap_remove(place);
         drop(under_way);
-        let written = of.written.recv().ok()?;
+        let written = of.written.recv().ok()??;
         if of.body == body && written.peer.check().is_ok() {
             return Some(written);
         }
@@ -97,7 +97,7 @@ impl Inner {
     /// Nobody is going to put anything any more.
     pub(super) fn drop_prepared(&self) {
         for of in std::mem::take(&mut *lock(&self.prepared.0)) {
-            if let Ok(written) = of.written.recv() {
+            if let Ok(Some(written)) = of.written.recv() {
                 self.discard_prepared(&written);
             }
         }

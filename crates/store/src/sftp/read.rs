@@ -73,6 +73,9 @@ struct Expected {
     since: Instant,
 }
 
+/// What was asked of an object; or, if there is no such object, what the server says of the repository's folder.
+type OfObject<T> = std::result::Result<std::result::Result<T, std::result::Result<Attrs, Trouble>>, Trouble>;
+
 /// What came of reading a range.
 enum Outcome {
     Filled,
@@ -218,11 +221,7 @@ impl Kept {
 }
 
 /// What a server says of an object that it was asked to open: LSTAT, OPEN, and STAT of the repository's folder.
-#[allow(clippy::type_complexity)]
-fn judge(
-    peer: &Arc<Peer>,
-    replies: &mut impl Iterator<Item = Reply>,
-) -> std::result::Result<std::result::Result<Arc<Handle>, std::result::Result<Attrs, Trouble>>, Trouble> {
+fn judge(peer: &Arc<Peer>, replies: &mut impl Iterator<Item = Reply>) -> OfObject<Handle> {
     let mut next = || replies.next().ok_or(Trouble::Odd);
     let (looked, opened, base) = (next()?.attrs(), next()?.handle(), next()?.attrs());
     let handle = opened.map(|handle| Handle { peer: peer.clone(), handle, attrs: Attrs::default() });
@@ -231,7 +230,7 @@ fn judge(
         (Ok(attrs), _) if attrs.sort() != Sort::File || attrs.size.is_none() => Err(Trouble::NoObject(attrs.sort())),
         (Ok(attrs), Ok(mut handle)) => {
             handle.attrs = attrs;
-            Ok(Ok(Arc::new(handle)))
+            Ok(Ok(handle))
         }
         (Err(trouble), _) | (_, Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Err(base)),
         (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
@@ -281,14 +280,8 @@ impl Inner {
         }
     }
 
-    /// Open an object for reading, and look at it. The second is what the server says of the repository's folder, if
-    /// there is no such object.
-    #[allow(clippy::type_complexity)]
-    fn open(
-        &self,
-        peer: &Arc<Peer>,
-        name: &str,
-    ) -> std::result::Result<std::result::Result<Arc<Handle>, std::result::Result<Attrs, Trouble>>, Trouble> {
+    /// Open an object for reading, and look at it.
+    fn open(&self, peer: &Arc<Peer>, name: &str) -> OfObject<Handle> {
         let path = self.path(name);
         let mut flight = peer.flight();
         flight.add(&Request::LinkStat { path: &path });
@@ -299,19 +292,17 @@ impl Inner {
 
     /// The same, and what its first bytes from `offset` are, asked for along with it. Nothing, if that can't be done, or if it isn't certain
     /// that they are this object's; they may be fewer.
-    #[allow(clippy::type_complexity)]
     fn open_to_read(
         &self,
         peer: &Arc<Peer>,
         name: &str,
         offset: u64,
         len: usize,
-    ) -> std::result::Result<
-        std::result::Result<(Arc<Handle>, Option<(Attrs, Vec<u8>)>), std::result::Result<Attrs, Trouble>>,
-        Trouble,
-    > {
+    ) -> OfObject<(Arc<Handle>, Option<Vec<u8>>)> {
         let foreseen = if len <= ALONG_BYTES_MAX { peer.foresee() } else { None };
-        let Some(mut flight) = foreseen else { return Ok(self.open(peer, name)?.map(|handle| (handle, None))) };
+        let Some(mut flight) = foreseen else {
+            return Ok(self.open(peer, name)?.map(|handle| (Arc::new(handle), None)));
+        };
         let (path, foreseen) = (self.path(name), flight.handle);
         flight.add(&Request::LinkStat { path: &path });
         flight.add(&Request::Open { path: &path, flags: open::READ, mode: None });
@@ -322,13 +313,18 @@ impl Inner {
         for (at, len) in &steps {
             flight.add(&Request::Read { handle: &foreseen, offset: offset + *at as u64, len: *len as u32 });
         }
-        let mut replies = flight.land()?.into_iter();
-        let handle = match judge(peer, &mut replies)? {
+        let (replies, in_order) = flight.land()?;
+        let mut replies = replies.into_iter();
+        let mut handle = match judge(peer, &mut replies)? {
             Ok(handle) => handle,
             Err(base) => return Ok(Err(base)),
         };
         let looked = replies.next().ok_or(Trouble::Odd)?.attrs();
-        let (Ok(attrs), true) = (looked, handle.handle == foreseen) else { return Ok(Ok((handle, None))) };
+        let (Ok(attrs), true) = (looked, handle.handle == foreseen && in_order) else {
+            return Ok(Ok((Arc::new(handle), None)));
+        };
+        // Of what is open, not of what had the name a moment before.
+        handle.attrs = attrs;
         let mut bytes = Vec::new();
         for ((_, len), reply) in steps.iter().zip(replies) {
             let Reply::Data(data) = reply else { break };
@@ -342,7 +338,7 @@ impl Inner {
                 break;
             }
         }
-        Ok(Ok((handle, Some((attrs, bytes)))))
+        Ok(Ok((Arc::new(handle), Some(bytes))))
     }
 
     /// The whole object, opened anew: what is read whole is what gets replaced.
@@ -353,8 +349,8 @@ impl Inner {
                 Err(base) => return Ok(Err(base)),
             };
             let mut bytes = match begun {
-                Some((attrs, bytes)) if attrs.size == Some(bytes.len() as u64) => return Ok(Ok(Some(bytes))),
-                begun => begun.map_or_else(Vec::new, |(_, bytes)| bytes),
+                Some(bytes) if handle.attrs.size == Some(bytes.len() as u64) => return Ok(Ok(Some(bytes))),
+                begun => begun.unwrap_or_default(),
             };
             // What was looked at may have been replaced before it was opened: the handle is asked, too, on the way.
             let mut len = handle.attrs.size.unwrap_or(0);
@@ -400,7 +396,7 @@ impl Inner {
                     None => match self.open_to_read(peer, name, offset, buf.len())? {
                         Ok((handle, begun)) => {
                             self.kept.keep(name, &handle, forgotten);
-                            if let Some((_, bytes)) = begun
+                            if let Some(bytes) = begun
                                 && bytes.len() == buf.len()
                                 && wanted <= handle.attrs.size.unwrap_or(0)
                             {

@@ -204,6 +204,32 @@ fn what_is_announced_is_put_as_anything_is() {
     }
 }
 
+/// Nobody waits for ever for what was announced and can't be written, or not any more.
+#[test]
+fn who_lets_go_at_once_leaves_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, options) in ["", "-P posix-rename", "-P open"].into_iter().enumerate() {
+        let repo = new_folder(dir.path(), &number.to_string());
+        if location(&repo, "").is_none() {
+            return;
+        }
+        SftpStore::create(&location(&repo, "").unwrap(), &Surroundings::default()).unwrap();
+        for _ in 0..20 {
+            let store = SftpStore::open(&location(&repo, options).unwrap(), &Surroundings::default()).unwrap();
+            store.expect(Soon::Bytes { name: "d/a", bytes: b"a" });
+        }
+        let running = || {
+            let listed = std::process::Command::new("pgrep").arg("-f").arg(&repo).output().unwrap().stdout;
+            String::from_utf8_lossy(&listed).lines().count()
+        };
+        let begun = std::time::Instant::now();
+        while running() > 0 {
+            assert!(begun.elapsed().as_secs() < 20, "'{options}': {} servers are left", running());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
 #[test]
 fn sixty_four_requests_of_a_connection_are_under_way_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -355,7 +381,8 @@ fn survives(base: &Path, options: &str, cut: Cut) -> bool {
         upload.finish()
     };
     ok(store.put("d/a", b"first", Put::Create));
-    store.expect(Soon::Bytes { name: "d/b", bytes: b"" });
+    store.expect(Soon::Bytes { name: "e/c", bytes: b"c" });
+    store.expect(Soon::Bytes { name: "e/never", bytes: b"never" });
     ok(upload("data/1", 7, 3000));
     assert_eq!(store.put("d/a", b"second", Put::Create).unwrap_err().kind, Kind::Exists, "{cut:?}");
     assert_eq!(upload("data/1", 8, 2000).unwrap_err().kind, Kind::Exists, "{cut:?}");
