@@ -265,7 +265,14 @@ class Rounds:
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
         self.noted(tool.name, part, name, figures["wall"])
         passed = wire and wire.since(before)
-        return {"status": "ok", "command": command.replace(f"{tool.place.root}/", ""), **figures, "wire": passed if passed and any(passed.values()) else None}
+        return {"status": "ok", "command": self.anywhere(tool, command), **figures, "wire": passed if passed and any(passed.values()) else None}
+
+    def anywhere(self, tool, command):
+        """A command as it would be given on any machine: without the folders of this one."""
+        places = [(f"{tool.place.root}/", ""), (f"{self.options.work}/", ""), (tool.binary(), tool.program)]
+        for place, stands in places:
+            command = command.replace(place, stands) if place else command
+        return command
 
     def checks(self, record):
         """Whether this round's restores are held against the source."""

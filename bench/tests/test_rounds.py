@@ -143,6 +143,13 @@ class TheRounds(unittest.TestCase):
         self.assertEqual(result["rounds"][0]["restores"]["one more"]["check"], {"entries": 4, "wrong": 0, "first": None, "metadata": 0})
         self.assertEqual(results.status(result, "steps", "first", "good")[0], "ok")
 
+    def test_commands_are_told_without_the_folders_of_the_machine(self):
+        class Exact(Good):
+            def backup(self, step):
+                return f"{self.binary()} -a {self.source} {self.repo}/{step}"
+        [step, restored] = [self.run_(Exact, repeat=1)["rounds"][0][part]["one more"]["command"] for part in ("steps", "restores")]
+        self.assertEqual((step, restored), ("cp -a source/tree repository/3", "cp -a repository/3 out/tree"))
+
     def test_turns_are_thrown_by_the_seed(self):
         class Other(Good):
             name = "other"
