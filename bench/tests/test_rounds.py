@@ -17,6 +17,7 @@ from harness.options import Options
 from harness.rounds import Rounds, Unfit
 from harness.tools import Tool, choose, everything
 from harness.workloads.base import Step, Workload
+from harness.workloads.six import Six
 
 
 HERE = Path(__file__).resolve().parent.parent
@@ -34,6 +35,15 @@ class Small(Workload):
     def make(self, tree):
         for name in "abc":
             (tree / name).write_text(name * 100)
+
+
+class Trees(Six):
+    name, title, source = "trees", "Eight trees", "made here"
+
+    def make(self, tree):
+        for number in range(8):
+            (tree / f"t{number}").mkdir()
+            (tree / f"t{number}" / "file").write_text(f"{number}" * 100)
 
 
 class Good(Tool):
@@ -149,6 +159,15 @@ class TheRounds(unittest.TestCase):
                 return f"{self.binary()} -a {self.source} {self.repo}/{step}"
         [step, restored] = [self.run_(Exact, repeat=1)["rounds"][0][part]["one more"]["command"] for part in ("steps", "restores")]
         self.assertEqual((step, restored), ("cp -a source/tree repository/3", "cp -a repository/3 out/tree"))
+
+    def test_of_six_states_the_last_alone_may_be_restored(self):
+        workload = Trees()
+        workload.last_alone = True
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            result = Rounds(workload, [Good], Options(folder, 1, loop=False, settle=0.0, count_syncs=False)).run()
+        restored = result["rounds"][0]["restores"]
+        self.assertEqual((result["restores"], [*restored]), (["halved"], ["halved"]))
+        self.assertEqual((restored["halved"]["status"], restored["halved"]["check"]["wrong"]), ("ok", 0))
 
     def test_turns_are_thrown_by_the_seed(self):
         class Other(Good):

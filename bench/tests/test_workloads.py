@@ -145,3 +145,5 @@ class All(unittest.TestCase):
             self.assertTrue(all(1 <= number <= len(steps) for number in workload.restored()), name)
             if workload.six:
                 self.assertEqual((len(steps), workload.restored()), (6, [1, 2, 3, 4, 5, 6]), name)
+                workload.last_alone = True
+                self.assertEqual(workload.restored(), [6], name)

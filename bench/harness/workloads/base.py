@@ -38,6 +38,8 @@ class Workload:
     needs = ()
     # Whether the steps' names are the six of the thesis: the report draws lines over them.
     six = False
+    # Of its six states the last alone is restored.
+    last_alone = False
     # A stream of a command instead of a tree.
     stream = False
     # The folder that the user named, of use to 'tree' alone.
