@@ -136,6 +136,19 @@ pub enum Error {
         /// Where.
         location: String,
     },
+    /// What a session has written isn't there any more.
+    #[error(
+        "'{name}', which this run has written to {location}, is {now}: that was put back to an older state, or somebody has removed files there. \
+         Nothing of this run counts; run it again"
+    )]
+    Undone {
+        /// The object.
+        name: String,
+        /// What became of it.
+        now: String,
+        /// Where.
+        location: String,
+    },
     /// What is listed isn't there, however often it is looked for.
     #[error(
         "{location} lists '{name}', again and again, and says that there is no such object: nothing can be said of what is in it. If it is \

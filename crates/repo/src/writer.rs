@@ -8,9 +8,9 @@ use drumlin_format::decision::Verdict;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::{Block, PackKind, Slot};
 use drumlin_format::snapshot::{self, Snapshot};
-use drumlin_format::{ChunkId, IndexId, ObjectType, SessionId, SnapshotId};
-use drumlin_store::Put;
-use std::collections::BTreeMap;
+use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
+use drumlin_store::{Kind, Put};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -41,8 +41,32 @@ struct Ledger {
     index: Arc<Index>,
     session: SessionId,
     pending: Mutex<Pending>,
+    written: Mutex<Objects>,
     /// Held by whoever writes an index object.
     writing: Mutex<()>,
+}
+
+/// The objects that a session has put, and their lengths.
+#[derive(Default)]
+struct Objects {
+    all: Vec<(Object, u64)>,
+    /// So many of them have been asked for.
+    asked: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Object {
+    Pack(PackKind, PackId),
+    Index(IndexId),
+}
+
+impl Object {
+    fn name(self) -> String {
+        match self {
+            Object::Pack(kind, id) => names::pack(kind, id),
+            Object::Index(id) => names::index(id),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -84,7 +108,34 @@ impl Ledger {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended.
             let _ = store.delete(&name);
         })?;
+        self.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
+    }
+
+    /// Remember that an object was put.
+    fn note(&self, object: Object, len: u64) {
+        lock(&self.written).all.push((object, len));
+    }
+
+    /// Ask the storage for what was put: for all of it, or for what came since it was asked last.
+    fn refuse_lost(&self, all: bool) -> Result<()> {
+        let (objects, asked) = {
+            let written = lock(&self.written);
+            (written.all[if all { 0 } else { written.asked }..].to_vec(), written.all.len())
+        };
+        let store = self.repository.store();
+        self.repository.ask_many(&objects, |(object, len)| match store.len(&object.name()) {
+            Ok(Some(there)) if there == *len => Ok(()),
+            // Who may put and not look has to believe.
+            Err(e) if e.kind == Kind::Refused => Ok(()),
+            Ok(there) => {
+                let now = there.map_or("gone".into(), |there| format!("{there} bytes long, not {len}"));
+                Err(Error::Undone { name: object.name(), now, location: store.location() })
+            }
+            Err(e) => Err(e.into()),
+        })?;
+        lock(&self.written).asked = asked;
+        Ok(())
     }
 }
 
@@ -96,6 +147,7 @@ fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: 
     let kept = cache.clone();
     let (repository, ledger, cache) = (ledger.repository.clone(), ledger.clone(), cache.clone());
     let sink = move |finished: Finished| {
+        ledger.note(Object::Pack(kind, finished.entry.pack), finished.entry.pack_len);
         ledger.index.add_pack(&finished.entry);
         if kind == PackKind::Tree {
             // Without it a key that can't read couldn't compare with its own last tree.
@@ -120,8 +172,8 @@ impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, generation, .. } = registration;
-        let (pending, writing) = (Mutex::default(), Mutex::default());
-        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, writing });
+        let (pending, written, writing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, written, writing });
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
@@ -190,10 +242,30 @@ impl WriteSession {
         self.ledger.write(0)
     }
 
-    /// Write a snapshot object, durably. All that it refers to must have been flushed.
+    /// The packs that it has put.
+    pub fn packs(&self) -> HashSet<PackId> {
+        let pack = |(object, _): &(Object, u64)| match object {
+            Object::Pack(_, id) => Some(*id),
+            Object::Index(_) => None,
+        };
+        lock(&self.ledger.written).all.iter().filter_map(pack).collect()
+    }
+
+    /// See that all that this session has put is in the storage: that may have been put back to an older state meanwhile. For who is about to
+    /// decide that it counts.
+    ///
+    /// # Errors
+    /// [`Error::Undone`] for the first that isn't.
+    pub fn refuse_lost(&self) -> Result<()> {
+        self.ledger.refuse_lost(true)
+    }
+
+    /// Write a snapshot object, durably. All that it refers to must have been flushed; of what this session has put itself the storage is asked whether
+    /// it is there, for a partial snapshot what came since it was asked last.
     ///
     /// # Errors
     /// [`Error::SessionLost`] or [`Error::Evicted`] if nothing protects that any more: a snapshot without its session would count at once.
+    /// [`Error::Undone`] as [`WriteSession::refuse_lost`].
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         let secrets = self.repository.secrets();
         let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
@@ -203,25 +275,26 @@ impl WriteSession {
         let sealed = snapshot::seal(snapshot, (secrets.key, signing), to, &key, &seed);
         let bytes = sealed.map_err(Error::damaged(&name))?;
         let (store, session) = (self.repository.store(), names::session(self.id));
-        let protected = || Ok::<_, Error>(store.len(&session)?.is_some());
+        let protected = || {
+            if store.len(&session)?.is_none() {
+                return Err(self.lost()?);
+            }
+            self.ledger.refuse_lost(snapshot.partial.is_none())
+        };
         if !store.is_far() {
-            return if protected()? { Ok(store.put(&name, &bytes, Put::Create)?) } else { Err(self.lost()?) };
+            protected()?;
+            return Ok(store.put(&name, &bytes, Put::Create)?);
         }
         // Nobody waits for the answer by itself.
-        let (there, put) = std::thread::scope(|scope| {
-            let there = scope.spawn(protected);
+        let (protected, put) = std::thread::scope(|scope| {
+            let protected = scope.spawn(protected);
             let put = store.put(&name, &bytes, Put::Create);
-            (there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), put)
+            (protected.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), put)
         });
         put?;
-        match there {
-            Ok(true) => Ok(()),
-            missing => {
-                let _ = store.delete(&name);
-                missing?;
-                Err(self.lost()?)
-            }
-        }
+        protected.inspect_err(|_| {
+            let _ = store.delete(&name);
+        })
     }
 
     /// Why the session is gone.

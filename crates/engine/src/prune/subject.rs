@@ -408,6 +408,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
         more.retain(|id| !id.is_of(&self.me) && !draft.indexes.contains(id));
         self.name_again(&ground, &more, &condemned)?;
         draft.indexes.extend(more);
+        // What was moved is about to go where it stood.
+        self.session.as_ref().map_or(Ok(()), WriteSession::refuse_lost)?;
         self.condemned = ground.bytes(&draft.packs);
         Ok(())
     }

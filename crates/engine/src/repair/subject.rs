@@ -469,6 +469,7 @@ impl Subject<Desk<'_>> for Mending<'_> {
             return Err(e.into());
         }
         session.flush()?;
+        session.refuse_lost()?;
         draft.indexes.extend(more);
         Ok(())
     }

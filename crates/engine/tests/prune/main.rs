@@ -13,3 +13,4 @@ mod listings;
 mod meanwhile;
 mod rekey;
 mod sessions;
+mod undone;
