@@ -63,6 +63,14 @@ impl Repository {
         Ok(true)
     }
 
+    /// Whether somebody began to forget a snapshot, and has not come to its end: it counts, and isn't sealed anew.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn is_half_forgotten(&self, id: SnapshotId) -> Result<bool> {
+        Ok(self.store().len(&names::forgotten(id))?.is_some() && self.store().len(&names::snapshot(id))?.is_some())
+    }
+
     /// How many objects of a folder there are of each generation, by its tag. What has no header is passed over.
     ///
     /// # Errors

@@ -266,6 +266,28 @@ fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
 }
 
 impl Collection<'_> {
+    /// Seal snapshots with the newest secrets.
+    fn reseal(&mut self, snapshots: &[SnapshotId]) -> Result<()> {
+        self.survey.resealed = 0;
+        for id in snapshots {
+            if self.monitor.stop() {
+                return Err(Error::Interrupted);
+            }
+            if self.repository.reseal_snapshot(*id, self.me)? {
+                self.survey.resealed += 1;
+            } else if self.repository.is_half_forgotten(*id)? {
+                let copy = names::forgotten(*id);
+                let cause = format!(
+                    "older secrets still open it: a 'forget' of it was cut short, and while '{copy}' is there it isn't sealed anew; \
+                     'drumlin forget {id}' forgets it, and who removes that object from the storage keeps it"
+                );
+                let path = names::snapshot(*id).into_bytes();
+                self.monitor.problem(&Problem { path, kind: ProblemKind::Unwritable, cause });
+            }
+        }
+        Ok(())
+    }
+
     /// Have other index objects name what these ones name, but for condemned packs and such that are gone.
     fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
@@ -321,12 +343,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
-        for id in &look.reseal {
-            if self.monitor.stop() {
-                return Err(Error::Interrupted);
-            }
-            self.repository.reseal_snapshot(*id, self.me)?;
-        }
+        self.reseal(&look.reseal)?;
         if look.is_idle() {
             return Ok(None);
         }

@@ -526,6 +526,31 @@ fn what_is_forgotten_meanwhile_stays_forgotten() {
     history.whole();
 }
 
+/// A forget that was killed leaves a copy beside the snapshot, which counts: that older secrets open it still is told.
+#[test]
+fn what_a_killed_forget_left_is_told_and_not_counted() {
+    let mut history = History::new(2);
+    rekey(&mut history);
+    let (memory, id) = (&history.bench.memory, history.states[0].0.id);
+    let bytes = memory.get(&names::snapshot(id)).unwrap();
+    memory.put(&names::forgotten(id), &bytes, Put::Create).unwrap();
+    let run = || {
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&history.bench.repository, None, scratch.path()).unwrap());
+        let monitor = Quiet::default();
+        let report = prune(&history.bench.repository, &cache, &prune_options(), &monitor).unwrap();
+        (report.survey.unwrap().resealed, monitor.problems())
+    };
+    let (resealed, problems) = run();
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!((resealed, &problem.path), (1, &names::snapshot(id).into_bytes()));
+    assert!(problem.cause.contains(&format!("'drumlin forget {id}'")), "{problem:?}");
+    history.whole();
+    memory.delete(&names::forgotten(id)).unwrap();
+    let (resealed, problems) = run();
+    assert!(resealed == 1 && problems.is_empty(), "{problems:?}");
+}
+
 /// Who seals it anew was evicted while he slept, and another prune has cleared it away since.
 #[test]
 fn what_is_pruned_meanwhile_does_not_come_back() {
