@@ -1,14 +1,13 @@
 //! Duplicates: chunks that stand in several packs, or several times in one. One of them is enough, if it is what it is said to be; else none goes.
 //!
-//! Where chunks are the index says, by the word of whoever has put packs: of a stolen key that may only add, perhaps. A pack goes
-//! because what is needed of it stands in another one, too. Before that counts the other one's own table must have the chunk, and
+//! Where chunks are the index says, by the word of whoever has put packs: of a stolen key that may only add, perhaps; and what was written well may
+//! have rotted since. So before a chunk goes with its pack because it stands in another one, too, that other one is read there, and must be what its
+//! name says. Only what goes is asked about: the choice of packs comes first, and is made anew if something has to stay.
 //!
-//! - be signed by the key that has signed the first one's, which could as well have written rubbish at once; or by an owner's, or of trees by a
-//!   keeper's, who read what they write anew; or
-//! - the chunk is read there, and is what its name says.
-//!
-//! Where neither is so, both stay. A keeper's key reads no contents, and moves them as they are sealed: so what it has signed says nothing of them but
-//! where it has them from. A block that it says is another pack's, by origin and number, is as good as that one.
+//! Where it can't be read, contents by a keeper's key, or what lies in cold storage, the other pack's own table must have the chunk, and be signed by
+//! the key that has signed the first one's, which could as well have written rubbish at once; or by an owner's, or of trees by a keeper's, who read what
+//! they write anew. A keeper's key moves contents as they are sealed: what it has signed says nothing of them but where it has them from, and a block
+//! that it says is another pack's, by origin and number, is as good as that one. Bytes that a key can't open must be those that their parity was made of.
 
 use super::ground::Ground;
 use super::places::Places;
@@ -19,10 +18,11 @@ use crate::reach::keys::{KEY_BYTES, Key, Keys, Place, key};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
 use drumlin_format::key::Role;
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{ChunkId, KeyId, PackId};
 use drumlin_repo::{PackInfo, Repository};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// A chunk that is needed.
 struct Case {
@@ -67,54 +67,171 @@ impl Word {
     }
 }
 
-/// Mark needed chunks in all packs that have them, unless the one in which they are marked proves to have them. How many stay twice for
-/// that.
-pub(super) fn keep_unproven(
-    repository: &Repository,
-    places: &Places,
-    ground: &Ground,
-    marks: &Marks,
-    monitor: &dyn Monitor,
-) -> Result<u64> {
-    let numbers = ground.named.values().filter_map(|(info, _)| Some((places.keys().number(&info.id)?, info)));
-    let infos: BTreeMap<u32, &PackInfo> = numbers.collect();
-    let cases = cases(places, marks, &infos)?;
-    let words = words(repository, places, &infos, &cases)?;
-    let silent = Word::default();
-    let word = |place: &Place| words.get(&place.pack).unwrap_or(&silent);
-    let mut kept = 0;
-    for case in &cases {
-        if monitor.stop() {
-            return Err(Error::Interrupted);
-        }
-        let counts = |at: &Place| {
-            let has_it = word(at).chunks.contains_key(&at.ordinal);
-            let is_enough = |there: &Place| {
-                let (own, other) = (word(at), word(there));
-                own.counts_beside(other, places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
-            };
-            has_it && case.others.iter().all(is_enough)
-        };
-        if case.marked.iter().any(counts) {
-            continue;
-        }
-        let mut proven = false;
-        for at in &case.marked {
-            let (Some(stands), Some(info)) = (word(at).chunks.get(&at.ordinal), infos.get(&at.pack)) else { continue };
-            proven = proven || reads(repository, places, info, at.ordinal, &stands.id)?;
-        }
-        if !proven {
-            for other in &case.others {
-                marks.mark(&Found::At(*other));
-            }
-            kept += 1;
-        }
-    }
-    Ok(kept)
+/// What can be seen of a chunk where it stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// It is what its name says.
+    Sound,
+    /// Its block is what it was when it was sealed; what is in it this key can't see.
+    Sealed,
+    /// It can't be looked at now.
+    Frozen,
+    /// It is nothing that could stand for another.
+    Unsound,
 }
 
-/// The needed chunks that stand somewhere else, too.
-fn cases(places: &Places, marks: &Marks, infos: &BTreeMap<u32, &PackInfo>) -> Result<Vec<Case>> {
+/// The chunks that stand at several places, by the word of the index.
+pub(super) struct Duplicates<'a> {
+    repository: &'a Repository,
+    places: &'a Places,
+    infos: BTreeMap<u32, &'a PackInfo>,
+    /// All places of each, side by side.
+    members: Vec<(Key, Place)>,
+    /// Where chunks stand that were seen to be good enough for all others.
+    settled: HashSet<Place>,
+    /// Packs that this run has written itself, of chunks that it had looked at.
+    own: HashSet<u32>,
+}
+
+impl<'a> Duplicates<'a> {
+    /// Find them.
+    pub fn find(repository: &'a Repository, places: &'a Places, ground: &'a Ground) -> Result<Self> {
+        let numbers = ground.named.values().filter_map(|(info, _)| Some((places.keys().number(&info.id)?, info)));
+        let infos: BTreeMap<u32, &PackInfo> = numbers.collect();
+        let members = members(places, &infos)?;
+        Ok(Duplicates { repository, places, infos, members, settled: HashSet::new(), own: HashSet::new() })
+    }
+
+    /// The same, but what stands in these packs, which this run has written, need not be read again.
+    pub fn but_for(self, own: &HashSet<PackId>) -> Self {
+        let own = own.iter().filter_map(|pack| self.places.keys().number(pack)).collect();
+        Duplicates { own, ..self }
+    }
+
+    /// Of needed chunks in packs that are to go and that are marked elsewhere: mark them in all packs, unless the one in which they are marked
+    /// proves to have them. How many stay twice for that: if any do, packs are to be chosen anew.
+    pub fn keep_unproven(&mut self, marks: &Marks, going: &HashSet<PackId>, monitor: &dyn Monitor) -> Result<u64> {
+        let cases = self.cases(marks, going);
+        let words = self.words(&cases)?;
+        let proven = self.repository.ask_many(&cases, |case| match monitor.stop() {
+            true => Err(Error::Interrupted),
+            false => self.proof(case, &words),
+        })?;
+        let mut kept = 0;
+        for (case, proven) in cases.iter().zip(proven) {
+            if proven {
+                self.settled.insert(case.marked[0]);
+            } else {
+                case.others.iter().for_each(|other| _ = marks.mark(&Found::At(*other)));
+                kept += 1;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The needed chunks of which something is to go.
+    fn cases(&self, marks: &Marks, going: &HashSet<PackId>) -> Vec<Case> {
+        let going: HashSet<u32> = going.iter().filter_map(|pack| self.places.keys().number(pack)).collect();
+        let mut cases = Vec::new();
+        for same in self.members.chunk_by(|one, other| one.0 == other.0) {
+            let (marked, others): (Vec<Place>, Vec<Place>) =
+                same.iter().map(|(_, at)| *at).partition(|at| marks.has(*at));
+            let goes = others.iter().any(|at| going.contains(&at.pack));
+            if goes && marked.first().is_some_and(|at| !self.settled.contains(at)) {
+                cases.push(Case { marked, others });
+            }
+        }
+        // One pack after the other.
+        cases.sort_unstable_by(|one, other| one.marked.cmp(&other.marked));
+        cases
+    }
+
+    /// Whether a chunk may go where it isn't marked.
+    fn proof(&self, case: &Case, words: &HashMap<u32, Word>) -> Result<bool> {
+        let silent = Word::default();
+        let word = |place: &Place| words.get(&place.pack).unwrap_or(&silent);
+        let is_enough = |at: &Place| {
+            case.others.iter().all(|there| {
+                let (own, other) = (word(at), word(there));
+                own.counts_beside(other, self.places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
+            })
+        };
+        // Who can't open a block moves it whole, with what nobody had asked for when it was moved.
+        let opens = |info: &PackInfo| self.repository.opens(info.kind, info.generation);
+        let is_own =
+            |at: &&Place| self.own.contains(&at.pack) && self.infos.get(&at.pack).is_some_and(|info| opens(info));
+        if case.marked.iter().any(|at| is_own(&at)) {
+            return Ok(true);
+        }
+        for at in &case.marked {
+            let (Some(stands), Some(info)) = (word(at).chunks.get(&at.ordinal), self.infos.get(&at.pack)) else {
+                continue;
+            };
+            match self.seen(info, at.ordinal, &stands.id)? {
+                Seen::Sound => return Ok(true),
+                Seen::Sealed | Seen::Frozen if is_enough(at) => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Look at a chunk where it stands.
+    fn seen(&self, info: &PackInfo, ordinal: u32, id: &ChunkId) -> Result<Seen> {
+        let reader = self.places.anywhere();
+        let looked = if self.repository.opens(info.kind, info.generation) {
+            reader.chunk_in(info, ordinal, info.kind, id).map(|_| Seen::Sound)
+        } else {
+            let block =
+                |table: Arc<Table>| Ok(table.chunks.get(ordinal as usize).map(|chunk| (chunk.block, table.clone())));
+            reader.table(info).and_then(block).and_then(|found| match found {
+                Some((block, table)) => {
+                    reader.sealed_block(info, &table, block, &mut Vec::new(), None).map(|()| Seen::Sealed)
+                }
+                None => Ok(Seen::Unsound),
+            })
+        };
+        match looked {
+            Err(e) if e.frozen().is_some() => Ok(Seen::Frozen),
+            Err(e) if e.is_of_one_object() || e.is_damage() => Ok(Seen::Unsound),
+            other => Ok(other?),
+        }
+    }
+
+    /// What the packs of some cases say themselves.
+    fn words(&self, cases: &[Case]) -> Result<HashMap<u32, Word>> {
+        let mut asked: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for case in cases {
+            let all = case.others.iter().chain(&case.marked);
+            all.for_each(|at| asked.entry(at.pack).or_default().push(at.ordinal));
+        }
+        let packs: Vec<(u32, PackInfo)> =
+            asked.keys().filter_map(|pack| Some((*pack, (*self.infos.get(pack)?).clone()))).collect();
+        let words = self.repository.ask_tables(
+            &packs,
+            |(pack, info)| (*pack, info),
+            |pack, table, signer| {
+                let mut word = Word { signer, ..Word::default() };
+                let mut said = Vec::new();
+                for ordinal in &asked[&pack] {
+                    if self.places.keys().window(pack, *ordinal, 1, &mut said).is_ok()
+                        && let Some(chunk) = table.chunks.get(*ordinal as usize).filter(|chunk| said == key(&chunk.id))
+                        && let Some(block) = table.blocks.get(chunk.block as usize)
+                        && let Some(slot) = table.slots.get(block.slot as usize)
+                    {
+                        let origin = (slot.origin, block.number, chunk.offset);
+                        word.chunks.insert(*ordinal, Stands { id: chunk.id, origin });
+                    }
+                }
+                (pack, word)
+            },
+        )?;
+        Ok(words.into_iter().collect())
+    }
+}
+
+/// The chunks that stand at several places, with all of these.
+fn members(places: &Places, infos: &BTreeMap<u32, &PackInfo>) -> Result<Vec<(Key, Place)>> {
     let (keys, index) = (places.keys(), places.anywhere().index());
     let mut members = places.with_passed(|passed| {
         infos.keys().map(|pack| placed(keys, passed, *pack)).collect::<Result<Vec<_>>>().map(|all| all.concat())
@@ -132,16 +249,7 @@ fn cases(places: &Places, marks: &Marks, infos: &BTreeMap<u32, &PackInfo>) -> Re
     }
     members.sort_unstable();
     members.dedup();
-    let mut cases = Vec::new();
-    for same in members.chunk_by(|one, other| one.0 == other.0) {
-        let (marked, others): (Vec<Place>, Vec<Place>) = same.iter().map(|(_, at)| *at).partition(|at| marks.has(*at));
-        if !marked.is_empty() && !others.is_empty() {
-            cases.push(Case { marked, others });
-        }
-    }
-    // One pack after the other.
-    cases.sort_unstable_by(|one, other| one.marked.cmp(&other.marked));
-    Ok(cases)
+    Ok(members)
 }
 
 /// The keys of those chunks of a pack that are in a set, with their places.
@@ -155,52 +263,4 @@ fn placed(keys: &Keys, set: &Bits, pack: u32) -> Result<Vec<(Key, Place)>> {
     let is_in = |ordinal: u32| words[ordinal as usize / 64] >> (ordinal % 64) & 1 == 1;
     let of_pack = (0..).zip(all.as_chunks::<KEY_BYTES>().0);
     Ok(of_pack.filter(|(at, _)| is_in(*at)).map(|(ordinal, key)| (*key, Place { pack, ordinal })).collect())
-}
-
-/// What the packs of some cases say themselves.
-fn words(
-    repository: &Repository,
-    places: &Places,
-    infos: &BTreeMap<u32, &PackInfo>,
-    cases: &[Case],
-) -> Result<HashMap<u32, Word>> {
-    let mut asked: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for case in cases {
-        let all = case.others.iter().chain(&case.marked);
-        all.for_each(|at| asked.entry(at.pack).or_default().push(at.ordinal));
-    }
-    let packs: Vec<(u32, PackInfo)> =
-        asked.keys().filter_map(|pack| Some((*pack, (*infos.get(pack)?).clone()))).collect();
-    let words = repository.ask_tables(
-        &packs,
-        |(pack, info)| (*pack, info),
-        |pack, table, signer| {
-            let mut word = Word { signer, ..Word::default() };
-            let mut said = Vec::new();
-            for ordinal in &asked[&pack] {
-                if places.keys().window(pack, *ordinal, 1, &mut said).is_ok()
-                    && let Some(chunk) = table.chunks.get(*ordinal as usize).filter(|chunk| said == key(&chunk.id))
-                    && let Some(block) = table.blocks.get(chunk.block as usize)
-                    && let Some(slot) = table.slots.get(block.slot as usize)
-                {
-                    let origin = (slot.origin, block.number, chunk.offset);
-                    word.chunks.insert(*ordinal, Stands { id: chunk.id, origin });
-                }
-            }
-            (pack, word)
-        },
-    )?;
-    Ok(words.into_iter().collect())
-}
-
-/// Whether a chunk can be read at a place, and is what its name says.
-fn reads(repository: &Repository, places: &Places, info: &PackInfo, ordinal: u32, id: &ChunkId) -> Result<bool> {
-    if !repository.opens(info.kind, info.generation) {
-        return Ok(false);
-    }
-    match places.anywhere().chunk_in(info, ordinal, info.kind, id) {
-        Ok(_) => Ok(true),
-        Err(e) if e.is_of_one_object() || e.is_damage() || e.frozen().is_some() => Ok(false),
-        Err(e) => Err(e.into()),
-    }
 }

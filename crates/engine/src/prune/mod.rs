@@ -14,6 +14,7 @@ pub(crate) mod repack;
 pub(crate) mod silence;
 mod state;
 mod subject;
+mod weigh;
 
 pub use choose::Unused;
 
@@ -62,6 +63,13 @@ pub struct Tally {
     pub packs: u64,
     /// Their bytes.
     pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, bytes: u64) {
+        self.packs += 1;
+        self.bytes += bytes;
+    }
 }
 
 /// What was found and chosen. Bytes within packs are shares of sealed blocks, and so are estimates.

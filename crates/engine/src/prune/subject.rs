@@ -1,12 +1,13 @@
 //! The two looks of a collection: `docs/collection.md`, steps 3 and 6.
 
-use super::choose::{self, Candidate, Limits};
+use super::duplicates::Duplicates;
 use super::ground::{self, Ground};
 use super::need::Need;
 use super::places::Places;
 use super::rank::Ranks;
-use super::repack::{self, Repack};
-use super::{Options, Survey, Tally, Unused, duplicates};
+use super::repack::Repack;
+use super::weigh::{Choice, Scales};
+use super::{Options, Survey, Unused};
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;
@@ -18,14 +19,14 @@ use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, Snapsh
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
 const SMALL_OBJECT_BYTES: u64 = 256 << 10;
 const SMALL_OBJECTS_MAX: usize = 32;
-/// A share of packs to be sealed with newer secrets is so much at the least: what is small is done in one run.
-const REKEY_BYTES: u64 = 1 << 30;
+/// So often packs are chosen anew because of duplicates that turn out to be no good; after that all duplicates are looked at.
+const CHOICES_MAX: usize = 4;
 
 /// A collection of a repository.
 pub(super) struct Collection<'a> {
@@ -91,7 +92,8 @@ impl Look {
         }
         let losses = repository.losses()?;
         // What a repair has put aside may yet be of use.
-        ground.packs.retain(|pack, _| !losses.iter().any(|loss| loss.packs.contains(pack)));
+        let aside: HashSet<&PackId> = losses.iter().flat_map(|loss| &loss.packs).collect();
+        ground.packs.retain(|pack, _| !aside.contains(pack));
         let known: HashSet<PackId> = ground.known().collect();
         let newest = repository.generation()?;
         let is_newest = |pack: &PackId| ground.named.get(pack).is_some_and(|(info, _)| info.generation == newest);
@@ -116,83 +118,20 @@ impl Look {
                  'drumlin check' tells which snapshots that are, and 'drumlin repair' heals or gives up what is missing"
             )));
         }
-        duplicates::keep_unproven(repository, &places, &ground, &marks, monitor)?;
-        let (mut unused, mut candidates) = (Vec::new(), Vec::new());
-        let mut survey = Survey { snapshots: snapshots.len(), lost: ground.lost().count(), ..Survey::default() };
-        for (id, (kind, len)) in &ground.packs {
-            survey.all.add(*len);
-            let Some((info, chunks)) = ground.named.get(id) else { continue };
-            if condemned.contains(id) {
-                continue;
+        let known = HashMap::new();
+        let mut scales = Scales { repository, ground: &ground, places: &places, options, condemned, newest, known };
+        scales.tell(monitor);
+        let mut duplicates = Duplicates::find(repository, &places, &ground)?;
+        let mut rounds = 0..CHOICES_MAX;
+        let Choice { unused, repack, mut survey } = loop {
+            let choice = scales.choose(&marks)?;
+            let goes = if rounds.next().is_some() { choice.goes() } else { ground.known().collect() };
+            if duplicates.keep_unproven(&marks, &goes, monitor)? == 0 {
+                break choice;
             }
-            if places.keys().contested.contains(id) {
-                // What is needed of it nobody knows before its index objects are made anew, by what it says itself.
-                let path = names::pack(info.kind, info.id).into_bytes();
-                let cause = "it stays as it is: two index objects say different things of it".into();
-                monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
-                survey.needed += len;
-                continue;
-            }
-            let live = marks.of(id).map_or(0, |m| m.live);
-            if live == 0 {
-                unused.push(*id);
-                continue;
-            }
-            let small = *len < u64::from(repository.config().pack_bytes) / choose::SMALL_PART;
-            let cost = if live < *chunks || small {
-                match places.reader().table(info) {
-                    Ok(table) => repack::cost(repository, info, &table, &marks),
-                    // It stays, and a check tells of it.
-                    Err(e) if e.is_damage() => continue,
-                    // In cold storage it stays as it is: to see what of it could go costs more than that.
-                    Err(e) if e.frozen().is_some() => {
-                        survey.needed += len;
-                        continue;
-                    }
-                    Err(e) => return Err(e.into()),
-                }
-            } else {
-                repack::Cost { unused: 0, drops: 0, moves: *len }
-            };
-            survey.needed += len - cost.unused;
-            survey.unused += cost.unused;
-            let older = repack::can_renew(repository, info).then(|| number_of(repository, info.generation));
-            if info.generation != newest && older.is_none() {
-                survey.older_closed.add(*len);
-            }
-            let repack::Cost { unused, drops, moves } = cost;
-            candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, drops, moves });
-        }
-        let limits = Limits {
-            unused: options.max_unused,
-            repack: options.max_repack.unwrap_or(u64::MAX),
-            rekey: match options.max_rekey {
-                Unused::Percent(share) if share > 0.0 => {
-                    ((survey.all.bytes as f64 * share / 100.0) as u64).max(REKEY_BYTES)
-                }
-                Unused::Percent(_) => 0,
-                Unused::Bytes(bytes) => bytes,
-                Unused::Unlimited => u64::MAX,
-            },
-            pack_bytes: u64::from(repository.config().pack_bytes),
         };
-        let mut chosen = choose::choose(&candidates, survey.needed, limits);
-        chosen.sort_unstable();
-        for candidate in candidates.iter().filter(|c| chosen.binary_search(&c.pack).is_ok()) {
-            survey.repacked.add(candidate.len);
-            if candidate.older.is_some() {
-                survey.rekeyed.add(candidate.len);
-            }
-            survey.moves += candidate.moves;
-            survey.unused -= candidate.drops;
-        }
-        survey.older = survey.older_closed;
-        let stays = |c: &&Candidate| c.older.is_some() && chosen.binary_search(&c.pack).is_err();
-        candidates.iter().filter(stays).for_each(|c| survey.older.add(c.len));
-        unused.sort_unstable();
-        unused.iter().for_each(|pack| survey.removed.add(ground.packs[pack].1));
+        (survey.snapshots, survey.lost) = (snapshots.len(), ground.lost().count());
         ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
-        let repack = chosen.iter().map(|pack| ground.named[pack].0.clone()).collect();
         let mut objects: Vec<_> =
             ground.objects.iter().filter(|(_, (len, _))| *len < SMALL_OBJECT_BYTES).map(|(id, _)| *id).collect();
         if objects.len() <= SMALL_OBJECTS_MAX {
@@ -245,11 +184,6 @@ fn writers_trees(repository: &Repository, ground: &Ground, newest: u32) -> Resul
     }
     let trees = ground.known().filter(|pack| is_tree(ground, pack)).map(|pack| &ground.named[&pack].0);
     Ok(repository.of_writers(trees.filter(|info| info.generation == newest))?)
-}
-
-/// The number of a generation, by its tag.
-fn number_of(repository: &Repository, tag: u32) -> u32 {
-    repository.secrets().generation(tag).map_or(0, |of| of.number)
 }
 
 /// A loss without what is there again; `None` if all of it is missing still.
@@ -407,7 +341,9 @@ impl Subject<Desk<'_>> for Collection<'_> {
                     "a snapshot that came meanwhile needs {missing} chunks that no pack has"
                 )));
             }
-            duplicates::keep_unproven(self.repository, &places, &ground, &marks, self.monitor)?;
+            let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();
+            let mut duplicates = Duplicates::find(self.repository, &places, &ground)?.but_for(&own);
+            duplicates.keep_unproven(&marks, &condemned, self.monitor)?;
             // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
             condemned.retain(|pack| marks.of(pack).is_none());
             let acquitted: HashSet<PackId> =
@@ -433,12 +369,5 @@ impl Subject<Desk<'_>> for Collection<'_> {
 
     fn plan_id(&mut self) -> Result<PlanId> {
         Ok(PlanId(random_id()?))
-    }
-}
-
-impl Tally {
-    fn add(&mut self, bytes: u64) {
-        self.packs += 1;
-        self.bytes += bytes;
     }
 }

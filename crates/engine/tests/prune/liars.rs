@@ -1,7 +1,7 @@
 //! Index objects that claim what isn't so, by a key that may only add or by a bug: nothing goes on their word alone.
 
 use crate::common::{options, repair_options};
-use crate::history::{History, bytes, fresh, lesser, lesser_file, objects, prune_all, prune_options};
+use crate::history::{History, bytes, fresh, lesser, lesser_file, objects, prune_options};
 use crate::meanwhile::Meanwhile;
 use drumlin_engine::backup;
 use drumlin_engine::monitor::Quiet;
@@ -139,12 +139,15 @@ fn what_a_keeper_has_moved_twice_goes() {
     assert!(before > fresh * 13 / 10 && after * 10 <= fresh * 12, "{before}, then {after}, and {fresh} in a fresh one");
 }
 
-/// Two machines with keys of their own have stored the same; what one of them has rots.
+/// Two machines have stored the same, with keys of their own or with the same one; what one of them has rots.
 #[test]
 fn of_two_copies_the_sound_one_stays() {
-    for rotten in 0..2 {
+    for (rotten, by_one_key, by_keeper) in
+        [(0, false, false), (1, false, false), (0, true, false), (1, true, false), (0, true, true), (1, true, true)]
+    {
         let history = History::new(1);
-        let other = lesser(&history.bench, Role::Writer);
+        let keeper = by_keeper.then(|| lesser(&history.bench, Role::Keeper));
+        let other = if by_one_key { history.bench.repository.clone() } else { lesser(&history.bench, Role::Writer) };
         let before = objects(&history.bench.memory);
         let (twin, _scratch) = session(&other);
         let mut coder = Coder::new().unwrap();
@@ -172,8 +175,13 @@ fn of_two_copies_the_sound_one_stays() {
             bytes[1000] ^= 1;
             history.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
         }
-        prune_all(&history.bench).unwrap();
-        history.whole();
+        let by = keeper.as_ref().unwrap_or(&history.bench.repository);
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(by, None, scratch.path()).unwrap());
+        for max_unused in [Unused::Percent(5.0), Unused::Bytes(0)] {
+            prune(by, &cache, &Options { max_unused, ..prune_options() }, &Quiet::default()).unwrap();
+            history.whole();
+        }
     }
 }
 

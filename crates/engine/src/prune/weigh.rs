@@ -1,0 +1,169 @@
+//! What each pack holds that is needed, what it would cost to write it anew without the rest, and so which go and which are written anew.
+
+use super::choose::{self, Candidate, Limits};
+use super::ground::Ground;
+use super::places::Places;
+use super::repack::{self, Cost};
+use super::{Options, Survey, Unused};
+use crate::Result;
+use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::reach::marks::Marks;
+use drumlin_format::PackId;
+use drumlin_repo::{PackInfo, Repository, names};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// A share of packs to be sealed with newer secrets is so much at the least: what is small is done in one run.
+const REKEY_BYTES: u64 = 1 << 30;
+
+/// Weighs packs by what is marked of them, again and again while there is more.
+pub(super) struct Scales<'a> {
+    pub repository: &'a Repository,
+    pub ground: &'a Ground,
+    pub places: &'a Places,
+    pub options: &'a Options,
+    /// Packs that are to go anyhow, by somebody else's plan.
+    pub condemned: &'a BTreeSet<PackId>,
+    /// The generation that is written now.
+    pub newest: u32,
+    /// What packs came to, at so many chunks that are needed.
+    pub known: HashMap<PackId, (u32, Weight)>,
+}
+
+/// What a pack comes to.
+#[derive(Clone, Copy)]
+pub(super) enum Weight {
+    /// Writing it anew would cost so much.
+    Of(Cost),
+    /// It lies in cold storage, and stays as it is: to see what of it could go costs more than that.
+    Frozen,
+    /// It stays, and a check tells of it.
+    Damaged,
+}
+
+/// Which packs go, and what that comes to.
+pub(super) struct Choice {
+    /// Packs of which nothing is needed.
+    pub unused: Vec<PackId>,
+    /// Packs to be written anew.
+    pub repack: Vec<PackInfo>,
+    /// What it comes to, but for what is no pack that the index names.
+    pub survey: Survey,
+}
+
+impl Choice {
+    /// All that would go.
+    pub fn goes(&self) -> HashSet<PackId> {
+        self.unused.iter().copied().chain(self.repack.iter().map(|info| info.id)).collect()
+    }
+}
+
+impl Scales<'_> {
+    /// Tell of the packs that stay as they are because of what the index says of them.
+    pub fn tell(&self, monitor: &dyn Monitor) {
+        for id in self.ground.packs.keys().filter(|id| self.is_contested(id)) {
+            let Some((info, _)) = self.ground.named.get(id) else { continue };
+            let path = names::pack(info.kind, info.id).into_bytes();
+            let cause = "it stays as it is: two index objects say different things of it".into();
+            monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
+        }
+    }
+
+    /// What is needed of it nobody knows before its index objects are made anew, by what it says itself.
+    fn is_contested(&self, pack: &PackId) -> bool {
+        !self.condemned.contains(pack) && self.places.keys().contested.contains(pack)
+    }
+
+    /// Choose, by what is marked now.
+    pub fn choose(&mut self, marks: &Marks) -> Result<Choice> {
+        let (mut unused, mut candidates) = (Vec::new(), Vec::new());
+        let mut survey = Survey::default();
+        for (id, (kind, len)) in &self.ground.packs {
+            survey.all.add(*len);
+            let Some((info, chunks)) = self.ground.named.get(id).filter(|_| !self.condemned.contains(id)) else {
+                continue;
+            };
+            if self.is_contested(id) {
+                survey.needed += len;
+                continue;
+            }
+            let live = marks.of(id).map_or(0, |m| m.live);
+            if live == 0 {
+                unused.push(*id);
+                continue;
+            }
+            let weight = match self.known.get(id) {
+                Some((then, weight)) if *then == live => *weight,
+                _ => {
+                    let weight = self.weigh(info, *chunks, live, marks)?;
+                    self.known.insert(*id, (live, weight));
+                    weight
+                }
+            };
+            let cost = match weight {
+                Weight::Of(cost) => cost,
+                Weight::Frozen => {
+                    survey.needed += len;
+                    continue;
+                }
+                Weight::Damaged => continue,
+            };
+            survey.needed += len - cost.unused;
+            survey.unused += cost.unused;
+            let older = repack::can_renew(self.repository, info).then(|| number_of(self.repository, info.generation));
+            if info.generation != self.newest && older.is_none() {
+                survey.older_closed.add(*len);
+            }
+            let Cost { unused, drops, moves } = cost;
+            candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, drops, moves });
+        }
+        let mut chosen = choose::choose(&candidates, survey.needed, self.limits(&survey));
+        chosen.sort_unstable();
+        for candidate in candidates.iter().filter(|c| chosen.binary_search(&c.pack).is_ok()) {
+            survey.repacked.add(candidate.len);
+            if candidate.older.is_some() {
+                survey.rekeyed.add(candidate.len);
+            }
+            survey.moves += candidate.moves;
+            survey.unused -= candidate.drops;
+        }
+        survey.older = survey.older_closed;
+        let stays = |c: &&Candidate| c.older.is_some() && chosen.binary_search(&c.pack).is_err();
+        candidates.iter().filter(stays).for_each(|c| survey.older.add(c.len));
+        unused.sort_unstable();
+        unused.iter().for_each(|pack| survey.removed.add(self.ground.packs[pack].1));
+        let repack = chosen.iter().map(|pack| self.ground.named[pack].0.clone()).collect();
+        Ok(Choice { unused, repack, survey })
+    }
+
+    fn weigh(&self, info: &PackInfo, chunks: u32, live: u32, marks: &Marks) -> Result<Weight> {
+        let small = info.len < u64::from(self.repository.config().pack_bytes) / choose::SMALL_PART;
+        if live == chunks && !small {
+            return Ok(Weight::Of(Cost { unused: 0, drops: 0, moves: info.len }));
+        }
+        match self.places.reader().table(info) {
+            Ok(table) => Ok(Weight::Of(repack::cost(self.repository, info, &table, marks))),
+            Err(e) if e.is_damage() => Ok(Weight::Damaged),
+            Err(e) if e.frozen().is_some() => Ok(Weight::Frozen),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn limits(&self, survey: &Survey) -> Limits {
+        let rekey = match self.options.max_rekey {
+            Unused::Percent(share) if share > 0.0 => {
+                ((survey.all.bytes as f64 * share / 100.0) as u64).max(REKEY_BYTES)
+            }
+            Unused::Percent(_) => 0,
+            Unused::Bytes(bytes) => bytes,
+            Unused::Unlimited => u64::MAX,
+        };
+        let pack_bytes = u64::from(self.repository.config().pack_bytes);
+        let repack = self.options.max_repack.unwrap_or(u64::MAX);
+        Limits { unused: self.options.max_unused, repack, rekey, pack_bytes }
+    }
+}
+
+/// The number of a generation, by its tag.
+fn number_of(repository: &Repository, tag: u32) -> u32 {
+    repository.secrets().generation(tag).map_or(0, |of| of.number)
+}
