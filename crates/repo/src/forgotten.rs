@@ -44,10 +44,10 @@ impl Repository {
                 return Err(Error::NoSnapshot(format!("there is no snapshot {id}")));
             }
         }
-        found.iter().try_for_each(|id| self.keep_forgotten(*id))?;
+        self.ask_many(&found, |id| self.keep_forgotten(*id))?;
         self.store().sync()?;
         self.record(act, &found, &[])?;
-        found.iter().try_for_each(|id| self.store().delete(&names::snapshot(*id)))?;
+        self.ask_many(&found, |id| self.store().delete(&names::snapshot(*id)))?;
         self.store().sync()?;
         self.take_note(act.time);
         Ok(())
@@ -84,16 +84,20 @@ impl Repository {
         let ids = self.ids(names::FORGOTTEN, SnapshotId::parse)?;
         let present: HashSet<SnapshotId> = self.ids(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().collect();
         let trusted = self.trusted_keys()?;
+        let absent: Vec<SnapshotId> = ids.into_iter().filter(|id| !present.contains(id)).collect();
+        let read = self.ask_many(&absent, |id| match self.read_snapshot(&names::forgotten(*id), *id, &trusted) {
+            Err(e) if !e.is_damage() => Err(e),
+            read => Ok(read),
+        })?;
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
-        for id in ids.into_iter().filter(|id| !present.contains(id)) {
-            match self.read_snapshot(&names::forgotten(id), id, &trusted) {
+        for read in read {
+            match read {
                 Ok(Some((snapshot, trust))) => {
                     infos.push(SnapshotInfo { snapshot, trust, open_session: false, committed: true })
                 }
                 // Brought back, or cleared up by a prune.
                 Ok(None) => {}
-                Err(e) if e.is_damage() => errors.push(e),
-                Err(e) => return Err(e),
+                Err(e) => errors.push(e),
             }
         }
         infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));

@@ -3,7 +3,7 @@
 
 use crate::collection::Desk;
 use crate::history::Act;
-use crate::{Repository, Result, names};
+use crate::{Error, Repository, Result, names};
 use drumlin_format::{SessionId, SnapshotId, snapshot};
 use drumlin_store::Kind;
 use std::collections::HashSet;
@@ -16,7 +16,12 @@ impl Repository {
 
     /// Remove forgotten snapshots for good: what they need may be gone.
     pub fn clear_forgotten(&self, ids: &[SnapshotId]) -> Result<()> {
-        ids.iter().try_for_each(|id| self.remove_forgotten(*id))
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.may_forget()?;
+        self.ask_many(ids, |id| self.store().delete(&names::forgotten(*id)))?;
+        Ok(self.store().sync()?)
     }
 
     /// Remove the snapshots of evicted sessions, which never count.
@@ -25,21 +30,26 @@ impl Repository {
         if decided.is_empty() || self.secrets().meta.is_none() {
             return Ok(());
         }
-        let desk = Desk::new(self);
-        let mut evicted = Vec::new();
-        for id in self.ids(names::SNAPSHOTS, SnapshotId::parse)? {
-            let name = names::snapshot(id);
-            let bytes = match self.store().get(&name) {
-                Err(e) if e.kind == Kind::Missing => continue,
-                other => other?,
-            };
+        let ids = self.ids(names::SNAPSHOTS, SnapshotId::parse)?;
+        let sessions = self.ask_many(&ids, |id| match self.store().get(&names::snapshot(*id)) {
+            Err(e) if e.kind == Kind::Missing => Ok(None),
             // One that is damaged is left to a check.
-            let Ok((snapshot, _)) = snapshot::open(id, self.secrets(), &bytes) else { continue };
-            if decided.contains(&snapshot.session) && desk.is_evicted(snapshot.session)? {
-                evicted.push(id);
+            got => {
+                Ok::<_, Error>(snapshot::open(*id, self.secrets(), &got?).ok().map(|(snapshot, _)| snapshot.session))
+            }
+        })?;
+        let found: HashSet<SessionId> = sessions.iter().flatten().filter(|id| decided.contains(id)).copied().collect();
+        let desk = Desk::new(self);
+        let mut gone = HashSet::new();
+        for session in found {
+            if desk.is_evicted(session)? {
+                gone.insert(session);
             }
         }
+        let is_evicted = |session: &Option<SessionId>| session.is_some_and(|session| gone.contains(&session));
+        let evicted: Vec<SnapshotId> =
+            ids.iter().zip(&sessions).filter(|(_, session)| is_evicted(session)).map(|(id, _)| *id).collect();
         self.record(Act::now("prune"), &evicted, &[])?;
-        evicted.into_iter().try_for_each(|id| self.remove_snapshot(id))
+        self.ask_many(&evicted, |id| self.remove_snapshot(*id)).map(drop)
     }
 }

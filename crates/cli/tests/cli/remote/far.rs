@@ -98,6 +98,15 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
     };
     // With snapshots read one after the other it was 92, with openings waited for 50.
     few_round_trips(waited, 30.0);
+    // All but one snapshot at once: 51 turns and 18, where one after the other it is six for each, and one.
+    away.relay.set(Line::long(Duration::from_millis(50)));
+    for (args, turns_max) in [(&["forget", "--keep-last", "1"][..], 90), (&["snapshots", "--forgotten"], 36)] {
+        let before = away.relay.turns();
+        away.run("plain", args).ok();
+        let turns = away.relay.turns() - before;
+        eprintln!("{args:?}: {turns} turns");
+        assert!(turns <= turns_max, "{args:?}: {turns}");
+    }
 }
 
 #[test]
