@@ -207,6 +207,12 @@ impl Shown<'_> {
         let out = self.context.out;
         let tally = Tally::of(self.plan.groups.iter().flat_map(|group| &group.fates));
         let stored = self.stored();
+        if tally.future > 0 {
+            let them = counted(tally.future as u64, "snapshot is", "snapshots are");
+            out.caution(format!(
+                "{them} from the future: whoever made such a one had a wrong clock, or wants others to go"
+            ));
+        }
         if out.json() {
             for (id, fate) in self.plan.groups.iter().flat_map(|group| &group.fates) {
                 out.tell(&self.json(*id, fate));
@@ -231,12 +237,6 @@ impl Shown<'_> {
             for line in self.table(group).lines() {
                 if dry_run { out.line(line)? } else { out.note(line) }
             }
-        }
-        if tally.future > 0 {
-            let them = counted(tally.future as u64, "snapshot is", "snapshots are");
-            out.warn(format!(
-                "{them} from the future: whoever made such a one had a wrong clock, or wants others to go"
-            ));
         }
         if self.plan.groups.iter().all(|group| group.fates.is_empty()) {
             out.note("no snapshots");

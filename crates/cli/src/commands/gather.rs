@@ -25,7 +25,7 @@ pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf
     for (files, lines) in files {
         for file in *files {
             let mut missing =
-                |pattern: &str| context.out.warn(format!("{}: nothing matches '{pattern}'", file.display()));
+                |pattern: &str| context.out.caution(format!("{}: nothing matches '{pattern}'", file.display()));
             given.extend(sources::from_file(file, *lines, &mut missing)?);
         }
     }

@@ -228,7 +228,7 @@ impl<'a> Context<'a> {
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
         let (location, around) = (place.location(), self.around());
         if around.object_lock.is_some() && !matches!(location, Location::S3(_)) {
-            self.out.warn(format!("--object-lock is for buckets: nothing in {location} is kept from being removed"));
+            self.out.caution(format!("--object-lock is for buckets: nothing in {location} is kept from being removed"));
         }
         let store = drumlin_store::open(&location, &around).map_err(|e| {
             let failure = Failure::from(e);

@@ -45,7 +45,9 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             .hint("a single file is restored as a path of its own, behind the snapshot and a space"));
     }
     if snapshot.partial.is_some() {
-        context.out.warn("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
+        context
+            .out
+            .caution("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
     }
     if snapshot.summary.unreadable > 0 {
         let entries = counted(snapshot.summary.unreadable, "entry", "entries");
@@ -100,7 +102,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         summary::restore_lines(&report, args.dry_run, args.verify).into_iter().for_each(|l| context.out.note(l));
     }
     if picky && c.entries == 0 && exit == Exit::Done {
-        context.out.warn("nothing was restored: --include and --exclude left nothing of it");
+        context.out.caution("nothing was restored: --include and --exclude left nothing of it");
     }
     match exit {
         Exit::Interrupted => {

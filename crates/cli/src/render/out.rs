@@ -126,6 +126,12 @@ impl Out {
         }
     }
 
+    /// Something that changes what the outcome means, though it is no error: whatever the verbosity.
+    pub fn caution(&self, text: impl AsRef<str>) {
+        self.warn(&text);
+        self.insist(text);
+    }
+
     /// What the user has to know whatever the verbosity, and has not been told yet: with `-q` alone.
     pub fn insist(&self, text: impl AsRef<str>) {
         if self.quiet && !self.json {

@@ -86,8 +86,10 @@ fn paths_from_files() {
     home.feed(&["backup", "--files-from-raw", "-"], b"src/odd\xff\n\0src/a.txt\0").ok();
     assert_eq!(names(&home), ["/a.txt", "/odd\u{fffd}\n"]);
     home.write("list", "nothing*\n");
-    let ran = home.run(&["backup", "--files-from", "list"]).expect(2);
-    assert!(ran.stderr.contains("nothing matches 'nothing*'"), "{}", ran.stderr);
+    for quiet in [&[][..], &["-q"], &["--json"]] {
+        let ran = home.run(&[quiet, &["backup", "--files-from", "list"]].concat()).expect(2);
+        assert!(ran.stderr.contains("nothing matches 'nothing*'"), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -268,6 +268,10 @@ fn roles_and_damage() {
 fn times_to_come_are_left_alone() {
     let home = home(&[1, 2]);
     home.run(&["backup", "src", "--time", "2190-01-09"]).ok();
+    for quiet in ["-q", "--json"] {
+        let ran = home.run(&[quiet, "forget", "--keep-last", "1", "--dry-run"]).expect(0);
+        assert!(ran.stderr.contains("1 snapshot is from the future"), "{}", ran.stderr);
+    }
     let ran = forget(&home, &["--keep-last", "1"]).expect(0);
     assert!(ran.stderr.contains("warning: 1 snapshot is from the future"), "{}", ran.stderr);
     assert!(

@@ -101,8 +101,11 @@ fn object_lock() {
 
     // What is no bucket locks nothing.
     cloud.home.run(&["-r", "folder", "-k", "folder.key", "init"]).ok();
-    let ran = cloud.home.run(&["-r", "folder", "-k", "folder.key", "--object-lock", "30", "snapshots"]).expect(0);
-    assert!(ran.stderr.contains("--object-lock is for buckets"), "{}", ran.stderr);
+    for quiet in [&[][..], &["-q"], &["--json"]] {
+        let words = ["-r", "folder", "-k", "folder.key", "--object-lock", "30", "snapshots"];
+        let ran = cloud.home.run(&[quiet, &words].concat()).expect(0);
+        assert!(ran.stderr.contains("--object-lock is for buckets"), "{}", ran.stderr);
+    }
 
     // Nobody finds out only years later that nothing was locked.
     let without = Cloud::new();
