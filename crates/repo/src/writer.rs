@@ -11,6 +11,7 @@ use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
 use drumlin_store::{Kind, Put};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -31,6 +32,8 @@ pub struct WriteSession {
     older: Mutex<BTreeMap<(u8, u32), Arc<Packer>>>,
     ledger: Arc<Ledger>,
     cache: Arc<Cache>,
+    /// Whether the storage was asked for all that was put before the last snapshot.
+    asked: AtomicBool,
     /// Its decision, once it is known which that will be.
     announced: Mutex<Option<Announced>>,
 }
@@ -177,7 +180,18 @@ impl WriteSession {
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
-        WriteSession { repository, id, data, tree, generation, older, ledger, cache, announced: Mutex::default() }
+        WriteSession {
+            repository,
+            id,
+            data,
+            tree,
+            generation,
+            older,
+            ledger,
+            cache,
+            asked: AtomicBool::new(false),
+            announced: Mutex::default(),
+        }
     }
 
     /// The session.
@@ -255,9 +269,12 @@ impl WriteSession {
     /// decide that it counts.
     ///
     /// # Errors
-    /// [`Error::Undone`] for the first that isn't.
+    /// [`Error::Undone`] for the first that isn't, unless the session was evicted: then others clear up after it, and nobody can decide on it any more.
     pub fn refuse_lost(&self) -> Result<()> {
-        self.ledger.refuse_lost(true)
+        match self.ledger.refuse_lost(true) {
+            Err(Error::Undone { .. }) if Desk::new(&self.repository).is_evicted(self.id)? => Ok(()),
+            other => other,
+        }
     }
 
     /// Write a snapshot object, durably. All that it refers to must have been flushed; of what this session has put itself the storage is asked whether
@@ -279,7 +296,10 @@ impl WriteSession {
             if store.len(&session)?.is_none() {
                 return Err(self.lost()?);
             }
-            self.ledger.refuse_lost(snapshot.partial.is_none())
+            let all = snapshot.partial.is_none();
+            self.ledger.refuse_lost(all)?;
+            self.asked.store(all, Ordering::Relaxed);
+            Ok(())
         };
         if !store.is_far() {
             protected()?;
@@ -315,6 +335,9 @@ impl WriteSession {
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
     /// faster.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
+        if !self.asked.load(Ordering::Relaxed) {
+            self.refuse_lost()?;
+        }
         let desk = Desk::new(&self.repository).having_announced(lock(&self.announced).take());
         if !collection::commit(&desk, self.id, &Verdict::Committed { snapshot })? {
             return Err(Error::Evicted);

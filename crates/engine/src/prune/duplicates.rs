@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 /// A chunk that is needed.
 struct Case {
+    key: Key,
     /// Where it is marked.
     marked: Vec<Place>,
     /// Where it stands as well, by the word of the index.
@@ -138,7 +139,7 @@ impl<'a> Duplicates<'a> {
                 same.iter().map(|(_, at)| *at).partition(|at| marks.has(*at));
             let goes = others.iter().any(|at| going.contains(&at.pack));
             if goes && marked.first().is_some_and(|at| !self.settled.contains(at)) {
-                cases.push(Case { marked, others });
+                cases.push(Case { key: same[0].0, marked, others });
             }
         }
         // One pack after the other.
@@ -156,17 +157,14 @@ impl<'a> Duplicates<'a> {
                 own.counts_beside(other, self.places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
             })
         };
-        // Who can't open a block moves it whole, with what nobody had asked for when it was moved.
-        let opens = |info: &PackInfo| self.repository.opens(info.kind, info.generation);
-        let is_own =
-            |at: &&Place| self.own.contains(&at.pack) && self.infos.get(&at.pack).is_some_and(|info| opens(info));
-        if case.marked.iter().any(|at| is_own(&at)) {
-            return Ok(true);
-        }
         for at in &case.marked {
-            let (Some(stands), Some(info)) = (word(at).chunks.get(&at.ordinal), self.infos.get(&at.pack)) else {
-                continue;
-            };
+            // Another chunk may stand where an index object that came later says that this one does.
+            let stands = word(at).chunks.get(&at.ordinal).filter(|stands| key(&stands.id) == case.key);
+            let (Some(stands), Some(info)) = (stands, self.infos.get(&at.pack)) else { continue };
+            // Who can't open a block moves it whole, with what nobody had asked for when it was moved.
+            if self.own.contains(&at.pack) && self.repository.opens(info.kind, info.generation) {
+                return Ok(true);
+            }
             match self.seen(info, at.ordinal, &stands.id)? {
                 Seen::Sound => return Ok(true),
                 Seen::Sealed | Seen::Frozen if is_enough(at) => return Ok(true),

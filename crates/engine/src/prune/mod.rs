@@ -222,6 +222,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         condemned: 0,
         parity: Cost::default(),
         held: false,
+        unsealed: false,
     };
     let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
     let survey = collection.survey;
@@ -255,7 +256,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             clear()?;
             report.parity = parity()?;
             let after = State::of(repository, options)?;
-            if is_looked_at(&after)? {
+            if !collection.unsealed && is_looked_at(&after)? {
                 after.remember(cache);
             }
             Ok(report)
@@ -267,7 +268,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             let after = State::of(repository, options)?;
             report.after = after.pack_bytes;
             // All was done that was to be done: with nothing held back, and nothing damaged that the next one would try again.
-            let sound = !collection.held && monitor.counters().get().damaged == 0;
+            let sound = !collection.held && !collection.unsealed && monitor.counters().get().damaged == 0;
             let all = sound && options.max_repack.is_none() && survey.older.packs == 0;
             if all && is_looked_at(&after)? {
                 after.remember(cache);

@@ -49,6 +49,8 @@ pub(super) struct Collection<'a> {
     pub parity: Cost,
     /// Some stay that nobody needs: a band without them can't be made for now.
     pub held: bool,
+    /// Some snapshot could not be sealed anew for now.
+    pub unsealed: bool,
 }
 
 /// What a first look found and chose.
@@ -210,9 +212,10 @@ impl Collection<'_> {
             if self.repository.reseal_snapshot(*id, self.me)? {
                 self.survey.resealed += 1;
             } else if self.repository.is_half_forgotten(*id)? {
+                self.unsealed = true;
                 let copy = names::forgotten(*id);
                 let cause = format!(
-                    "older secrets still open it: a 'forget' of it was cut short, and while '{copy}' is there it isn't sealed anew; \
+                    "older secrets still open it: a 'forget' of it is under way or was cut short, and while '{copy}' is there it isn't sealed anew; \
                      'drumlin forget {id}' forgets it, and who removes that object from the storage keeps it"
                 );
                 let path = names::snapshot(*id).into_bytes();
