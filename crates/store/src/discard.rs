@@ -1,21 +1,21 @@
 //! A store that takes everything and keeps nothing: for dry runs, which do all the work of a backup but write.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 use crate::{Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
 
-/// Reads go to the store inside; writes vanish, but for the names of small objects: who has put one finds that it is there.
+/// Reads go to the store inside; writes vanish, but for the names of objects and their lengths: who has put one finds that it is there.
 pub struct DiscardStore<S> {
     inner: S,
-    put: Mutex<HashMap<String, u64>>,
+    put: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl<S: Store> DiscardStore<S> {
     /// Wrap `inner`, which is never written to.
     pub fn new(inner: S) -> Self {
-        DiscardStore { inner, put: Mutex::default() }
+        DiscardStore { inner, put: Arc::default() }
     }
 }
 
@@ -76,7 +76,7 @@ impl<S: Store> Store for DiscardStore<S> {
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
         name::check("write", name, &self.location())?;
-        Ok(Box::new(Discarded))
+        Ok(Box::new(Discarded { name: name.to_owned(), len: 0, put: self.put.clone() }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -90,14 +90,20 @@ impl<S: Store> Store for DiscardStore<S> {
     }
 }
 
-struct Discarded;
+struct Discarded {
+    name: String,
+    len: u64,
+    put: Arc<Mutex<HashMap<String, u64>>>,
+}
 
 impl Upload for Discarded {
-    fn write(&mut self, _bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
+        lock(&self.put).insert(self.name, self.len);
         Ok(())
     }
 }
@@ -120,6 +126,7 @@ mod tests {
         let mut upload = store.upload("c", 1).unwrap();
         upload.write(b"3").unwrap();
         upload.finish().unwrap();
+        assert_eq!(store.len("c").unwrap(), Some(1));
         store.delete("a").unwrap();
         store.sync().unwrap();
         let mut names = Vec::new();
