@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 /// A chunk that is needed.
 struct Case {
+    /// What its places have to hold.
     key: Key,
     /// Where it is marked.
     marked: Vec<Place>,
