@@ -11,7 +11,7 @@ use drumlin_engine::restore;
 use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Repository, names};
-use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Result, Store, Upload};
+use drumlin_store::{Call, CallLog, MemoryStore, Put, RecordStore, Store};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,42 +19,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Says of itself that it is far away.
-struct Far(MemoryStore);
-
-impl Store for Far {
-    fn location(&self) -> String {
-        self.0.location()
-    }
-    fn is_far(&self) -> bool {
-        true
-    }
-    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        self.0.list(prefix, each)
-    }
-    fn len(&self, name: &str) -> Result<Option<u64>> {
-        self.0.len(name)
-    }
-    fn get(&self, name: &str) -> Result<Vec<u8>> {
-        self.0.get(name)
-    }
-    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read_at(name, offset, buf)
-    }
-    fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        self.0.put(name, bytes, how)
-    }
-    fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
-        self.0.upload(name, len_hint)
-    }
-    fn sync(&self) -> Result<()> {
-        self.0.sync()
-    }
-    fn delete(&self, name: &str) -> Result<()> {
-        self.0.delete(name)
-    }
-}
 
 struct Scene {
     bench: Bench,
@@ -66,7 +30,7 @@ struct Scene {
 /// A folder backed up in several states, so that its tree lies in several packs.
 fn scene() -> Scene {
     let memory = MemoryStore::new();
-    let store = RecordStore::new(Far(memory.clone()));
+    let store = RecordStore::new(memory.far());
     let log = store.log();
     let bench = bench_over(Arc::new(store), memory, quick_folder(), small());
     let source = bench.folder.path().join("source");

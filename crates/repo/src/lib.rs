@@ -16,6 +16,7 @@ mod keys;
 mod leftovers;
 mod losses;
 mod many;
+mod puts;
 mod rekey;
 mod repository;
 mod reseal;

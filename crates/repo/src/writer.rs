@@ -3,13 +3,14 @@
 
 use crate::collection::{self, Announced, Board, Desk, Registration};
 use crate::pack::{Finished, Packer};
+use crate::puts::{Object, Puts};
 use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
 use drumlin_format::decision::Verdict;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::{Block, PackKind, Slot};
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
-use drumlin_store::{Kind, Put};
+use drumlin_store::Put;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,32 +45,9 @@ struct Ledger {
     index: Arc<Index>,
     session: SessionId,
     pending: Mutex<Pending>,
-    written: Mutex<Objects>,
+    puts: Puts,
     /// Held by whoever writes an index object.
     writing: Mutex<()>,
-}
-
-/// The objects that a session has put, and their lengths.
-#[derive(Default)]
-struct Objects {
-    all: Vec<(Object, u64)>,
-    /// So many of them have been asked for.
-    asked: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Object {
-    Pack(PackKind, PackId),
-    Index(IndexId),
-}
-
-impl Object {
-    fn name(self) -> String {
-        match self {
-            Object::Pack(kind, id) => names::pack(kind, id),
-            Object::Index(id) => names::index(id),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -111,34 +89,13 @@ impl Ledger {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended.
             let _ = store.delete(&name);
         })?;
-        self.note(Object::Index(id), bytes.len() as u64);
+        self.puts.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
     }
 
-    /// Remember that an object was put.
-    fn note(&self, object: Object, len: u64) {
-        lock(&self.written).all.push((object, len));
-    }
-
-    /// Ask the storage for what was put: for all of it, or for what came since it was asked last.
+    /// As [`Puts::refuse_lost`].
     fn refuse_lost(&self, all: bool) -> Result<()> {
-        let (objects, asked) = {
-            let written = lock(&self.written);
-            (written.all[if all { 0 } else { written.asked }..].to_vec(), written.all.len())
-        };
-        let store = self.repository.store();
-        self.repository.ask_many(&objects, |(object, len)| match store.len(&object.name()) {
-            Ok(Some(there)) if there == *len => Ok(()),
-            // Who may put and not look has to believe.
-            Err(e) if e.kind == Kind::Refused => Ok(()),
-            Ok(there) => {
-                let now = there.map_or("gone".into(), |there| format!("{there} bytes long, not {len}"));
-                Err(Error::Undone { name: object.name(), now, location: store.location() })
-            }
-            Err(e) => Err(e.into()),
-        })?;
-        lock(&self.written).asked = asked;
-        Ok(())
+        self.puts.refuse_lost(&**self.repository.store(), all, || self.index.stats().packs)
     }
 }
 
@@ -150,7 +107,7 @@ fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: 
     let kept = cache.clone();
     let (repository, ledger, cache) = (ledger.repository.clone(), ledger.clone(), cache.clone());
     let sink = move |finished: Finished| {
-        ledger.note(Object::Pack(kind, finished.entry.pack), finished.entry.pack_len);
+        ledger.puts.note(Object::Pack(kind, finished.entry.pack), finished.entry.pack_len);
         ledger.index.add_pack(&finished.entry);
         if kind == PackKind::Tree {
             // Without it a key that can't read couldn't compare with its own last tree.
@@ -175,8 +132,8 @@ impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, generation, .. } = registration;
-        let (pending, written, writing) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, written, writing });
+        let (pending, puts, writing) = Default::default();
+        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, puts, writing });
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
@@ -258,11 +215,7 @@ impl WriteSession {
 
     /// The packs that it has put.
     pub fn packs(&self) -> HashSet<PackId> {
-        let pack = |(object, _): &(Object, u64)| match object {
-            Object::Pack(_, id) => Some(*id),
-            Object::Index(_) => None,
-        };
-        lock(&self.ledger.written).all.iter().filter_map(pack).collect()
+        self.ledger.puts.packs()
     }
 
     /// See that all that this session has put is in the storage: that may have been put back to an older state meanwhile. For who is about to

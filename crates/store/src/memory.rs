@@ -25,12 +25,18 @@ struct State {
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
+    far: bool,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same objects in a store that says of itself that it is far away.
+    pub fn far(&self) -> Self {
+        MemoryStore { far: true, ..self.clone() }
     }
 
     /// A crash that loses as much as it may: unsynced objects are gone, unsynced removals undone, and uploads that
@@ -94,6 +100,10 @@ fn exists(name: &str) -> Error {
 impl Store for MemoryStore {
     fn location(&self) -> String {
         LOCATION.to_owned()
+    }
+
+    fn is_far(&self) -> bool {
+        self.far
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
