@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         let entries = counted(snapshot.summary.unreadable, "entry", "entries");
         context
             .out
-            .note(format!("{entries} could not be read when this snapshot was made: what was in them is not in it"));
+            .caution(format!("{entries} could not be read when this snapshot was made: what was in them is not in it"));
     }
     spare_excluded(context, &args, snapshot.summary.excluded)?;
     let repository_folder = match context.place()?.location() {

@@ -166,7 +166,12 @@ fn an_ordinary_user_saves_what_they_may_read() {
     let ran = run(&home, &["restore", &home.saved_folder(), "-t", "out"]).expect(3);
     assert!(ran.stderr.contains("could not be read when it was backed up"), "{}", ran.stderr);
     // That the folder is there and empty tells nobody that it wasn't.
-    assert!(ran.stdout.contains("2 entries could not be read when this snapshot was made"), "{}", ran.stdout);
+    let told = "2 entries could not be read when this snapshot was made";
+    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    for flag in ["-q", "--json"] {
+        let ran = run(&home, &[flag, "restore", &home.saved_folder(), "--dry-run", "-t", "elsewhere"]);
+        assert!(ran.stderr.contains(told), "{flag}: {}", ran.stderr);
+    }
     assert_eq!(std::fs::read(home.path("user/out/theirs")).unwrap(), b"theirs\n");
     // Nothing that could be looked at at all is no backup.
     let ran = run(&home, &["backup", &home.text("src/locked/a")]).expect(1);
