@@ -160,6 +160,14 @@ pub enum Error {
         /// Where.
         location: String,
     },
+    /// An index object that was there isn't any more: what it named is named by others.
+    #[error(
+        "'{name}' is gone since this run has read it: another prune or repair has put others in its place meanwhile; run this again"
+    )]
+    Replaced {
+        /// The object.
+        name: String,
+    },
     /// What this client has seen is not there any more, and no entry of the history says who removed it.
     #[error("the storage has lost or withholds what this client has seen in it: {0}")]
     Unexplained(Box<crate::history::Missing>),

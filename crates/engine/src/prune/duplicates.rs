@@ -4,25 +4,28 @@
 //! have rotted since. So before a chunk goes with its pack because it stands in another one, too, that other one is read there, and must be what its
 //! name says. Only what goes is asked about: the choice of packs comes first, and is made anew if something has to stay.
 //!
-//! Where it can't be read, contents by a keeper's key, or what lies in cold storage, the other pack's own table must have the chunk, and be signed by
-//! the key that has signed the first one's, which could as well have written rubbish at once; or by an owner's, or of trees by a keeper's, who read what
-//! they write anew. A keeper's key moves contents as they are sealed: what it has signed says nothing of them but where it has them from, and a block
-//! that it says is another pack's, by origin and number, is as good as that one. Bytes that a key can't open must be those that their parity was made of.
+//! Where it can't be read, contents by a keeper's key, the other pack's own table must have the chunk, and be signed by the key that has signed the
+//! first one's, which could as well have written rubbish at once; or by an owner's, or of trees by a keeper's, who read what they write anew. A keeper's
+//! key moves contents as they are sealed: what it has signed says nothing of them but where it has them from, and a block that it says is another pack's,
+//! by origin and number, is as good as that one. Bytes that a key can't open must be those that their parity was made of.
+//!
+//! What only parity makes sound is no reason for a sound copy to go. Nor is what lies in cold storage, where not even tables can be read: copies of
+//! that stay until it is brought back.
 
 use super::ground::Ground;
 use super::places::Places;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::reach::bits::Bits;
 use crate::reach::find::{self, Found};
 use crate::reach::keys::{KEY_BYTES, Key, Keys, Place, key};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
 use drumlin_format::key::Role;
-use drumlin_format::pack::{PackKind, Table};
+use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, KeyId, PackId};
-use drumlin_repo::{PackInfo, Repository};
+use drumlin_repo::pack::Reader;
+use drumlin_repo::{PackInfo, Repository, names};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 /// A chunk that is needed.
 struct Case {
@@ -30,8 +33,16 @@ struct Case {
     key: Key,
     /// Where it is marked.
     marked: Vec<Place>,
-    /// Where it stands as well, by the word of the index.
+    /// Where it stands as well, by the word of the index, in packs that are to go.
     others: Vec<Place>,
+}
+
+/// Where one of the marked places of a case is to be looked at.
+struct Look {
+    /// The number of the case.
+    case: usize,
+    at: Place,
+    id: ChunkId,
 }
 
 /// What a pack says itself.
@@ -46,6 +57,8 @@ struct Word {
 #[derive(Clone, Copy)]
 struct Stands {
     id: ChunkId,
+    /// Its block's number.
+    block: u32,
     /// The pack that its block was sealed for, the block's number there, and where in the block it is.
     origin: (PackId, u64, u32),
 }
@@ -69,28 +82,21 @@ impl Word {
     }
 }
 
-/// What can be seen of a chunk where it stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// It is what its name says.
-    Sound,
-    /// Its block is what it was when it was sealed; what is in it this key can't see.
-    Sealed,
-    /// It can't be looked at now.
-    Frozen,
-    /// It is nothing that could stand for another.
-    Unsound,
-}
-
 /// The chunks that stand at several places, by the word of the index.
 pub(super) struct Duplicates<'a> {
     repository: &'a Repository,
     places: &'a Places,
     infos: BTreeMap<u32, &'a PackInfo>,
+    /// Reads packs as they are.
+    reader: Reader,
     /// All places of each, side by side.
     members: Vec<(Key, Place)>,
-    /// Where chunks stand that were seen to be good enough for all others.
-    settled: HashSet<Place>,
+    /// Where chunks stand that were seen to be what they should be.
+    sound: HashSet<Place>,
+    /// Where they stand in blocks that were seen to be as they were sealed.
+    sealed: HashSet<Place>,
+    /// Where they should stand and aren't what they should be.
+    unsound: HashSet<Place>,
     /// Packs that this run has written itself, of chunks that it had looked at.
     own: HashSet<u32>,
 }
@@ -101,7 +107,10 @@ impl<'a> Duplicates<'a> {
         let numbers = ground.named.values().filter_map(|(info, _)| Some((places.keys().number(&info.id)?, info)));
         let infos: BTreeMap<u32, &PackInfo> = numbers.collect();
         let members = members(places, &infos)?;
-        Ok(Duplicates { repository, places, infos, members, settled: HashSet::new(), own: HashSet::new() })
+        let (index, cache) = (places.anywhere().index().clone(), places.anywhere().cache().clone());
+        let reader = Reader::new(repository.clone(), index, cache, 0).without_parity();
+        let (sound, sealed, unsound, own) = Default::default();
+        Ok(Duplicates { repository, places, infos, reader, members, sound, sealed, unsound, own })
     }
 
     /// The same, but what stands in these packs, which this run has written, need not be read again.
@@ -110,25 +119,37 @@ impl<'a> Duplicates<'a> {
         Duplicates { own, ..self }
     }
 
-    /// Of needed chunks in packs that are to go and that are marked elsewhere: mark them in all packs, unless the one in which they are marked
-    /// proves to have them. How many stay twice for that: if any do, packs are to be chosen anew.
+    /// Of needed chunks in packs that are to go and that are marked elsewhere: mark them there, too, unless a pack in which they are marked proves to
+    /// have them. How many stay twice for that: if any do, packs are to be chosen anew.
     pub fn keep_unproven(&mut self, marks: &Marks, going: &HashSet<PackId>, monitor: &dyn Monitor) -> Result<u64> {
         let cases = self.cases(marks, going);
         let words = self.words(&cases)?;
-        let proven = self.repository.ask_many(&cases, |case| match monitor.stop() {
-            true => Err(Error::Interrupted),
-            false => self.proof(case, &words),
-        })?;
+        let mut proven = vec![false; cases.len()];
+        for nth in 0..cases.iter().map(|case| case.marked.len()).max().unwrap_or(0) {
+            self.look_at(&cases, nth, &words, &mut proven, monitor)?;
+        }
         let mut kept = 0;
-        for (case, proven) in cases.iter().zip(proven) {
-            if proven {
-                self.settled.insert(case.marked[0]);
-            } else {
-                case.others.iter().for_each(|other| _ = marks.mark(&Found::At(*other)));
-                kept += 1;
-            }
+        for (case, _) in cases.iter().zip(proven).filter(|(_, proven)| !proven) {
+            case.others.iter().for_each(|other| _ = marks.mark(&Found::At(*other)));
+            kept += 1;
         }
         Ok(kept)
+    }
+
+    /// Tell of the packs that don't have what they should have.
+    pub fn tell(&self, monitor: &dyn Monitor) {
+        let mut packs: BTreeMap<String, usize> = BTreeMap::new();
+        for at in &self.unsound {
+            let Some(info) = self.infos.get(&at.pack) else { continue };
+            *packs.entry(names::pack(info.kind, info.id)).or_default() += 1;
+        }
+        for (name, chunks) in packs {
+            let cause = format!(
+                "of what it should hold {chunks} chunks aren't in it as they were stored: where else they stand they stay; 'drumlin repair --read-data' mends it"
+            );
+            monitor.problem(&Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause });
+            add(&monitor.counters().damaged, 1);
+        }
     }
 
     /// The needed chunks of which something is to go.
@@ -136,64 +157,98 @@ impl<'a> Duplicates<'a> {
         let going: HashSet<u32> = going.iter().filter_map(|pack| self.places.keys().number(pack)).collect();
         let mut cases = Vec::new();
         for same in self.members.chunk_by(|one, other| one.0 == other.0) {
-            let (marked, others): (Vec<Place>, Vec<Place>) =
+            let (marked, mut others): (Vec<Place>, Vec<Place>) =
                 same.iter().map(|(_, at)| *at).partition(|at| marks.has(*at));
-            let goes = others.iter().any(|at| going.contains(&at.pack));
-            if goes && marked.first().is_some_and(|at| !self.settled.contains(at)) {
+            others.retain(|at| going.contains(&at.pack));
+            if !others.is_empty() && !marked.is_empty() && !marked.iter().any(|at| self.sound.contains(at)) {
                 cases.push(Case { key: same[0].0, marked, others });
             }
         }
-        // One pack after the other.
-        cases.sort_unstable_by(|one, other| one.marked.cmp(&other.marked));
         cases
     }
 
-    /// Whether a chunk may go where it isn't marked.
-    fn proof(&self, case: &Case, words: &HashMap<u32, Word>) -> Result<bool> {
-        let silent = Word::default();
-        let word = |place: &Place| words.get(&place.pack).unwrap_or(&silent);
-        let is_enough = |at: &Place| {
-            case.others.iter().all(|there| {
-                let (own, other) = (word(at), word(there));
-                own.counts_beside(other, self.places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
-            })
-        };
-        for at in &case.marked {
-            // Another chunk may stand where an index object that came later says that this one does.
-            let stands = word(at).chunks.get(&at.ordinal).filter(|stands| key(&stands.id) == case.key);
-            let (Some(stands), Some(info)) = (stands, self.infos.get(&at.pack)) else { continue };
-            // Who can't open a block moves it whole, with what nobody had asked for when it was moved.
-            if self.own.contains(&at.pack) && self.repository.opens(info.kind, info.generation) {
-                return Ok(true);
+    /// See for each case that isn't proven yet whether the chunk may go where it isn't marked, by the nth place at which it is.
+    fn look_at(
+        &mut self,
+        cases: &[Case],
+        nth: usize,
+        words: &HashMap<u32, Word>,
+        proven: &mut [bool],
+        monitor: &dyn Monitor,
+    ) -> Result<()> {
+        // Each block once, one pack after the other.
+        let mut blocks: BTreeMap<(u32, u32), Vec<Look>> = BTreeMap::new();
+        for (number, case) in cases.iter().enumerate() {
+            if proven[number] {
+                continue;
             }
-            match self.seen(info, at.ordinal, &stands.id)? {
-                Seen::Sound => return Ok(true),
-                Seen::Sealed | Seen::Frozen if is_enough(at) => return Ok(true),
-                _ => {}
+            let Some(at) = case.marked.get(nth).filter(|at| !self.unsound.contains(at)) else { continue };
+            // Another chunk may stand where an index object that came later says that this one does.
+            let stands = words.get(&at.pack).and_then(|word| word.chunks.get(&at.ordinal));
+            let Some(stands) = stands.filter(|stands| key(&stands.id) == case.key) else { continue };
+            let Some(info) = self.infos.get(&at.pack) else { continue };
+            let opens = self.repository.opens(info.kind, info.generation);
+            // Who can't open a block moves it whole, with what nobody had asked for when it was moved.
+            if opens && self.own.contains(&at.pack) {
+                self.sound.insert(*at);
+                proven[number] = true;
+            } else if self.sealed.contains(at) {
+                proven[number] = self.is_enough(at, case, words);
+            } else if opens || self.is_enough(at, case, words) {
+                let look = Look { case: number, at: *at, id: stands.id };
+                blocks.entry((at.pack, stands.block)).or_default().push(look);
             }
         }
-        Ok(false)
+        let blocks: Vec<_> = blocks.into_iter().collect();
+        let seen = self.repository.ask_many(&blocks, |((pack, block), looks)| match monitor.stop() {
+            true => Err(Error::Interrupted),
+            false => Ok(self.sound(self.infos[pack], *block, looks)?),
+        })?;
+        for (((pack, _), looks), seen) in blocks.iter().zip(seen) {
+            let Some(seen) = seen else { continue };
+            let info = self.infos[pack];
+            let sound = match self.repository.opens(info.kind, info.generation) {
+                true => &mut self.sound,
+                false => &mut self.sealed,
+            };
+            for (look, is_sound) in looks.iter().zip(seen) {
+                proven[look.case] = is_sound;
+                if is_sound { &mut *sound } else { &mut self.unsound }.insert(look.at);
+            }
+        }
+        Ok(())
     }
 
-    /// Look at a chunk where it stands.
-    fn seen(&self, info: &PackInfo, ordinal: u32, id: &ChunkId) -> Result<Seen> {
-        let reader = self.places.anywhere();
-        let looked = if self.repository.opens(info.kind, info.generation) {
-            reader.chunk_in(info, ordinal, info.kind, id).map(|_| Seen::Sound)
-        } else {
-            let block =
-                |table: Arc<Table>| Ok(table.chunks.get(ordinal as usize).map(|chunk| (chunk.block, table.clone())));
-            reader.table(info).and_then(block).and_then(|found| match found {
-                Some((block, table)) => {
-                    reader.sealed_block(info, &table, block, &mut Vec::new(), None).map(|()| Seen::Sealed)
-                }
-                None => Ok(Seen::Unsound),
-            })
-        };
-        match looked {
-            Err(e) if e.frozen().is_some() => Ok(Seen::Frozen),
-            Err(e) if e.is_of_one_object() || e.is_damage() => Ok(Seen::Unsound),
-            other => Ok(other?),
+    /// Whether what stands here, of which this key sees that it is what was sealed, and not what is in it, may stand for what is to go.
+    fn is_enough(&self, at: &Place, case: &Case, words: &HashMap<u32, Word>) -> bool {
+        let silent = Word::default();
+        let word = |place: &Place| words.get(&place.pack).unwrap_or(&silent);
+        case.others.iter().all(|there| {
+            let (own, other) = (word(at), word(there));
+            own.counts_beside(other, self.places.keys().kind(at.pack)) || own.has_moved(at, (other, there))
+        })
+    }
+
+    /// Which of some chunks of a block are what they should be, as far as this key sees; `None` if the block can't be looked at now.
+    fn sound(&self, info: &PackInfo, block: u32, looks: &[Look]) -> drumlin_repo::Result<Option<Vec<bool>>> {
+        let seen = self.reader.table(info).and_then(|table| {
+            if !self.repository.opens(info.kind, info.generation) {
+                let sound = self.reader.is_as_sealed(info, &table, block)?;
+                return Ok(vec![sound; looks.len()]);
+            }
+            let mut bytes = Vec::new();
+            self.reader.block(info, &table, block, &mut Vec::new(), &mut bytes)?;
+            let is_sound = |look: &Look| {
+                let chunk = table.chunks.get(look.at.ordinal as usize).filter(|chunk| chunk.block == block);
+                let chunk = chunk.and_then(|c| bytes.get(c.offset as usize..)?.get(..c.len as usize));
+                chunk.map_or(Ok(false), |chunk| self.reader.check(info.kind, &look.id, chunk))
+            };
+            looks.iter().map(is_sound).collect()
+        });
+        match seen {
+            Err(e) if e.frozen().is_some() => Ok(None),
+            Err(e) if e.is_of_one_object() || e.is_damage() => Ok(Some(vec![false; looks.len()])),
+            other => other.map(Some),
         }
     }
 
@@ -219,7 +274,7 @@ impl<'a> Duplicates<'a> {
                         && let Some(slot) = table.slots.get(block.slot as usize)
                     {
                         let origin = (slot.origin, block.number, chunk.offset);
-                        word.chunks.insert(*ordinal, Stands { id: chunk.id, origin });
+                        word.chunks.insert(*ordinal, Stands { id: chunk.id, block: chunk.block, origin });
                     }
                 }
                 (pack, word)

@@ -8,7 +8,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
 use drumlin_repo::collection::Desk;
-use drumlin_repo::{Cache, PackInfo, Repository, names};
+use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Ground {
     /// The chunks of all packs that the index objects name.
     ///
     /// # Errors
-    /// The storage fails. Index objects that can't be read are given besides.
+    /// The storage fails; [`drumlin_repo::Error::Replaced`] if an index object is gone. Those that can't be read are given besides.
     pub fn keys(
         &self,
         repository: &Repository,
@@ -158,8 +158,23 @@ impl Ground {
         let mut ids: Vec<_> = self.objects.keys().copied().collect();
         ids.sort_unstable();
         let mut keys = Keys::read(repository, cache, &ids, workers, monitor)?;
+        if let Some(gone) = keys.gone {
+            return Err(drumlin_repo::Error::Replaced { name: names::index(gone) }.into());
+        }
         let broken = std::mem::take(&mut keys.broken);
         Ok((Arc::new(keys), broken))
+    }
+
+    /// The index of what the index objects say, but for those that can't be read, of some of the packs.
+    ///
+    /// # Errors
+    /// As [`Index::open_among`].
+    pub fn index(&self, repository: &Repository, cache: &Arc<Cache>, packs: HashSet<PackId>) -> Result<Arc<Index>> {
+        let is_broken = |id: &IndexId| self.broken.iter().any(|(broken, _)| broken == id);
+        let readable = self.objects.iter().filter(|(id, _)| !is_broken(id));
+        let objects = readable.map(|(id, (len, _))| (*id, *len)).collect();
+        let all = self.named.keys().all(|pack| packs.contains(pack));
+        Ok(Arc::new(Index::open_among(repository, cache.clone(), objects, (!all).then_some(packs))?))
     }
 
     /// Bytes of some packs.

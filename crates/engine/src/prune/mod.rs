@@ -31,6 +31,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subject::{Collection, Look};
 
+/// So often it is looked what a prune would do, if others end meanwhile.
+const LOOKS_MAX: u32 = 4;
+
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -169,8 +172,17 @@ pub fn plan_without(
     monitor: &dyn Monitor,
 ) -> Result<Survey> {
     repository.may_collect()?;
-    let condemned = Default::default();
-    let look = Look::at(repository, cache, options, (&condemned, forgotten), monitor)?;
+    let (condemned, mut looks) = (Default::default(), 0);
+    let look = loop {
+        let named = || -> Result<HashSet<_>> { Ok(repository.index_objects()?.into_iter().collect()) };
+        let before = named()?;
+        let look = Look::at(repository, cache, options, (&condemned, forgotten), monitor);
+        looks += 1;
+        // Who registers nothing has packs moved and removed under his eyes.
+        if looks == LOOKS_MAX || matches!(look, Err(Error::Interrupted)) || before.is_subset(&named()?) {
+            break look?;
+        }
+    };
     let mut survey = look.survey;
     (survey.bands, survey.parity) = parity::outlook(repository, &options.parity(), look.goes())?;
     Ok(survey)
@@ -251,12 +263,14 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         let same = after.snapshots().collect::<HashSet<_>>() == collection.seen;
         Ok(same && after.is_own(&state, repository, me)?)
     };
+    // Damage is met again, and told again, until it is mended.
+    let is_sound = || !collection.unsealed && monitor.counters().get().damaged == 0;
     match collected {
         Ok(Collected::Nothing) => {
             clear()?;
             report.parity = parity()?;
             let after = State::of(repository, options)?;
-            if !collection.unsealed && is_looked_at(&after)? {
+            if is_sound() && is_looked_at(&after)? {
                 after.remember(cache);
             }
             Ok(report)
@@ -268,8 +282,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             let after = State::of(repository, options)?;
             report.after = after.pack_bytes;
             // All was done that was to be done: with nothing held back, and nothing damaged that the next one would try again.
-            let sound = !collection.held && !collection.unsealed && monitor.counters().get().damaged == 0;
-            let all = sound && options.max_repack.is_none() && survey.older.packs == 0;
+            let all = is_sound() && !collection.held && options.max_repack.is_none() && survey.older.packs == 0;
             if all && is_looked_at(&after)? {
                 after.remember(cache);
             }

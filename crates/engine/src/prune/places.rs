@@ -1,13 +1,14 @@
 //! Where chunks are looked for: first in packs that are to stay where there is a choice, then in those in reserve.
 
+use super::ground::Ground;
 use crate::Result;
 use crate::reach::bits::Bits;
 use crate::reach::find::{self, Finder, Found};
 use crate::reach::keys::Keys;
 use drumlin_format::pack::PackKind;
-use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Cache, Index, Location, Repository};
+use drumlin_repo::{Cache, Location, Repository};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -24,17 +25,17 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Chunks are looked for in `first`, and only what isn't there in `reserve`; `without` the index objects that can't be read.
+    /// Chunks are looked for in `first`, and only what isn't there in `reserve`, by the word of the index objects of `ground`, whose chunks `keys`
+    /// are: whatever comes meanwhile.
     pub fn new(
         repository: &Repository,
         cache: &Arc<Cache>,
-        keys: Arc<Keys>,
+        (ground, keys): (&Ground, Arc<Keys>),
         (first, reserve): (HashSet<PackId>, HashSet<PackId>),
-        without: &HashSet<IndexId>,
         workers: usize,
     ) -> Result<Self> {
         let reader = |packs| -> Result<Arc<Reader>> {
-            let index = Arc::new(Index::open_among(repository, cache.clone(), packs, without.clone())?);
+            let index = ground.index(repository, cache, packs)?;
             let kept = BLOCKS_BYTES * workers.max(1);
             Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), kept)))
         };

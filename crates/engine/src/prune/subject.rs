@@ -109,7 +109,7 @@ impl Look {
         let reserve = if condemned.is_empty() && !mixed { HashSet::new() } else { known.clone() };
         let (keys, broken) = ground.keys(repository, cache, options.workers, monitor)?;
         ground::refuse(broken)?;
-        let places = Places::new(repository, cache, keys, (first, reserve), &HashSet::new(), options.workers)?;
+        let places = Places::new(repository, cache, (&ground, keys), (first, reserve), options.workers)?;
         let mut need = Need::new(&places, options.workers, monitor);
         need.add(&snapshots)?;
         let (marks, lost) = need.finish();
@@ -127,11 +127,13 @@ impl Look {
         let mut rounds = 0..CHOICES_MAX;
         let Choice { unused, repack, mut survey } = loop {
             let choice = scales.choose(&marks)?;
+
             let goes = if rounds.next().is_some() { choice.goes() } else { ground.known().collect() };
             if duplicates.keep_unproven(&marks, &goes, monitor)? == 0 {
                 break choice;
             }
         };
+        duplicates.tell(monitor);
         (survey.snapshots, survey.lost) = (snapshots.len(), ground.lost().count());
         ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
         let mut objects: Vec<_> =
@@ -248,6 +250,39 @@ impl Collection<'_> {
 }
 
 impl Collection<'_> {
+    /// How things stand now, and what snapshots need that have come since the first look, if some have.
+    fn since(&mut self, condemned: &HashSet<PackId>) -> Result<(Ground, Option<Marks>)> {
+        let mut new = self.repository.standing_snapshots()?;
+        new.retain(|snapshot| !self.seen.contains(&snapshot.id));
+        let mut ground = Ground::look(self.repository)?;
+        ground.refuse_broken()?;
+        if new.is_empty() {
+            return Ok((ground, None));
+        }
+        let known: HashSet<PackId> = ground.known().collect();
+        let first = known.difference(condemned).copied().collect();
+        let workers = self.options.workers;
+        // Afresh: of what has come since, too, it is asked whether it is so.
+        let (keys, broken) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
+        ground::refuse(broken)?;
+        self.keys = Some(keys.clone());
+        let places = Places::new(self.repository, self.cache, (&ground, keys), (first, known), workers)?;
+        let mut need = Need::new(&places, workers, self.monitor);
+        need.add(&new)?;
+        let (marks, lost) = need.finish();
+        let missing = unexpected(&lost, &self.repository.losses()?);
+        if missing > 0 {
+            return Err(Error::Doubt(format!(
+                "a snapshot that came meanwhile needs {missing} chunks that no pack has"
+            )));
+        }
+        let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();
+        let mut duplicates = Duplicates::find(self.repository, &places, &ground)?.but_for(&own);
+        duplicates.keep_unproven(&marks, condemned, self.monitor)?;
+        duplicates.tell(self.monitor);
+        Ok((ground, Some(marks)))
+    }
+
     /// Make parity across packs without those that go, before they go. What damaged packs may be healed by stays.
     fn keep_parity(&mut self, ground: &Ground, draft: &mut Draft, condemned: &mut HashSet<PackId>) -> Result<()> {
         let options = self.options.parity();
@@ -321,32 +356,9 @@ impl Subject<Desk<'_>> for Collection<'_> {
     }
 
     fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
-        let mut new = self.repository.standing_snapshots()?;
-        new.retain(|snapshot| !self.seen.contains(&snapshot.id));
-        let mut ground = Ground::look(self.repository)?;
-        ground.refuse_broken()?;
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
-        if !new.is_empty() {
-            let known: HashSet<PackId> = ground.known().collect();
-            let first = known.difference(&condemned).copied().collect();
-            let workers = self.options.workers;
-            // Afresh: of what has come since, too, it is asked whether it is so.
-            let (keys, broken) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
-            ground::refuse(broken)?;
-            self.keys = Some(keys.clone());
-            let places = Places::new(self.repository, self.cache, keys, (first, known), &HashSet::new(), workers)?;
-            let mut need = Need::new(&places, workers, self.monitor);
-            need.add(&new)?;
-            let (marks, lost) = need.finish();
-            let missing = unexpected(&lost, &self.repository.losses()?);
-            if missing > 0 {
-                return Err(Error::Doubt(format!(
-                    "a snapshot that came meanwhile needs {missing} chunks that no pack has"
-                )));
-            }
-            let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();
-            let mut duplicates = Duplicates::find(self.repository, &places, &ground)?.but_for(&own);
-            duplicates.keep_unproven(&marks, &condemned, self.monitor)?;
+        let (ground, needed) = self.since(&condemned)?;
+        if let Some(marks) = needed {
             // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
             condemned.retain(|pack| marks.of(pack).is_none());
             let acquitted: HashSet<PackId> =

@@ -50,6 +50,8 @@ pub(crate) struct Keys {
     pub contested: HashSet<PackId>,
     /// Index objects that can't be read, and why: what they name is not here.
     pub broken: Vec<(IndexId, drumlin_repo::Error)>,
+    /// An index object that was gone when it was to be read, if some were: others have taken its place.
+    pub gone: Option<IndexId>,
 }
 
 /// A pack.
@@ -65,8 +67,8 @@ impl Keys {
     /// Of no pack.
     pub fn new(cache: &Cache) -> Result<Self> {
         let (packs, by_id, repeated, broken) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let contested = HashSet::new();
-        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, contested, broken })
+        let (contested, gone) = (HashSet::new(), None);
+        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, contested, broken, gone })
     }
 
     /// Of all packs that some index objects name. One that is gone is passed over: others have taken its place.
@@ -84,7 +86,11 @@ impl Keys {
                     return Err(Error::Interrupted);
                 }
                 let entries = match twice(|| repository.index_entries(*id)) {
-                    Ok(entries) => entries.unwrap_or_default(),
+                    Ok(Some(entries)) => entries,
+                    Ok(None) => {
+                        keys.lock().unwrap_or_else(PoisonError::into_inner).gone = Some(*id);
+                        continue;
+                    }
                     Err(e) if e.is_damage() => {
                         keys.lock().unwrap_or_else(PoisonError::into_inner).broken.push((*id, e));
                         continue;

@@ -199,7 +199,7 @@ impl<'a> Mending<'a> {
         let named: HashSet<PackId> = ground.named.keys().copied().collect();
         let held = match orphans.is_empty() || named.is_empty() || self.last_resort {
             true => None,
-            false => Some(Index::open_among(self.repository, self.cache.clone(), named, ids_of(&ground.broken))?),
+            false => Some(ground.index(self.repository, self.cache, named)?),
         };
         let (mut sound, mut unread) = (None, None);
         for id in orphans {
@@ -253,7 +253,7 @@ impl<'a> Mending<'a> {
         let workers = self.options.workers;
         let (keys, _) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
         let through = self.through.as_ref().map_or(self.repository, |(through, _)| through);
-        let places = Places::new(through, self.cache, keys, (sound, there), &ids_of(&ground.broken), workers)?;
+        let places = Places::new(through, self.cache, (ground, keys), (sound, there), workers)?;
         let infos: Vec<PackInfo> = tables.iter().map(|e| ground.named[&e.pack].0.clone()).collect();
         let reader = places.anywhere();
         // Before trees are walked: a pack's own table may be what is damaged, and nodes are found by it.
@@ -290,17 +290,18 @@ impl<'a> Mending<'a> {
 
     /// What is missing now, with the index as it will be.
     fn count_losses(&mut self, ground: &Ground, snapshots: &[Snapshot]) -> Result<()> {
-        let now = Ground::look(self.repository)?;
+        let mut now = Ground::look(self.repository)?;
         let mut sound: HashSet<PackId> = now.known().collect();
         sound.retain(|pack| !self.bad.contains(pack));
         let workers = self.options.workers;
         let (keys, broken) = now.keys(self.repository, self.cache, workers, self.monitor)?;
         let known = ids_of(&ground.broken);
         // What could be read before, and can't any more, would pass for lost.
-        if let Some((_, e)) = now.broken.into_iter().chain(broken).find(|(id, _)| !known.contains(id)) {
-            return Err(e.into());
+        now.broken.extend(broken);
+        if let Some(at) = now.broken.iter().position(|(id, _)| !known.contains(id)) {
+            return Err(now.broken.swap_remove(at).1.into());
         }
-        let places = Places::new(self.repository, self.cache, keys, (sound, HashSet::new()), &known, workers)?;
+        let places = Places::new(self.repository, self.cache, (&now, keys), (sound, HashSet::new()), workers)?;
         let mut need = Need::new(&places, workers, self.monitor);
         for snapshot in snapshots {
             if let Some(cause) = need.add_readable(snapshot)? {
@@ -414,8 +415,9 @@ impl Subject<Desk<'_>> for Mending<'_> {
         let standing: HashSet<PackId> = ground.objects.values().flat_map(|(_, packs)| packs.iter().copied()).collect();
         ground.named.retain(|id, _| standing.contains(id));
         let registration = Registration::of_collector(self.repository, self.me, known.clone())?;
-        let index =
-            Arc::new(Index::open_among(self.repository, self.cache.clone(), HashSet::new(), ids_of(&ground.broken))?);
+        // Of nothing: nobody looks anything up in it.
+        let nothing = Some(HashSet::new());
+        let index = Arc::new(Index::open_among(self.repository, self.cache.clone(), HashMap::new(), nothing)?);
         let session = WriteSession::begin(registration, index, self.cache.clone());
         self.scan(&ground, &session)?;
         if self.last_resort {

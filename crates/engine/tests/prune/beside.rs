@@ -200,3 +200,31 @@ fn a_restore_goes_on_while_packs_are_moved() {
         compare::assert_same(&copy, &target, &compare::Options { roots: false, ..compare::Options::default() });
     }
 }
+
+/// A prune ends while somebody asks what one would do, and removes what he was about to read: he looks again.
+#[test]
+fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
+    let mut history = History::new(4);
+    history.forget(|at| at % 2 == 0);
+    let key = history.bench.key_file();
+    let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
+    let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let (folder, options) = (tempfile::tempdir().unwrap(), sharp.clone());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let once = std::sync::Mutex::new(Some(move || {
+        let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
+        sender.send(prune(&inside, &cache, &options, &Quiet::default())).unwrap();
+    }));
+    let then = move || {
+        let prune = once.lock().unwrap().take();
+        prune.into_iter().for_each(|prune| prune());
+    };
+    let store = WhileReading { inner: history.bench.memory.clone(), prefix: names::TREE, then: Box::new(then) };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+    let monitor = Quiet::default();
+    let survey = drumlin_engine::prune::plan(&repository, &history.bench.cache, &sharp, &monitor).unwrap();
+    assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "nothing was moved");
+    assert_eq!((survey.removed.packs, survey.repacked.packs), (0, 0), "{survey:?}");
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    history.whole();
+}

@@ -13,4 +13,5 @@ mod listings;
 mod meanwhile;
 mod rekey;
 mod sessions;
+mod twins;
 mod undone;

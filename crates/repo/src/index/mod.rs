@@ -89,8 +89,8 @@ enum View {
     All,
     /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions don't count.
     Writer { condemned: BTreeSet<PackId> },
-    /// A collector: all index objects but those that can't be read, and of the packs that they name only these.
-    Among { packs: HashSet<PackId>, without: HashSet<IndexId> },
+    /// A collector: these index objects alone, whatever comes; and of the packs that they name only these, if not all.
+    Among { objects: sync::Objects, packs: Option<HashSet<PackId>> },
     /// A check: all index objects but these, which can't be read.
     Without(HashSet<IndexId>),
 }
@@ -156,21 +156,19 @@ impl Index {
         Index::open_view(&registration.repository, cache, mode, View::Writer { condemned })
     }
 
-    /// The exact index of these packs alone, for a collector: a chunk that one of them holds is found there, even if others
-    /// hold it as well. `without` the index objects that can't be read.
+    /// The exact index of what these index objects say, and if not of all packs that they name only of these, for a collector: a chunk that one of
+    /// them holds is found there, even if others hold it as well. It stays as it is: what a collector has seen doesn't change under its hands,
+    /// and what others put meanwhile by whatever key takes nothing from its sight.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`] if one of them is gone: who asks has to look anew.
     pub fn open_among(
         repository: &Repository,
         cache: Arc<Cache>,
-        packs: HashSet<PackId>,
-        without: HashSet<IndexId>,
+        objects: HashMap<IndexId, u64>,
+        packs: Option<HashSet<PackId>>,
     ) -> Result<Self> {
-        if without.is_empty() {
-            let all = Index::open(repository, cache.clone())?;
-            if all.read().packs.iter().all(|pack| packs.contains(&pack.id)) {
-                return Ok(all);
-            }
-        }
-        Index::open_view(repository, cache, IndexMode::Exact, View::Among { packs, without })
+        Index::open_view(repository, cache, IndexMode::Exact, View::Among { objects, packs })
     }
 
     fn open_view(repository: &Repository, cache: Arc<Cache>, mode: IndexMode, view: View) -> Result<Self> {
@@ -181,7 +179,7 @@ impl Index {
             IndexMode::Auto(bytes) => sync::filter_bytes(&objects) > bytes as u64,
         };
         // Runs are shared with others only if they hold all that the objects name.
-        let shared = matches!(view, View::All | View::Writer { .. });
+        let shared = matches!(view, View::All | View::Writer { .. } | View::Among { packs: None, .. });
         let folder = if shared { cache.runs_folder(if sparse { "hooks" } else { "runs" }) } else { None };
         let index = Index {
             repository: repository.clone(),
@@ -260,8 +258,11 @@ impl Index {
     }
 
     /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there may
-    /// be gone.
+    /// be gone. A collector's stays as it is.
     pub fn refresh(&self) -> Result<()> {
+        if matches!(self.view, View::Among { .. }) {
+            return Ok(());
+        }
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let objects = sync::objects(&self.repository, &self.view)?;
         self.catch_up(objects)

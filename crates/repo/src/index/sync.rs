@@ -33,7 +33,8 @@ pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
         |listed: Listed| objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
     match view {
         View::All => repository.store().list(names::INDEX, &mut take)?,
-        View::Among { without: ids, .. } | View::Without(ids) => {
+        View::Among { objects: these, .. } => objects.clone_from(these),
+        View::Without(ids) => {
             repository.store().list(names::INDEX, &mut take)?;
             objects.retain(|id, _| !ids.contains(id));
         }
@@ -109,7 +110,10 @@ impl Index {
             match gone {
                 None => return Ok(()),
                 // Others do without what only it may name: it is stored again, or missed. A collector would take that for nobody's.
-                Some(_) if looks == LOOKS_MAX && !matches!(self.view, View::Among { .. }) => return Ok(()),
+                Some(gone) if matches!(self.view, View::Among { .. }) => {
+                    return Err(Error::Replaced { name: names::index(gone) });
+                }
+                Some(_) if looks == LOOKS_MAX => return Ok(()),
                 Some(gone) => look_again(&self.repository, gone, looks)?,
             }
             objects = self::objects(&self.repository, &self.view)?;
@@ -134,7 +138,7 @@ impl Index {
             let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
                 (_, Err(_)) if Desk::new(&self.repository).is_unfinished(*id)? => continue,
-                (View::Among { packs, .. }, Ok((mut entries, _))) => {
+                (View::Among { packs: Some(packs), .. }, Ok((mut entries, _))) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }

@@ -304,6 +304,20 @@ impl Reader {
         Ok(())
     }
 
+    /// Whether a block is as it was sealed, with nothing of it to be made again, by the word of its pack's parity: for who can't open it. `false` of a
+    /// pack without any.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn is_as_sealed(&self, info: &PackInfo, table: &Table, number: u32) -> Result<bool> {
+        let Some(block) = table.blocks.get(number as usize) else { return Ok(false) };
+        let pack = self.parity_of(info)?;
+        match &mut *lock(&pack) {
+            Some(pack) => Ok(!pack.read_sound(block.offset, &mut vec![0; block.stored_len as usize])?),
+            None => Ok(false),
+        }
+    }
+
     /// Read bytes of a pack through its parity, after they were of no use as they stand. Whether there may be others now.
     fn heal(&self, info: &PackInfo, why: &Error, offset: u64, out: &mut [u8]) -> Result<bool> {
         if !why.is_of_one_object() || why.is_missing() {

@@ -248,8 +248,7 @@ fn marks_are_those_of_the_plainest_rule() {
             objects.sort_unstable();
             objects.retain(|_| case != 2 || rng.one_in(2));
             let keys = crate::reach::keys::Keys::read(&repository, &cache, &objects, 2, &Quiet::default()).unwrap();
-            let places =
-                Places::new(&repository, &cache, Arc::new(keys), (first, reserve), &HashSet::new(), 2).unwrap();
+            let places = Places::new(&repository, &cache, (&ground, Arc::new(keys)), (first, reserve), 2).unwrap();
             several += doubles(places.reader());
             let (marked_by_model, missing) = (BTreeSet::new(), BTreeSet::new());
             let mut model = Model { places: &places, marked: marked_by_model, missing, chunks: 0 };
@@ -290,7 +289,7 @@ fn the_index_is_seldom_asked() {
     let ground = Ground::look(&repository).unwrap();
     let (keys, _) = ground.keys(&repository, &cache, 2, &Quiet::default()).unwrap();
     let places =
-        Places::new(&repository, &cache, keys, (ground.known().collect(), HashSet::new()), &HashSet::new(), 2).unwrap();
+        Places::new(&repository, &cache, (&ground, keys), (ground.known().collect(), HashSet::new()), 2).unwrap();
     for workers in [1, 4] {
         let monitor = Quiet::default();
         let mut need = Need::new(&places, workers, &monitor);
@@ -311,7 +310,7 @@ fn it_ends_when_it_is_told_to() {
     let monitor = Quiet::default();
     let (keys, _) = ground.keys(&repository, &cache, 2, &monitor).unwrap();
     let places =
-        Places::new(&repository, &cache, keys, (ground.known().collect(), HashSet::new()), &HashSet::new(), 2).unwrap();
+        Places::new(&repository, &cache, (&ground, keys), (ground.known().collect(), HashSet::new()), 2).unwrap();
     monitor.request_stop();
     let ended = Need::new(&places, 2, &monitor).add(&repository.standing_snapshots().unwrap());
     assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
@@ -338,15 +337,8 @@ fn chunks_a_second() {
         let start = std::time::Instant::now();
         let (keys, _) = ground.keys(&repository, &cache, workers, &Quiet::default()).unwrap();
         let read = start.elapsed();
-        let places = Places::new(
-            &repository,
-            &cache,
-            keys,
-            (ground.known().collect(), HashSet::new()),
-            &HashSet::new(),
-            workers,
-        )
-        .unwrap();
+        let all = (ground.known().collect(), HashSet::new());
+        let places = Places::new(&repository, &cache, (&ground, keys), all, workers).unwrap();
         let opened = start.elapsed();
         let monitor = Quiet::default();
         let mut need = Need::new(&places, workers, &monitor);
