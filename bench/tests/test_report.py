@@ -126,6 +126,12 @@ class Snapshots(unittest.TestCase):
             places = sorted(place for place, _ in names)
             self.assertTrue(all(b - a >= lines.LABEL - 0.11 for a, b in zip(places, places[1:])), places)
 
+    def test_one_step_is_no_line(self):
+        result = six()
+        self.assertIsNotNone(lines.lines(result, "restores", SECONDS, "all", True))
+        alone = {**result, "restores": result["restores"][-1:]}
+        self.assertIsNone(lines.lines(alone, "restores", SECONDS, "one", True))
+
     def test_no_line_goes_over_a_step_that_failed(self):
         self.assertEqual(lines.unbroken([1, 2, None, 3, None]), [[1, 2], [3]])
         self.assertEqual(lines.unbroken([None, None]), [])

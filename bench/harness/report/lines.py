@@ -16,13 +16,13 @@ DASHES = (None, "5 3", "2 3")
 
 
 def lines(result, part, measure, title, log):
-    """The drawing of a measure over the steps; None if nobody has a figure there. `log`: on a logarithmic scale."""
+    """The drawing of a measure over the steps; None of one step alone, or if nobody has a figure there. `log`: on a logarithmic scale."""
     steps = result["steps"] if part == "steps" else result["restores"]
     columns = [column(result, part, step, measure) for step in steps]
     series = {tool: [figures[tool].value for figures in columns] for tool in result["tools"]}
     series = {tool: values for tool, values in series.items() if any(value is not None for value in values)}
     values = [value for values in series.values() for value in values if value]
-    if not values:
+    if not values or len(steps) < 2:
         return None
     panels = groups(result["tools"], series)
     canvas = Canvas(WIDTH, HEIGHT)
