@@ -229,12 +229,12 @@ impl<'a> Duplicates<'a> {
         })
     }
 
-    /// Which of some chunks of a block are what they should be, as far as this key sees; `None` if the block can't be looked at now.
+    /// Which of some chunks of a block are what they should be, as far as this key sees; `None` if nobody can say.
     fn sound(&self, info: &PackInfo, block: u32, looks: &[Look]) -> drumlin_repo::Result<Option<Vec<bool>>> {
         let seen = self.reader.table(info).and_then(|table| {
             if !self.repository.opens(info.kind, info.generation) {
                 let sound = self.reader.is_as_sealed(info, &table, block)?;
-                return Ok(vec![sound; looks.len()]);
+                return Ok(sound.map(|sound| vec![sound; looks.len()]));
             }
             let mut bytes = Vec::new();
             self.reader.block(info, &table, block, &mut Vec::new(), &mut bytes)?;
@@ -243,12 +243,12 @@ impl<'a> Duplicates<'a> {
                 let chunk = chunk.and_then(|c| bytes.get(c.offset as usize..)?.get(..c.len as usize));
                 chunk.map_or(Ok(false), |chunk| self.reader.check(info.kind, &look.id, chunk))
             };
-            looks.iter().map(is_sound).collect()
+            looks.iter().map(is_sound).collect::<drumlin_repo::Result<_>>().map(Some)
         });
         match seen {
-            Err(e) if e.frozen().is_some() => Ok(None),
+            Err(e) if e.frozen().is_some() || e.is_refused() || e.is_missing() => Ok(None),
             Err(e) if e.is_of_one_object() || e.is_damage() => Ok(Some(vec![false; looks.len()])),
-            other => other.map(Some),
+            other => other,
         }
     }
 

@@ -8,7 +8,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
 use drumlin_repo::collection::Desk;
-use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
+use drumlin_repo::{Cache, Index, PackInfo, PackScan, Repository, names};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -162,6 +162,7 @@ impl Ground {
             return Err(drumlin_repo::Error::Replaced { name: names::index(gone) }.into());
         }
         let broken = std::mem::take(&mut keys.broken);
+        self.settle(repository, &mut keys)?;
         Ok((Arc::new(keys), broken))
     }
 
@@ -175,6 +176,21 @@ impl Ground {
         let objects = readable.map(|(id, (len, _))| (*id, *len)).collect();
         let all = self.named.keys().all(|pack| packs.contains(pack));
         Ok(Arc::new(Index::open_among(repository, cache.clone(), objects, (!all).then_some(packs))?))
+    }
+
+    /// Of packs of which index objects say different things, what they say themselves counts, where that can be read.
+    fn settle(&self, repository: &Repository, keys: &mut Keys) -> Result<()> {
+        let contested: Vec<(PackId, PackKind, u64)> =
+            keys.contested.iter().filter_map(|id| self.packs.get(id).map(|(kind, len)| (*id, *kind, *len))).collect();
+        if contested.is_empty() {
+            return Ok(());
+        }
+        let scan = PackScan::new(repository)?;
+        let said = repository.ask_many(&contested, |(id, kind, len)| match twice(|| scan.entry(*kind, *id, *len)) {
+            Err(e) if e.is_damage() || e.frozen().is_some() => Ok(None),
+            other => other.map(Some),
+        })?;
+        said.iter().flatten().try_for_each(|entry| keys.correct(entry))
     }
 
     /// Bytes of some packs.

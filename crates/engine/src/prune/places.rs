@@ -111,11 +111,8 @@ impl<'a> Seeker<'a> {
     /// Where a node is.
     pub fn node(&self, id: &ChunkId) -> Result<Spot<'a>> {
         for reader in [Some(&self.places.first), self.places.reserve.as_ref()].into_iter().flatten() {
-            if let Some(location) = reader.index().lookup(id)? {
-                let found = find::place(&self.places.keys, reader.index(), PackKind::Tree, location);
-                if !matches!(found, Found::Nowhere) {
-                    return Ok(Spot { found, reader: Some((reader, location)), anywhere: self.places.anywhere() });
-                }
+            if let Some((found, location)) = find::look_up(&self.places.keys, reader.index(), PackKind::Tree, id)? {
+                return Ok(Spot { found, reader: Some((reader, location)), anywhere: self.places.anywhere() });
             }
         }
         Ok(Spot { found: Found::Nowhere, reader: None, anywhere: self.places.anywhere() })

@@ -359,8 +359,10 @@ impl Subject<Desk<'_>> for Collection<'_> {
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
         let (ground, needed) = self.since(&condemned)?;
         if let Some(marks) = needed {
-            // What it needs after all stays, and so do the index objects that name it, or what names it in their place.
-            condemned.retain(|pack| marks.of(pack).is_none());
+            // What it needs after all stays, and so do the index objects that name it, or what names it in their place; and what of it is needed
+            // nobody knows.
+            let is_contested = |pack: &PackId| self.keys.as_ref().is_some_and(|keys| keys.contested.contains(pack));
+            condemned.retain(|pack| marks.of(pack).is_none() && !is_contested(pack));
             let acquitted: HashSet<PackId> =
                 draft.packs.iter().filter(|pack| !condemned.contains(pack)).copied().collect();
             let naming = ground.naming(&acquitted);

@@ -77,9 +77,25 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Where a chunk is by the word of the index: always the same place of several.
+/// Where a chunk is by the word of the index, and of the keys: always the same place of several. Index objects may contradict each other, and one
+/// that says of a pack what isn't so draws no chunk away from where it is.
 pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Found> {
-    Ok(index.lookup(id)?.map_or(Found::Nowhere, |location| place(keys, index, kind, location)))
+    Ok(look_up(keys, index, kind, id)?.map_or(Found::Nowhere, |(found, _)| found))
+}
+
+/// The same, and where the index has that.
+pub(crate) fn look_up(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Option<(Found, Location)>> {
+    let (wanted, mut read, mut said) = (key(id), Ok(()), Vec::new());
+    let mut stands = |info: &PackInfo, ordinal| {
+        let Some(pack) = keys.number(&info.id) else { return true };
+        let looked = keys.window(pack, ordinal, 1, &mut said);
+        let stands = looked.is_ok() && keys.kind(pack) == kind && said == wanted;
+        read = std::mem::replace(&mut read, Ok(())).and(looked);
+        stands
+    };
+    let found = index.lookup_where(id, &mut stands)?;
+    read?;
+    Ok(found.map(|location| (place(keys, index, location), location)))
 }
 
 /// The places of chunks that count at another one: at the one which this index gives.
@@ -97,11 +113,10 @@ pub(crate) fn passed(keys: &Keys, index: &Index) -> Result<Bits> {
 }
 
 /// The place that the index means.
-pub(crate) fn place(keys: &Keys, index: &Index, kind: PackKind, location: Location) -> Found {
+fn place(keys: &Keys, index: &Index, location: Location) -> Found {
     let (info, ordinal) = (index.pack(location.pack), location.ordinal);
     match keys.number(&info.id) {
         None => Found::Newer(info, ordinal),
-        Some(pack) if keys.kind(pack) != kind || ordinal >= keys.chunks(pack) => Found::Nowhere,
         Some(pack) => Found::At(Place { pack, ordinal }),
     }
 }

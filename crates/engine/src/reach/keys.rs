@@ -112,8 +112,8 @@ impl Keys {
 
     /// Add a pack. Gives its number; `None` if it is there already, and stays as it is: contested, if that was something else.
     pub fn add(&mut self, entry: &Entry) -> Result<Option<u32>> {
-        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
         if let Some(number) = self.by_id.get(&entry.pack) {
+            let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
             let mut said = Vec::new();
             self.window(*number, 0, self.chunks(*number) as usize, &mut said)?;
             if said != keys || self.kind(*number) != entry.kind {
@@ -121,13 +121,29 @@ impl Keys {
             }
             return Ok(None);
         }
+        let (number, row) = (self.len(), self.write(entry)?);
+        self.by_id.insert(entry.pack, number);
+        self.packs.push(row);
+        Ok(Some(number))
+    }
+
+    /// Take for what is in a contested pack what that says itself.
+    pub fn correct(&mut self, entry: &Entry) -> Result<()> {
+        let Some(number) = self.by_id.get(&entry.pack).copied() else { return Ok(()) };
+        let row = self.write(entry)?;
+        self.packs[number as usize] = row;
+        self.repeated.retain(|place| place.pack != number);
+        self.repeated.extend(repeated(entry).into_iter().map(|ordinal| Place { pack: number, ordinal }));
+        Ok(())
+    }
+
+    fn write(&mut self, entry: &Entry) -> Result<Row> {
+        let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
         let at = self.written * KEY_BYTES as u64;
         self.file.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
-        let (number, chunks) = (self.len(), entry.table.chunks.len() as u32);
-        self.by_id.insert(entry.pack, number);
-        self.packs.push(Row { kind: entry.kind, chunks, first: self.written });
-        self.written += u64::from(chunks);
-        Ok(Some(number))
+        let row = Row { kind: entry.kind, chunks: entry.table.chunks.len() as u32, first: self.written };
+        self.written += u64::from(row.chunks);
+        Ok(row)
     }
 
     /// How many packs.

@@ -10,7 +10,7 @@ use drumlin_engine::repair::repair;
 use drumlin_format::ChunkId;
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{Chunk, PackKind};
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
@@ -219,10 +219,11 @@ fn what_comes_while_a_prune_walks_hides_nothing() {
     history.whole();
 }
 
-/// An index object that says of a sound pack that another one's chunks stand in it. That pack holds something else there, and vouches for nothing.
+/// An index object that says of a sound pack that another one's chunks stand in it, at places that it has or behind them. It holds something else there,
+/// or nothing, and neither vouches for anything nor hides where those chunks are.
 #[test]
 fn what_stands_at_a_place_is_what_counts() {
-    for by_cache in [false, true] {
+    for (by_cache, longer) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut history = History::new(3);
         let data: Vec<Entry> = entries(&history).into_iter().filter(|entry| entry.kind == PackKind::Data).collect();
         let (longest, rest): (Vec<_>, Vec<_>) =
@@ -230,7 +231,18 @@ fn what_stands_at_a_place_is_what_counts() {
         let (mut claimed, others) = (longest[0].clone(), longest[1..].iter().chain(&rest));
         let taken: Vec<ChunkId> = others.flat_map(|entry| entry.table.chunks.iter().map(|chunk| chunk.id)).collect();
         assert!(taken.len() > 10, "nothing to take: {}", taken.len());
-        claimed.table.chunks.iter_mut().zip(&taken).for_each(|(chunk, id)| chunk.id = *id);
+        if longer {
+            let last = claimed.table.chunks.pop().unwrap();
+            let parts = taken.iter().take(last.len as usize - 1).map(|id| Chunk { id: *id, len: 1, ..last });
+            claimed.table.chunks.extend((0..).zip(parts).map(|(at, part)| Chunk { offset: last.offset + at, ..part }));
+            let told = claimed.table.chunks.last_mut().unwrap();
+            told.len = last.offset + last.len - told.offset;
+            let chunks = claimed.table.chunks.len() as u32;
+            let block = &mut claimed.table.blocks[last.block as usize];
+            block.chunks = chunks - block.first_chunk;
+        } else {
+            claimed.table.chunks.iter_mut().zip(&taken).for_each(|(chunk, id)| chunk.id = *id);
+        }
         // Of two index objects the first by name counts for what is at a place, and the last that a cache has come to know for where something is.
         let index = || objects(&history.bench.memory).into_keys().filter(|name| name.starts_with(names::INDEX));
         let truth = index().max().unwrap();

@@ -1,14 +1,16 @@
 //! A storage that is put back to an older state while somebody is at work: the session is there, and what it has written since isn't.
 
-use crate::common::options;
-use crate::history::{History, objects, prune_options};
+use crate::common::{options, repair_options};
+use crate::history::{History, objects, prune_all, prune_options};
 use crate::meanwhile::Meanwhile;
 use drumlin_engine::Error;
 use drumlin_engine::backup::backup;
 use drumlin_engine::monitor::Quiet;
-use drumlin_engine::prune::{Options, Unused, prune};
+use drumlin_engine::prune::{self, Unused, prune};
+use drumlin_engine::repair::{Options, repair};
+use drumlin_format::PackId;
 use drumlin_repo::{Cache, Repository, Unlock, names};
-use drumlin_store::{MemoryStore, Store};
+use drumlin_store::{MemoryStore, Put, Store};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -61,9 +63,31 @@ fn what_was_moved_and_is_gone_stays_where_it_stood() {
     let scratch = tempfile::tempdir().unwrap();
     let by = by(&history, names::PLANS);
     let cache = Arc::new(Cache::open(&by, None, scratch.path()).unwrap());
-    let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let sharp = prune::Options { max_unused: Unused::Bytes(0), ..prune_options() };
     assert_undone(prune(&by, &cache, &sharp, &Quiet::default()));
     history.whole();
     prune(&by, &cache, &sharp, &Quiet::default()).unwrap();
+    history.whole();
+}
+
+#[test]
+fn what_a_repair_has_moved_and_is_gone_stays_where_it_can_be_healed() {
+    let history = History::new(2);
+    let memory = &history.bench.memory;
+    let name = objects(memory).into_keys().find(|name| name.starts_with(names::DATA)).unwrap();
+    let mut bytes = memory.get(&name).unwrap();
+    bytes[1000] ^= 1;
+    memory.put(&name, &bytes, Put::Replace).unwrap();
+    let mending = || {
+        let damaged = [PackId::parse(names::last(&name)).unwrap()].into();
+        Options { damaged, ..repair_options() }
+    };
+    let by = by(&history, names::PLANS);
+    assert_undone(repair(&by, &history.bench.cache, &mending(), &Quiet::default()));
+    history.whole();
+    let report = repair(&by, &history.bench.cache, &mending(), &Quiet::default()).unwrap();
+    assert_eq!((report.mended.len(), report.lost_chunks), (1, 0), "{report:?}");
+    prune_all(&history.bench).unwrap();
+    assert!(memory.len(&name).unwrap().is_none());
     history.whole();
 }

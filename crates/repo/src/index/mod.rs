@@ -217,8 +217,21 @@ impl Index {
         }
     }
 
+    /// Where a chunk is, of all places that index objects give the first that will do, by its pack and its place in that one's table, and always the
+    /// same one of several: for who knows better than each of them. Of an exact index.
+    ///
+    /// # Errors
+    /// The index can't be read.
+    pub fn lookup_where(
+        &self,
+        id: &ChunkId,
+        will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
+    ) -> Result<Option<Location>> {
+        self.lookup_runs(&key(id), will_do)
+    }
+
     fn find(&self, id: &ChunkId) -> Result<Option<Location>> {
-        let found = self.lookup_runs(&key(id))?;
+        let found = self.lookup_runs(&key(id), &mut |_, _| true)?;
         match &self.champions {
             Some(champions) if found.is_none() => champions.find(self, id),
             _ => Ok(found),
@@ -232,7 +245,7 @@ impl Index {
 
     /// The same by what runs keep of an identity.
     pub(crate) fn lookup_key_beside(&self, wanted: &Key, not: &[PackId]) -> Result<Option<Location>> {
-        self.try_runs(wanted, not).map_err(|_| {
+        self.try_runs(wanted, not, &mut |_, _| true).map_err(|_| {
             self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
         })
     }
@@ -268,14 +281,18 @@ impl Index {
         self.catch_up(objects)
     }
 
-    fn lookup_runs(&self, wanted: &run::Key) -> Result<Option<Location>> {
-        match self.try_runs(wanted, &[]) {
+    fn lookup_runs(
+        &self,
+        wanted: &run::Key,
+        will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
+    ) -> Result<Option<Location>> {
+        match self.try_runs(wanted, &[], will_do) {
             Ok(found) => Ok(found),
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
                 self.drop_run(&damaged);
                 self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted, &[]).map_err(|_| self.damaged_twice())
+                self.try_runs(wanted, &[], will_do).map_err(|_| self.damaged_twice())
             }
         }
     }
@@ -290,13 +307,21 @@ impl Index {
         self.damaged(std::io::Error::other(detail))
     }
 
-    /// Where a chunk is, besides some packs. Fails with the run that can't be read.
-    fn try_runs(&self, wanted: &run::Key, not: &[PackId]) -> std::result::Result<Option<Location>, Arc<Run>> {
+    /// Where a chunk is, besides some packs, at a place that will do. Fails with the run that can't be read.
+    fn try_runs(
+        &self,
+        wanted: &run::Key,
+        not: &[PackId],
+        will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
+    ) -> std::result::Result<Option<Location>, Arc<Run>> {
         let layers = self.read();
         // The newest runs are last, and what they hold is asked for most.
         for layer in layers.runs.iter().rev() {
             // It may be in several packs; and if it is only in those that are passed over, it is stored once more.
-            let will_do = |pack| !self.passes(&layers.packs[(layer.base + pack) as usize].id, not);
+            let will_do = |pack, ordinal| {
+                let info = &layers.packs[(layer.base + pack) as usize];
+                !self.passes(&info.id, not) && will_do(info, ordinal)
+            };
             match layer.run.lookup(wanted, will_do) {
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
                 Ok(None) => {}

@@ -81,8 +81,8 @@ impl Run {
             + self.packs.len() * 64
     }
 
-    /// Where a chunk is: pack number in this run, ordinal. Of several packs that hold it, the first that will do.
-    pub fn lookup(&self, wanted: &Key, will_do: impl Fn(u32) -> bool) -> io::Result<Option<(u32, u32)>> {
+    /// Where a chunk is: pack number in this run, ordinal. Of several places that hold it, the first that will do.
+    pub fn lookup(&self, wanted: &Key, mut will_do: impl FnMut(u32, u32) -> bool) -> io::Result<Option<(u32, u32)>> {
         let top = top(wanted);
         // The last page that begins at or before the key; equal tops across a page border are looked up in both.
         let end = self.first_keys.partition_point(|k| *k <= top);
@@ -100,7 +100,7 @@ impl Run {
                 if entry.pack as usize >= self.packs.len() {
                     return Err(bad());
                 }
-                if will_do(entry.pack) {
+                if will_do(entry.pack, entry.ordinal) {
                     return Ok(Some((entry.pack, entry.ordinal)));
                 }
             }
@@ -439,9 +439,9 @@ mod tests {
             assert_eq!((run.entries, run.packs.len()), (n, 3));
             for run in [&written, &run] {
                 for i in (0..n).step_by(1 + n as usize / 5000) {
-                    assert_eq!(run.lookup(&id(i), |_| true).unwrap(), Some(((i % 3) as u32, i as u32)));
+                    assert_eq!(run.lookup(&id(i), |_, _| true).unwrap(), Some(((i % 3) as u32, i as u32)));
                 }
-                assert!((n..n + 2000).all(|i| run.lookup(&id(i), |_| true).unwrap().is_none()));
+                assert!((n..n + 2000).all(|i| run.lookup(&id(i), |_, _| true).unwrap().is_none()));
             }
             assert!(run.iter().map(|e| e.unwrap().key).eq(entries.keys().copied()));
             assert!(n < 1000 || run.memory() < n as usize * 3 / 2, "{} bytes for {n} keys", run.memory());
@@ -456,7 +456,7 @@ mod tests {
         let b = Arc::new(write(&of(500..1500, 8), tempfile::tempfile().unwrap(), 2));
         let merged = merge(&[a, b], tempfile::tempfile().unwrap()).unwrap();
         assert_eq!((merged.entries, merged.packs.len()), (2000, 4));
-        let lookup = |n, not: &[u32]| merged.lookup(&id(n), |pack| !not.contains(&pack)).unwrap();
+        let lookup = |n, not: &[u32]| merged.lookup(&id(n), |pack, _| !not.contains(&pack)).unwrap();
         assert_eq!(lookup(1400, &[]), Some((3, 8)));
         // Equals may stand on two pages: all of them are found.
         for n in 500..1000 {
@@ -472,7 +472,7 @@ mod tests {
             writer.push(RunEntry { key: id(1), pack, ordinal }).unwrap();
         }
         let run = writer.finish(&packs(2)).unwrap();
-        assert_eq!((run.entries, run.lookup(&id(1), |_| true).unwrap()), (2, Some((0, 1))));
+        assert_eq!((run.entries, run.lookup(&id(1), |_, _| true).unwrap()), (2, Some((0, 1))));
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
             file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();
             if let Ok(run) = Run::open(file.try_clone().unwrap()) {
                 for i in 0..400 {
-                    if let Ok(found) = run.lookup(&id(i), |_| true) {
+                    if let Ok(found) = run.lookup(&id(i), |_, _| true) {
                         assert_eq!(found, Some((0, i as u32)), "byte {at}");
                     }
                 }

@@ -51,7 +51,7 @@ impl Champions {
         if !id.is_hook() {
             return Ok(None);
         }
-        let Some(hook) = index.lookup_runs(&hook_key(id.hook()))? else { return Ok(None) };
+        let Some(hook) = index.lookup_runs(&hook_key(id.hook()), &mut |_, _| true)? else { return Ok(None) };
         self.fetch(index, hook.pack)?;
         Ok(self.known(&key(id)))
     }

@@ -304,18 +304,17 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a block is as it was sealed, with nothing of it to be made again, by the word of its pack's parity: for who can't open it. `false` of a
-    /// pack without any.
+    /// Whether a block is as it was sealed, with nothing of it to be made again, by the word of its pack's parity: for who can't open it. `None`: the
+    /// pack has none that this program knows.
     ///
     /// # Errors
     /// The storage fails.
-    pub fn is_as_sealed(&self, info: &PackInfo, table: &Table, number: u32) -> Result<bool> {
-        let Some(block) = table.blocks.get(number as usize) else { return Ok(false) };
+    pub fn is_as_sealed(&self, info: &PackInfo, table: &Table, number: u32) -> Result<Option<bool>> {
+        let Some(block) = table.blocks.get(number as usize) else { return Ok(Some(false)) };
         let pack = self.parity_of(info)?;
-        match &mut *lock(&pack) {
-            Some(pack) => Ok(!pack.read_sound(block.offset, &mut vec![0; block.stored_len as usize])?),
-            None => Ok(false),
-        }
+        let mut pack = lock(&pack);
+        let read = |pack: &mut Healed| pack.read_sound(block.offset, &mut vec![0; block.stored_len as usize]);
+        pack.as_mut().map(|pack| Ok(!read(pack)?)).transpose()
     }
 
     /// Read bytes of a pack through its parity, after they were of no use as they stand. Whether there may be others now.
