@@ -51,9 +51,9 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     }
     if snapshot.summary.unreadable > 0 {
         let entries = counted(snapshot.summary.unreadable, "entry", "entries");
-        context
-            .out
-            .caution(format!("{entries} could not be read when this snapshot was made: what was in them is not in it"));
+        context.out.caution(format!(
+            "{entries} could not be read when this snapshot was made: what could not be read is not in it"
+        ));
     }
     spare_excluded(context, &args, snapshot.summary.excluded)?;
     let repository_folder = match context.place()?.location() {

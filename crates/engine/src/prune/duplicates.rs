@@ -21,11 +21,12 @@ use crate::reach::keys::{KEY_BYTES, Key, Keys, Place, key};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
 use drumlin_format::key::Role;
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{ChunkId, KeyId, PackId};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{PackInfo, Repository, names};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// A chunk that is needed.
 struct Case {
@@ -95,8 +96,10 @@ pub(super) struct Duplicates<'a> {
     sound: HashSet<Place>,
     /// Where they stand in blocks that were seen to be as they were sealed.
     sealed: HashSet<Place>,
-    /// Where they should stand and aren't what they should be.
+    /// Where they should stand and aren't what they should be, or are by parity alone.
     unsound: HashSet<Place>,
+    /// Those of them that parity doesn't make good.
+    rotten: HashSet<Place>,
     /// Packs that this run has written itself, of chunks that it had looked at.
     own: HashSet<u32>,
 }
@@ -109,8 +112,8 @@ impl<'a> Duplicates<'a> {
         let members = members(places, &infos)?;
         let (index, cache) = (places.anywhere().index().clone(), places.anywhere().cache().clone());
         let reader = Reader::new(repository.clone(), index, cache, 0).without_parity();
-        let (sound, sealed, unsound, own) = Default::default();
-        Ok(Duplicates { repository, places, infos, reader, members, sound, sealed, unsound, own })
+        let (sound, sealed, unsound, rotten, own) = Default::default();
+        Ok(Duplicates { repository, places, infos, reader, members, sound, sealed, unsound, rotten, own })
     }
 
     /// The same, but what stands in these packs, which this run has written, need not be read again.
@@ -139,13 +142,14 @@ impl<'a> Duplicates<'a> {
     /// Tell of the packs that don't have what they should have.
     pub fn tell(&self, monitor: &dyn Monitor) {
         let mut packs: BTreeMap<String, usize> = BTreeMap::new();
-        for at in &self.unsound {
+        for at in &self.rotten {
             let Some(info) = self.infos.get(&at.pack) else { continue };
             *packs.entry(names::pack(info.kind, info.id)).or_default() += 1;
         }
         for (name, chunks) in packs {
+            let chunks = if chunks == 1 { "a chunk".into() } else { format!("{chunks} chunks") };
             let cause = format!(
-                "of what it should hold {chunks} chunks aren't in it as they were stored: where else they stand they stay; 'drumlin repair --read-data' mends it"
+                "it lacks {chunks} that it should hold, or has something else there; copies in other packs stay, and 'drumlin repair --read-data' mends it"
             );
             monitor.problem(&Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause });
             add(&monitor.counters().damaged, 1);
@@ -204,16 +208,21 @@ impl<'a> Duplicates<'a> {
             true => Err(Error::Interrupted),
             false => Ok(self.sound(self.infos[pack], *block, looks)?),
         })?;
-        for (((pack, _), looks), seen) in blocks.iter().zip(seen) {
+        for (((pack, block), looks), seen) in blocks.iter().zip(seen) {
             let Some(seen) = seen else { continue };
             let info = self.infos[pack];
-            let sound = match self.repository.opens(info.kind, info.generation) {
-                true => &mut self.sound,
-                false => &mut self.sealed,
-            };
+            let opens = self.repository.opens(info.kind, info.generation);
             for (look, is_sound) in looks.iter().zip(seen) {
                 proven[look.case] = is_sound;
-                if is_sound { &mut *sound } else { &mut self.unsound }.insert(look.at);
+                let kept = match (is_sound, opens) {
+                    (true, true) => &mut self.sound,
+                    (true, false) => &mut self.sealed,
+                    (false, _) => &mut self.unsound,
+                };
+                kept.insert(look.at);
+                if !is_sound && !self.is_healed(info, *block, look) {
+                    self.rotten.insert(look.at);
+                }
             }
         }
         Ok(())
@@ -249,6 +258,18 @@ impl<'a> Duplicates<'a> {
             Err(e) if e.frozen().is_some() || e.is_refused() || e.is_missing() => Ok(None),
             Err(e) if e.is_of_one_object() || e.is_damage() => Ok(Some(vec![false; looks.len()])),
             other => other,
+        }
+    }
+
+    /// Whether parity makes good what isn't as it should be. Then whoever runs this is told of the pack that was read through it.
+    fn is_healed(&self, info: &PackInfo, block: u32, look: &Look) -> bool {
+        let reader = self.places.anywhere();
+        match self.repository.opens(info.kind, info.generation) {
+            true => reader.chunk_in(info, look.at.ordinal, info.kind, &look.id).is_ok(),
+            false => {
+                let sealed = |table: Arc<Table>| reader.sealed_block(info, &table, block, &mut Vec::new(), None);
+                reader.table(info).and_then(sealed).is_ok()
+            }
         }
     }
 

@@ -264,7 +264,8 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         Ok(same && after.is_own(&state, repository, me)?)
     };
     // Damage is met again, and told again, until it is mended.
-    let is_sound = || !collection.unsealed && monitor.counters().get().damaged == 0;
+    let is_whole = || monitor.counters().get().damaged == 0 && repository.healed().is_empty();
+    let is_sound = || !collection.unsealed && is_whole();
     match collected {
         Ok(Collected::Nothing) => {
             clear()?;
