@@ -11,6 +11,7 @@ use super::rank::{Ranks, UNRANKED};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
+use drumlin_format::key::Role;
 use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
@@ -131,11 +132,17 @@ impl Repack<'_> {
     pub fn run(&self, packs: &[PackInfo]) -> Result<HashSet<PackId>> {
         let stay = Mutex::new(HashSet::new());
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
+        let forged = self.forged(packs)?;
         for (at, info) in packs.iter().enumerate() {
             match self.reader.table(info) {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
                     // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
                     let detail = "the index says other things of it than its own table";
+                    let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
+                    self.stays(&stay, info, &e);
+                }
+                Ok(_) if forged.contains(&info.id) => {
+                    let detail = "its table says that blocks are another pack's, and whoever signed it moves none";
                     let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
                     self.stays(&stay, info, &e);
                 }
@@ -155,6 +162,25 @@ impl Repack<'_> {
             }
         }
         Ok(stay.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Of packs whose blocks are moved unseen those that give another pack for where a block is from, by nobody's word who moves any. What a keeper has
+    /// moved stands for what is where it is from: see `duplicates.rs`.
+    fn forged(&self, packs: &[PackInfo]) -> Result<HashSet<PackId>> {
+        let is_closed = |info: &&PackInfo| !self.repository.opens(info.kind, info.generation);
+        let closed: Vec<PackInfo> = packs.iter().filter(is_closed).cloned().collect();
+        if closed.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let asked = self.repository.ask_tables(
+            &closed,
+            |info| (info.id, info),
+            |id, table, signer| {
+                let moves = matches!(signer, Some((_, Role::Owner | Role::Keeper)));
+                (!moves && table.slots.iter().any(|slot| slot.origin != id)).then_some(id)
+            },
+        )?;
+        Ok(asked.into_iter().flatten().collect())
     }
 
     fn pieces(&self, number: u32, source: &Source, pieces: &mut Vec<Piece>) {

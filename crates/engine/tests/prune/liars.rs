@@ -13,7 +13,7 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::{Chunk, PackKind};
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
-use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::{Cache, Index, IndexMode, Repository, Unlock, WriteSession, names};
 use drumlin_store::{Fault, FaultStore, Kind, Op, Store, When};
 use std::sync::{Arc, Mutex};
@@ -265,5 +265,40 @@ fn what_stands_at_a_place_is_what_counts() {
         let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
         prune(&history.bench.repository, &cache, &sharp, &Quiet::default()).unwrap();
         history.whole();
+    }
+}
+
+/// A table that says of rubbish that it is the very block that stands in another pack. A keeper moves blocks unseen, and says where they are from: not
+/// by the word of somebody who moves none.
+#[test]
+fn what_a_thief_says_to_have_moved_stands_for_nothing() {
+    for _ in 0..4 {
+        let mut history = History::new(3);
+        let repository = &history.bench.repository;
+        let thief = lesser(&history.bench, Role::Writer);
+        let (liar, _scratch) = session(&thief);
+        let index = Arc::new(Index::open(repository, history.bench.cache.clone()).unwrap());
+        let reader = Reader::new(repository.clone(), index.clone(), history.bench.cache.clone(), 0);
+        for info in index.packs().iter().filter(|info| info.kind == PackKind::Data) {
+            let table = reader.table(info).unwrap();
+            for block in table.blocks.iter().filter(|block| block.chunks > 0) {
+                let chunks = &table.chunks[block.first_chunk as usize..][..block.chunks as usize];
+                let ids: Vec<_> = chunks.iter().map(|chunk| (chunk.id, chunk.len)).collect();
+                let rubbish = vec![b'!'; block.stored_len as usize];
+                let slot = &table.slots[block.slot as usize];
+                liar.adopt((info.kind, info.generation), slot, block, &rubbish, &ids).unwrap();
+            }
+        }
+        liar.flush().unwrap();
+        liar.abandon().unwrap();
+        history.forget(|at| at == 0);
+        let keeper = lesser(&history.bench, Role::Keeper);
+        let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        for _ in 0..3 {
+            let scratch = tempfile::tempdir().unwrap();
+            let cache = Arc::new(Cache::open(&keeper, None, scratch.path()).unwrap());
+            prune(&keeper, &cache, &sharp, &Quiet::default()).unwrap();
+            history.whole();
+        }
     }
 }
