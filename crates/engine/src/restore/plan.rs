@@ -370,16 +370,18 @@ impl<'a> Planner<'a> {
         content: &Content,
         path: Vec<u8>,
     ) -> Result<bool> {
-        let mut uses = Vec::new();
+        let (mut uses, mut ids) = (Vec::new(), Vec::new());
         let mut multi = None;
-        let number = self.window.files.len() as u32;
-        let used =
-            |location: Location, offset| Use { pack: location.pack, ordinal: location.ordinal, file: number, offset };
+        let (number, known) = (self.window.files.len() as u32, self.window.ids.len() as u32);
+        let used = |location: Location, offset, nth: usize| {
+            let Location { pack, ordinal } = location;
+            Use { pack, ordinal, file: number, offset, id: known + nth as u32 }
+        };
         let whole = match &content.data {
             Data::None => return Ok(false),
             Data::Chunk(id) => match self.locator.locate(id)? {
                 Some(location) => {
-                    uses.push(used(location, 0));
+                    uses.push(used(location, 0, 0));
                     id.0
                 }
                 None => return self.missing(&path, id),
@@ -403,7 +405,8 @@ impl<'a> Planner<'a> {
                         }
                         Ref::Chunk { id, len } => {
                             let Some(location) = self.locator.locate(&id)? else { return self.missing(&path, &id) };
-                            uses.push(used(location, at));
+                            uses.push(used(location, at, ids.len()));
+                            ids.push(id);
                             at += len;
                         }
                     }
@@ -452,6 +455,7 @@ impl<'a> Planner<'a> {
             multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
         });
         window.uses.extend(uses);
+        window.ids.extend(ids);
         if window.memory() >= self.window_bytes_max {
             self.hand_out()?;
         }

@@ -33,6 +33,8 @@ pub(super) struct Use {
     pub ordinal: u32,
     pub file: u32,
     pub offset: u64,
+    /// Of a file of several chunks its number in [`Window::ids`].
+    pub id: u32,
 }
 
 /// A file of several chunks, on its way.
@@ -67,6 +69,8 @@ pub(super) struct Window {
     pub text: Vec<u8>,
     pub files: Vec<File>,
     pub uses: Vec<Use>,
+    /// The chunks of files of several: the index says where they are, and what is there need not be so.
+    pub ids: Vec<ChunkId>,
     pub extras: Vec<Extras>,
     pub multis: Vec<Multi>,
 }
@@ -77,12 +81,14 @@ impl Window {
         self.text.shrink_to_fit();
         self.files.shrink_to_fit();
         self.uses.shrink_to_fit();
+        self.ids.shrink_to_fit();
     }
 
     /// Bytes that it takes, about.
     pub fn memory(&self) -> usize {
         self.files.len() * size_of::<File>()
             + self.uses.len() * size_of::<Use>()
+            + self.ids.len() * size_of::<ChunkId>()
             + self.text.len()
             + self.dirs.len() * 160
             // Any number of them may be half done at a time.
@@ -102,9 +108,10 @@ impl Window {
         self.multis.get((file.multi as usize).wrapping_sub(1))
     }
 
-    /// The chunk that a file consists of; `None` if those are several.
-    pub fn only_chunk(&self, file: &File) -> Option<ChunkId> {
-        (file.multi == 0).then_some(ChunkId(file.whole))
+    /// The chunk that is wanted.
+    pub fn chunk(&self, used: &Use) -> ChunkId {
+        let file = &self.files[used.file as usize];
+        if file.multi == 0 { ChunkId(file.whole) } else { self.ids[used.id as usize] }
     }
 
     /// The path of a file in the source.

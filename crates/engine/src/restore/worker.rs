@@ -252,9 +252,8 @@ impl<'a> Worker<'a> {
             let used = &window.uses[at];
             let chunk = &table.chunks[used.ordinal as usize];
             let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
-            // Of several chunks the whole tells whether they were the right ones; where one is all, the index alone says which it is, and
-            // anybody who writes may have made that.
-            let wanted = window.only_chunk(&window.files[used.file as usize]).unwrap_or(chunk.id);
+            // The index alone says which one it is, and anybody who writes may have made that.
+            let wanted = window.chunk(used);
             let fault = match (&damage, content) {
                 (Some(cause), _) => Some(cause.clone()),
                 (None, None) => Some("a chunk lies outside of its block".into()),
@@ -291,14 +290,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             let (used, reader) = (&window.uses[at], &self.context.reader);
-            let mut content = reader.elsewhere_of(PackKind::Data, pack, used.ordinal)?;
-            if let (Some(wanted), Some(found)) = (window.only_chunk(&window.files[used.file as usize]), &content)
-                && !reader.check(PackKind::Data, &wanted, found)?
-            {
-                // What the index takes for it is something else.
-                content = reader.elsewhere(PackKind::Data, &wanted, &reader.index().pack(pack).id)?;
-            }
-            match content {
+            match reader.elsewhere(PackKind::Data, &window.chunk(used), &reader.index().pack(pack).id)? {
                 Some(content) => self.write(window, used, &content),
                 None => self.damaged(window, used, cause),
             }

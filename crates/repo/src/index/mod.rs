@@ -240,34 +240,9 @@ impl Index {
 
     /// Where a chunk is besides these packs.
     pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
-        self.lookup_key_beside(&key(id), not)
-    }
-
-    /// The same by what runs keep of an identity.
-    pub(crate) fn lookup_key_beside(&self, wanted: &Key, not: &[PackId]) -> Result<Option<Location>> {
-        self.try_runs(wanted, not, &mut |_, _| true).map_err(|_| {
+        self.try_runs(&key(id), not, &mut |_, _| true).map_err(|_| {
             self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
         })
-    }
-
-    /// What the index keeps of the chunks of a pack, by their places in its table.
-    pub(crate) fn keys_in(&self, pack: u32) -> Result<HashMap<u32, Key>> {
-        let id = self.pack(pack).id;
-        let layers: Vec<Layer> = {
-            let layers = self.read();
-            layers.runs.iter().chain(&layers.retired).cloned().collect()
-        };
-        let mut keys = HashMap::new();
-        for layer in layers {
-            let Some(number) = layer.run.packs.iter().position(|p| p.id == id) else { continue };
-            for entry in layer.run.iter() {
-                let entry = entry.map_err(|e| self.damaged(e))?;
-                if entry.pack as usize == number {
-                    keys.insert(entry.ordinal, entry.key);
-                }
-            }
-        }
-        Ok(keys)
     }
 
     /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there may

@@ -3,9 +3,8 @@
 
 use super::reader::{Reader, lock};
 use crate::band::Bands;
-use crate::index::Key;
 use crate::{Error, PackInfo, Result, names};
-use drumlin_format::pack::{PackKind, Table};
+use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,8 +14,6 @@ use std::sync::Arc;
 pub(super) struct Lost {
     /// Packs for which the index was read anew.
     noted: HashSet<PackId>,
-    /// What stood in a pack that is gone, by its number and the places in its table.
-    keys: HashMap<u32, Arc<HashMap<u32, Key>>>,
     /// What the index said of packs that were looked for by their ids.
     infos: HashMap<PackId, Option<Arc<PackInfo>>>,
 }
@@ -62,57 +59,19 @@ impl Reader {
             if let Some(bytes) = places.map(|(at, _)| self.chunk_in(&info, at, kind, id)).find_map(Result::ok) {
                 return Ok(Some(bytes));
             }
-            if let Some(bytes) = self.made_again(&info, kind, &|table| table.chunks.iter().position(|c| c.id == *id))? {
+            if let Some(bytes) = self.made_again(&info, kind, id)? {
                 return Ok(Some(bytes));
             }
         }
         Ok(None)
     }
 
-    /// The chunk that stood at this place of a pack, by its number, of which not even the table can be had.
-    pub fn elsewhere_of(&self, kind: PackKind, pack: u32, ordinal: u32) -> Result<Option<Vec<u8>>> {
-        let known = lock(&self.lost).keys.get(&pack).cloned();
-        let keys = match known {
-            Some(keys) => keys,
-            None => {
-                // Before the index forgets it.
-                let keys = Arc::new(self.index().keys_in(pack)?);
-                lock(&self.lost).keys.entry(pack).or_insert(keys).clone()
-            }
-        };
-        let not = self.index().pack(pack).id;
-        self.catch_up(&not)?;
-        let Some(key) = keys.get(&ordinal) else { return Ok(None) };
-        let mut tried = vec![not];
-        while let Some(location) = self.index().lookup_key_beside(key, &tried)? {
-            // The index keeps a part of the identity; the table has all of it.
-            let info = self.index().pack(location.pack);
-            let found = self.table(&info).and_then(|table| match table.chunks.get(location.ordinal as usize) {
-                Some(chunk) => self.chunk_at(kind, &chunk.id, location).map(Some),
-                None => Ok(None),
-            });
-            match found {
-                Ok(Some(bytes)) => return Ok(Some(bytes)),
-                Err(e) if !e.is_damage() => return Err(e),
-                Ok(None) | Err(_) => tried.push(info.id),
-            }
-        }
-        self.made_again(&self.index().pack(pack), kind, &|_| Some(ordinal as usize))
-    }
-
     /// A chunk, checked, from its pack as its band makes it again; `None` if it doesn't.
-    fn made_again(
-        &self,
-        info: &PackInfo,
-        kind: PackKind,
-        place: &dyn Fn(&Table) -> Option<usize>,
-    ) -> Result<Option<Vec<u8>>> {
+    fn made_again(&self, info: &PackInfo, kind: PackKind, id: &ChunkId) -> Result<Option<Vec<u8>>> {
         let Some(through) = self.last_resort(&info.id)? else { return Ok(None) };
-        let made = through.table(info).and_then(|table| {
-            match place(&table).and_then(|at| Some((at, table.chunks.get(at)?))) {
-                Some((at, chunk)) => through.chunk_in(info, at as u32, kind, &chunk.id).map(Some),
-                None => Ok(None),
-            }
+        let made = through.table(info).and_then(|table| match table.chunks.iter().position(|chunk| chunk.id == *id) {
+            Some(at) => through.chunk_in(info, at as u32, kind, id).map(Some),
+            None => Ok(None),
         });
         match made {
             Err(e) if e.is_of_one_object() => Ok(None),
