@@ -1,7 +1,7 @@
 //! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
 
 use super::rescue::Lost;
-use super::{Healed, Lru};
+use super::{Healed, Lru, read_footer};
 use crate::cache::Copies;
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
@@ -527,6 +527,11 @@ pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Ta
     match read_table_as_is(repository, info) {
         Err(why) if why.is_of_one_object() && !why.is_missing() => {
             let name = names::pack(info.kind, info.id);
+            let own = own_info(repository, info)?;
+            if let Some(Ok(table)) = own.as_ref().map(|own| read_table_as_is(repository, own)) {
+                return Ok(table);
+            }
+            let info = own.as_ref().unwrap_or(info);
             let mut sealed = vec![0; info.table_len as usize];
             let healed = match Healed::open(repository, info)? {
                 Some(mut pack) => pack.read_at(info.table_offset, &mut sealed),
@@ -541,6 +546,20 @@ pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Ta
             }
         }
         other => other,
+    }
+}
+
+/// Where a pack says itself that its table is, if that is elsewhere than an index object says, which may be wrong; `None` if it can't be asked either.
+fn own_info(repository: &Repository, info: &PackInfo) -> Result<Option<PackInfo>> {
+    let Some(len) = repository.store().len(&names::pack(info.kind, info.id))? else { return Ok(None) };
+    match read_footer(repository, info.kind, info.id, len) {
+        Ok((generation, footer)) => {
+            let (table_offset, table_len) = (footer.table_offset, footer.table_len);
+            let own = PackInfo { generation, len, table_offset, table_len, ..info.clone() };
+            Ok(Some(own).filter(|own| own != info))
+        }
+        Err(e) if e.is_of_one_object() => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
