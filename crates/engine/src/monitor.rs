@@ -74,6 +74,21 @@ pub struct Problem {
     pub cause: String,
 }
 
+impl Problem {
+    /// Damage of an object of the repository.
+    pub(crate) fn damage(name: String, cause: impl Into<String>) -> Self {
+        Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause: cause.into() }
+    }
+
+    /// Tell it; damage is counted.
+    pub(crate) fn tell(&self, monitor: &dyn Monitor) {
+        monitor.problem(self);
+        if self.kind == ProblemKind::Damaged {
+            add(&monitor.counters().damaged, 1);
+        }
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
         /// Numbers that grow while an operation runs; read them at any time.

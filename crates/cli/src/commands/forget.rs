@@ -63,8 +63,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         false => Exit::Done,
         true if args.dry_run => {
             context.out.note("\nand a prune after it:");
-            super::prune::foresee(context, &how, &repository, &plan.going())?;
-            Exit::Done
+            super::prune::foresee(context, &how, &repository, &plan.going())?
         }
         true => super::prune::run(context, &how)?,
     };

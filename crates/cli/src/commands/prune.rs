@@ -68,8 +68,7 @@ struct JsonPrune {
 /// Nothing was removed, or not all that should have been.
 pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
     if args.dry_run {
-        foresee(context, args, &context.open_to_read()?, &[])?;
-        return Ok(Exit::Done);
+        return foresee(context, args, &context.open_to_read()?, &[]);
     }
     let repository = context.open_to_remove()?;
     let cache = context.cache(&repository)?;
@@ -115,22 +114,27 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
         out.warn("the index named packs that are not there; no snapshot needs them, and it names them no more");
     }
     retention?;
-    // Damage that was met was told, and what is damaged stays.
-    Ok(if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done })
+    Ok(exit(&watch))
+}
+
+/// Damage that was met was told, and what is damaged stays.
+fn exit(watch: &Watch) -> Exit {
+    if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done }
 }
 
 /// Tell what it would do, if these snapshots had been forgotten.
 ///
 /// # Errors
 /// It would fail.
-pub fn foresee(context: &Context, args: &Prune, repository: &Repository, forgotten: &[SnapshotId]) -> Result<()> {
+pub fn foresee(context: &Context, args: &Prune, repository: &Repository, forgotten: &[SnapshotId]) -> Result<Exit> {
     let cache = context.cache(repository)?;
     let (options, watch) = (options(context, args), Watch::new(context.out, "prune"));
     let survey = watch.run(|monitor| prune::plan_without(repository, &cache, &options, forgotten, monitor))?;
     match context.out.json() {
         true => context.out.object(&plan(&survey)),
         false => lines(&survey).into_iter().try_for_each(|line| context.out.line(line)),
-    }
+    }?;
+    Ok(exit(&watch))
 }
 
 fn options(context: &Context, args: &Prune) -> Options {

@@ -126,7 +126,8 @@ impl Scene {
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// All files below a folder.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -2,6 +2,7 @@
 
 use crate::home::{Home, same, signal};
 use crate::interrupt::wait_for;
+use crate::kills::files;
 use drumlin_testkit::Rng;
 use rustix::process::Signal;
 use std::path::Path;
@@ -125,5 +126,30 @@ fn limits_that_make_no_sense_are_usage_errors() {
         ["--evict", "latest"],
     ] {
         home.run(&[&["prune"], &args[..]].concat()).expect(2);
+    }
+}
+
+/// What stays because it is damaged is told, in a dry run as well.
+#[test]
+fn damage_that_is_met_is_in_the_status() {
+    let home = home();
+    let foresee = &["forget", "--keep-last", "1", "--prune", "-n"];
+    home.run(foresee).ok();
+    for path in files(&home.repository().join("data")) {
+        let mut bytes = std::fs::read(&path).unwrap();
+        drumlin_testkit::wipe_parity(&mut bytes);
+        // Not the length of the object, nor where things are.
+        let end = bytes.len() - 1000;
+        bytes[1000..end].iter_mut().step_by(16).for_each(|byte| *byte = byte.wrapping_add(1));
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let is_told = |args: &[&str]| {
+        let told = home.run(args).expect(3);
+        assert!(told.stderr.contains("it stays as it is"), "{args:?}: {}", told.stderr);
+    };
+    is_told(foresee);
+    home.run(&["forget", "--keep-last", "1"]).ok();
+    for args in [&["prune", "-n"][..], &["prune"], &["prune"]] {
+        is_told(args);
     }
 }

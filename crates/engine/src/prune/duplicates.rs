@@ -14,7 +14,7 @@
 
 use super::ground::Ground;
 use super::places::Places;
-use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::monitor::{Monitor, Problem};
 use crate::reach::bits::Bits;
 use crate::reach::find::{self, Found};
 use crate::reach::keys::{KEY_BYTES, Key, Keys, Place, key};
@@ -139,21 +139,20 @@ impl<'a> Duplicates<'a> {
         Ok(kept)
     }
 
-    /// Tell of the packs that don't have what they should have.
-    pub fn tell(&self, monitor: &dyn Monitor) {
+    /// The packs that don't have what they should have.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let mut packs: BTreeMap<String, usize> = BTreeMap::new();
         for at in &self.rotten {
             let Some(info) = self.infos.get(&at.pack) else { continue };
             *packs.entry(names::pack(info.kind, info.id)).or_default() += 1;
         }
-        for (name, chunks) in packs {
+        packs.into_iter().map(|(name, chunks)| {
             let chunks = if chunks == 1 { "a chunk".into() } else { format!("{chunks} chunks") };
             let cause = format!(
                 "it lacks {chunks} that it should hold, or has something else there; copies in other packs stay, and 'drumlin repair --read-data' mends it"
             );
-            monitor.problem(&Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause });
-            add(&monitor.counters().damaged, 1);
-        }
+            Problem::damage(name, cause)
+        })
     }
 
     /// The needed chunks of which something is to go.

@@ -4,6 +4,7 @@ use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
 use crate::reach::twice;
 use crate::{Error, Result};
+use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
@@ -35,6 +36,14 @@ pub(crate) fn refuse(mut broken: Broken) -> Result<()> {
     match broken.pop() {
         Some((_, why)) => Err(Error::Doubt(format!("{why}; 'drumlin repair' makes the index anew"))),
         None => Ok(()),
+    }
+}
+
+/// What a pack says itself; `None` if that can't be read, as it is damaged or in cold storage.
+pub(super) fn own_word(scan: &PackScan, kind: PackKind, pack: PackId, len: u64) -> Result<Option<Entry>> {
+    match twice(|| scan.entry(kind, pack, len)) {
+        Err(e) if e.is_damage() || e.frozen().is_some() => Ok(None),
+        other => Ok(Some(other?)),
     }
 }
 
@@ -186,11 +195,14 @@ impl Ground {
             return Ok(());
         }
         let scan = PackScan::new(repository)?;
-        let said = repository.ask_many(&contested, |(id, kind, len)| match twice(|| scan.entry(*kind, *id, *len)) {
-            Err(e) if e.is_damage() || e.frozen().is_some() => Ok(None),
-            other => other.map(Some),
-        })?;
-        said.iter().flatten().try_for_each(|entry| keys.correct(entry))
+        let said = repository.ask_many(&contested, |(id, kind, len)| own_word(&scan, *kind, *id, *len))?;
+        for ((id, ..), said) in contested.iter().zip(said) {
+            match said {
+                Some(entry) => keys.correct(&entry)?,
+                None => _ = keys.unsettled.insert(*id),
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of some packs.

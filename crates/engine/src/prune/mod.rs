@@ -183,6 +183,7 @@ pub fn plan_without(
             break look?;
         }
     };
+    look.problems.iter().for_each(|problem| problem.tell(monitor));
     let mut survey = look.survey;
     (survey.bands, survey.parity) = parity::outlook(repository, &options.parity(), look.goes())?;
     Ok(survey)

@@ -219,7 +219,7 @@ impl Repack<'_> {
             let path = names::pack(info.kind, info.id).into_bytes();
             let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
             let cause = format!("it stays as it is: {cause}");
-            self.monitor.problem(&Problem { path, kind, cause });
+            Problem { path, kind, cause }.tell(self.monitor);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;
 use crate::{Error, Result, parity};
+use drumlin_format::index::Entry;
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
@@ -19,7 +20,7 @@ use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, Snapsh
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
@@ -71,6 +72,8 @@ pub(super) struct Look {
     pub narrowed: Vec<Loss>,
     /// Snapshots that are to be sealed anew.
     reseal: Vec<SnapshotId>,
+    /// What is damaged and stays: to be told if this look is the one that counts.
+    pub problems: Vec<Problem>,
     /// What it comes to.
     pub survey: Survey,
 }
@@ -121,8 +124,9 @@ impl Look {
             )));
         }
         let known = HashMap::new();
-        let mut scales = Scales { repository, ground: &ground, places: &places, options, condemned, newest, known };
-        scales.tell(monitor);
+        let damaged = BTreeMap::new();
+        let mut scales =
+            Scales { repository, ground: &ground, places: &places, options, condemned, newest, known, damaged };
         let mut duplicates = Duplicates::find(repository, &places, &ground)?;
         let mut rounds = 0..CHOICES_MAX;
         let Choice { unused, repack, mut survey } = loop {
@@ -133,7 +137,7 @@ impl Look {
                 break choice;
             }
         };
-        duplicates.tell(monitor);
+        let problems = scales.problems().chain(duplicates.problems()).collect();
         (survey.snapshots, survey.lost) = (snapshots.len(), ground.lost().count());
         ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
         let mut objects: Vec<_> =
@@ -143,7 +147,9 @@ impl Look {
         }
         survey.indexes = objects.len();
         objects.extend(ground.of_evicted(repository)?);
-        objects.extend(ground.naming(&places.keys().contested));
+        // What is said of a pack that can't be asked itself is as good as what else is said of it.
+        let keys = places.keys();
+        objects.extend(ground.naming(&keys.contested.difference(&keys.unsettled).copied().collect()));
         // A backup would take what they name for stored.
         objects.extend(ground.naming(&ground.lost().collect()));
         // Those of older generations that name no pack of one: nothing else would ever make them anew.
@@ -160,7 +166,21 @@ impl Look {
             true => (losses.iter().map(|loss| loss.id).collect(), Vec::new()),
             false => (Vec::new(), losses.into_iter().filter_map(|loss| narrowed(loss, &lost)).collect()),
         };
-        Ok(Look { healed, narrowed, reseal, ground, snapshots, places, marks, unused, repack, objects, survey })
+        let look = Look {
+            healed,
+            narrowed,
+            reseal,
+            ground,
+            snapshots,
+            places,
+            marks,
+            unused,
+            repack,
+            objects,
+            problems,
+            survey,
+        };
+        Ok(look)
     }
 
     /// The packs that would go.
@@ -203,6 +223,31 @@ fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
     missing.iter().filter(|id| !given_up.contains(id)).count()
 }
 
+/// Packs that can't be asked themselves, and the different things that index objects say of each.
+#[derive(Default)]
+struct Doubtful(BTreeMap<PackId, Vec<Entry>>);
+
+impl Doubtful {
+    /// Of this pack, too, nobody knows what is so.
+    fn begin(&mut self, entry: Entry) {
+        self.0.insert(entry.pack, vec![entry]);
+    }
+
+    /// This is said as well.
+    fn hear(&mut self, entry: Entry) {
+        if let Some(said) = self.0.get_mut(&entry.pack).filter(|said| !said.contains(&entry)) {
+            said.push(entry);
+        }
+    }
+
+    /// One thing of each pack of which there are any left; `None` once there are no more.
+    fn next(&mut self) -> Option<Vec<Entry>> {
+        self.0.retain(|_, said| !said.is_empty());
+        let next: Vec<Entry> = self.0.values_mut().filter_map(Vec::pop).collect();
+        (!next.is_empty()).then_some(next)
+    }
+}
+
 impl Collection<'_> {
     /// Seal snapshots with the newest secrets.
     fn reseal(&mut self, snapshots: &[SnapshotId]) -> Result<()> {
@@ -227,25 +272,39 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Have other index objects name what these ones name, but for condemned packs and such that are gone.
+    /// Have other index objects name what these ones name, but for condemned packs and such that are gone. Of a pack of which they say different
+    /// things they say what it says itself; where that can't be read all that these say, until it can.
     fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
-        let mut named = HashSet::new();
+        let scan = PackScan::new(self.repository)?;
+        let is_contested = |pack: &PackId| self.keys.as_ref().is_some_and(|keys| keys.contested.contains(pack));
+        let (mut named, mut doubtful) = (HashSet::new(), Doubtful::default());
         for id in objects {
             // Another collector may have removed it, and named what it named.
             let Some(entries) = self.repository.index_entries(*id)? else { continue };
-            for mut entry in entries {
-                let stays = ground.packs.contains_key(&entry.pack) && !condemned.contains(&entry.pack);
-                if stays && named.insert(entry.pack) {
-                    if self.keys.as_ref().is_some_and(|keys| keys.contested.contains(&entry.pack)) {
-                        let (kind, len) = ground.packs[&entry.pack];
-                        entry = PackScan::new(self.repository)?.entry(kind, entry.pack, len)?;
-                    }
+            for entry in entries {
+                let Some((kind, len)) = ground.packs.get(&entry.pack).filter(|_| !condemned.contains(&entry.pack))
+                else {
+                    continue;
+                };
+                if !named.insert(entry.pack) {
+                    doubtful.hear(entry);
+                } else if !is_contested(&entry.pack) {
                     session.name_again(entry)?;
+                } else if let Some(own) = ground::own_word(&scan, *kind, entry.pack, *len)? {
+                    session.name_again(own)?;
+                } else {
+                    doubtful.begin(entry);
                 }
             }
         }
-        Ok(session.flush()?)
+        session.flush()?;
+        // An index object says one thing of a pack.
+        while let Some(entries) = doubtful.next() {
+            entries.into_iter().try_for_each(|entry| session.name_again(entry))?;
+            session.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -279,7 +338,7 @@ impl Collection<'_> {
         let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();
         let mut duplicates = Duplicates::find(self.repository, &places, &ground)?.but_for(&own);
         duplicates.keep_unproven(&marks, condemned, self.monitor)?;
-        duplicates.tell(self.monitor);
+        duplicates.problems().for_each(|problem| problem.tell(self.monitor));
         Ok((ground, Some(marks)))
     }
 
@@ -311,6 +370,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             // The packs that they kept from going are left over now.
             look = look_at()?;
         }
+        look.problems.iter().for_each(|problem| problem.tell(self.monitor));
         look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());

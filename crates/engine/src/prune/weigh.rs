@@ -6,11 +6,11 @@ use super::places::Places;
 use super::repack::{self, Cost};
 use super::{Options, Survey, Unused};
 use crate::Result;
-use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::monitor::Problem;
 use crate::reach::marks::Marks;
 use drumlin_format::PackId;
 use drumlin_repo::{PackInfo, Repository, names};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A share of packs to be sealed with newer secrets is so much at the least: what is small is done in one run.
 const REKEY_BYTES: u64 = 1 << 30;
@@ -27,6 +27,8 @@ pub(super) struct Scales<'a> {
     pub newest: u32,
     /// What packs came to, at so many chunks that are needed.
     pub known: HashMap<PackId, (u32, Weight)>,
+    /// Packs whose tables can't be read, and that stay therefore, with what is to be told of them.
+    pub damaged: BTreeMap<PackId, Problem>,
 }
 
 /// What a pack comes to.
@@ -36,7 +38,7 @@ pub(super) enum Weight {
     Of(Cost),
     /// It lies in cold storage, and stays as it is: to see what of it could go costs more than that.
     Frozen,
-    /// It stays, and a check tells of it.
+    /// Its table can't be read: it stays as it is.
     Damaged,
 }
 
@@ -58,14 +60,16 @@ impl Choice {
 }
 
 impl Scales<'_> {
-    /// Tell of the packs that stay as they are because of what the index says of them.
-    pub fn tell(&self, monitor: &dyn Monitor) {
-        for id in self.ground.packs.keys().filter(|id| self.is_contested(id)) {
-            let Some((info, _)) = self.ground.named.get(id) else { continue };
-            let path = names::pack(info.kind, info.id).into_bytes();
-            let cause = "it stays as it is: two index objects say different things of it".into();
-            monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
-        }
+    /// What is to be told of packs that stay as they are: because of what the index says of them, or because they can't be read.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        let contested = self.ground.packs.iter().filter(|(id, _)| self.is_contested(id)).map(|(id, (kind, _))| {
+            let cause = match self.places.keys().unsettled.contains(id) {
+                false => "it stays as it is: two index objects say different things of it; the index is made to say what it says itself",
+                true => "it stays as it is: two index objects say different things of it, and what it says itself can't be read now",
+            };
+            Problem::damage(names::pack(*kind, *id), cause)
+        });
+        contested.chain(self.damaged.values().cloned())
     }
 
     /// What is needed of it nobody knows before its index objects are made anew, by what it says itself.
@@ -101,11 +105,10 @@ impl Scales<'_> {
             };
             let cost = match weight {
                 Weight::Of(cost) => cost,
-                Weight::Frozen => {
+                Weight::Frozen | Weight::Damaged => {
                     survey.needed += len;
                     continue;
                 }
-                Weight::Damaged => continue,
             };
             survey.needed += len - cost.unused;
             survey.unused += cost.unused;
@@ -135,14 +138,18 @@ impl Scales<'_> {
         Ok(Choice { unused, repack, survey })
     }
 
-    fn weigh(&self, info: &PackInfo, chunks: u32, live: u32, marks: &Marks) -> Result<Weight> {
+    fn weigh(&mut self, info: &PackInfo, chunks: u32, live: u32, marks: &Marks) -> Result<Weight> {
         let small = info.len < u64::from(self.repository.config().pack_bytes) / choose::SMALL_PART;
         if live == chunks && !small {
             return Ok(Weight::Of(Cost { unused: 0, drops: 0, moves: info.len }));
         }
         match self.places.reader().table(info) {
             Ok(table) => Ok(Weight::Of(repack::cost(self.repository, info, &table, marks))),
-            Err(e) if e.is_damage() => Ok(Weight::Damaged),
+            Err(e) if e.is_damage() => {
+                let problem = Problem::damage(names::pack(info.kind, info.id), format!("it stays as it is: {e}"));
+                self.damaged.insert(info.id, problem);
+                Ok(Weight::Damaged)
+            }
             Err(e) if e.frozen().is_some() => Ok(Weight::Frozen),
             Err(e) => Err(e.into()),
         }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 pub(crate) enum Found {
     /// It is there, by the word of the index.
     At(Place),
-    /// It is in a pack that an index object names which has come since the keys were read.
+    /// It is in a pack of which the keys know nothing that counts: an index object names it that has come since they were read, or it can't be said
+    /// which of several is right.
     Newer(Arc<PackInfo>, u32),
     /// No index object names it.
     Nowhere,
@@ -85,16 +86,24 @@ pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> R
 
 /// The same, and where the index has that.
 pub(crate) fn look_up(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Option<(Found, Location)>> {
-    let (wanted, mut read, mut said) = (key(id), Ok(()), Vec::new());
+    let (wanted, mut read, mut said, mut doubtful) = (key(id), Ok(()), Vec::new(), false);
     let mut stands = |info: &PackInfo, ordinal| {
         let Some(pack) = keys.number(&info.id) else { return true };
+        if keys.unsettled.contains(&info.id) {
+            doubtful = true;
+            return false;
+        }
         let looked = keys.window(pack, ordinal, 1, &mut said);
         let stands = looked.is_ok() && keys.kind(pack) == kind && said == wanted;
         read = std::mem::replace(&mut read, Ok(())).and(looked);
         stands
     };
-    let found = index.lookup_where(id, &mut stands)?;
+    let mut found = index.lookup_where(id, &mut stands)?;
     read?;
+    if found.is_none() && doubtful {
+        // It may be there, and nowhere else: then it isn't missing. Nothing goes for that, as such packs have nothing marked.
+        found = index.lookup_where(id, &mut |info, _| keys.unsettled.contains(&info.id))?;
+    }
     Ok(found.map(|location| (place(keys, index, location), location)))
 }
 
@@ -115,7 +124,7 @@ pub(crate) fn passed(keys: &Keys, index: &Index) -> Result<Bits> {
 /// The place that the index means.
 fn place(keys: &Keys, index: &Index, location: Location) -> Found {
     let (info, ordinal) = (index.pack(location.pack), location.ordinal);
-    match keys.number(&info.id) {
+    match keys.number(&info.id).filter(|_| !keys.unsettled.contains(&info.id)) {
         None => Found::Newer(info, ordinal),
         Some(pack) => Found::At(Place { pack, ordinal }),
     }

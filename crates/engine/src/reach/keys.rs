@@ -48,6 +48,8 @@ pub(crate) struct Keys {
     repeated: Vec<Place>,
     /// Packs of which two index objects say different things.
     pub contested: HashSet<PackId>,
+    /// Those of them that can't be asked themselves.
+    pub unsettled: HashSet<PackId>,
     /// Index objects that can't be read, and why: what they name is not here.
     pub broken: Vec<(IndexId, drumlin_repo::Error)>,
     /// An index object that was gone when it was to be read, if some were: others have taken its place.
@@ -56,19 +58,26 @@ pub(crate) struct Keys {
 
 /// A pack.
 struct Row {
-    kind: PackKind,
+    /// What it holds, the tag of its generation, its bytes, and those of its table and before that.
+    what: (PackKind, u32, u64, u32, u64),
     /// How many chunks are in it.
     chunks: u32,
     /// Where its keys begin in the file, counted in keys.
     first: u64,
 }
 
+/// What an index object says of a pack as a whole.
+fn what(entry: &Entry) -> (PackKind, u32, u64, u32, u64) {
+    (entry.kind, entry.generation, entry.pack_len, entry.table_len, entry.table.blocks_end())
+}
+
 impl Keys {
     /// Of no pack.
     pub fn new(cache: &Cache) -> Result<Self> {
         let (packs, by_id, repeated, broken) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        let (contested, gone) = (HashSet::new(), None);
-        Ok(Keys { packs, by_id, file: cache.scratch_file()?, written: 0, repeated, contested, broken, gone })
+        let (contested, unsettled, gone) = Default::default();
+        let file = cache.scratch_file()?;
+        Ok(Keys { packs, by_id, file, written: 0, repeated, contested, unsettled, broken, gone })
     }
 
     /// Of all packs that some index objects name. One that is gone is passed over: others have taken its place.
@@ -116,7 +125,7 @@ impl Keys {
             let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
             let mut said = Vec::new();
             self.window(*number, 0, self.chunks(*number) as usize, &mut said)?;
-            if said != keys || self.kind(*number) != entry.kind {
+            if said != keys || self.packs[*number as usize].what != what(entry) {
                 self.contested.insert(entry.pack);
             }
             return Ok(None);
@@ -141,7 +150,7 @@ impl Keys {
         let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();
         let at = self.written * KEY_BYTES as u64;
         self.file.write_all_at(&keys, at).map_err(Error::system("write a scratch file"))?;
-        let row = Row { kind: entry.kind, chunks: entry.table.chunks.len() as u32, first: self.written };
+        let row = Row { what: what(entry), chunks: entry.table.chunks.len() as u32, first: self.written };
         self.written += u64::from(row.chunks);
         Ok(row)
     }
@@ -158,7 +167,7 @@ impl Keys {
 
     /// What a pack holds.
     pub fn kind(&self, pack: u32) -> PackKind {
-        self.packs[pack as usize].kind
+        self.packs[pack as usize].what.0
     }
 
     /// How many chunks are in a pack.

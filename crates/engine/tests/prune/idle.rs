@@ -2,10 +2,12 @@
 
 use crate::common::options;
 use crate::history::{History, objects, prune_all, prune_options};
+use crate::liars::entries;
 use crate::meanwhile::{Meanwhile, Odd};
 use drumlin_engine::backup;
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Monitor, ProblemKind, Quiet};
 use drumlin_engine::prune::{Options, Unused, prune};
+use drumlin_format::pack::PackKind;
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Call, Put, RecordStore, Store};
 use std::sync::{Arc, Mutex};
@@ -117,4 +119,34 @@ fn what_was_forgotten_goes_though_nothing_else_does() {
     assert!(only_lists(&history, &prune_options()));
     history.whole();
     history.step(1);
+}
+
+/// What can't be written anew because its table or a block is damaged stays, and is told each time.
+#[test]
+fn what_is_damaged_and_stays_is_told_each_time() {
+    for of_table in [true, false] {
+        let mut history = History::new(3);
+        history.forget(|at| at == 0);
+        let data: Vec<_> = entries(&history).into_iter().filter(|entry| entry.kind == PackKind::Data).collect();
+        for entry in data {
+            let name = names::pack(entry.kind, entry.pack);
+            let mut bytes = history.bench.memory.get(&name).unwrap();
+            drumlin_testkit::wipe_parity(&mut bytes);
+            let blocks = entry.table.blocks_end() as usize;
+            let damaged = if of_table { blocks..blocks + entry.table_len as usize } else { 1000..blocks };
+            bytes[damaged].iter_mut().step_by(16).for_each(|byte| *byte = byte.wrapping_add(1));
+            history.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+        }
+        let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+        let told = |_| {
+            let monitor = Quiet::default();
+            prune(&history.bench.repository, &history.bench.cache, &sharp, &monitor).unwrap();
+            let problems = monitor.problems();
+            assert!(problems.iter().all(|problem| problem.kind == ProblemKind::Damaged), "{problems:?}");
+            assert_eq!(monitor.counters().get().damaged, problems.len() as u64);
+            problems.len()
+        };
+        let told: Vec<usize> = (0..3).map(told).collect();
+        assert!(told[0] > 0 && told.iter().all(|times| *times == told[0]), "{told:?}");
+    }
 }

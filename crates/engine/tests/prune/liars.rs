@@ -4,7 +4,7 @@ use crate::common::{options, repair_options};
 use crate::history::{History, lesser, lesser_file, objects, prune_options};
 use crate::meanwhile::{Meanwhile, WhileReading};
 use drumlin_engine::backup;
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Monitor, Quiet};
 use drumlin_engine::prune::{Options, Unused, prune};
 use drumlin_engine::repair::repair;
 use drumlin_format::ChunkId;
@@ -193,6 +193,73 @@ fn a_pack_is_written_anew_by_its_own_table_alone() {
             assert_eq!((mended.lost_chunks, mended.unreadable.len()), (0, 0));
         }
         history.whole();
+    }
+}
+
+/// The same of packs that can't be asked themselves, as they are in cold storage: they stay, all that is said of them is kept, and the rest of the
+/// prune goes on. Once they can be asked what they say counts.
+#[test]
+fn what_is_said_of_packs_in_cold_storage_stops_no_prune() {
+    for round in 0..4 {
+        let mut history = History::new(3);
+        let mut said = entries(&history);
+        said.retain(|entry| entry.kind == PackKind::Data);
+        let (liar, _scratch) = session(&lesser(&history.bench, Role::Writer));
+        for mut entry in said.iter().cloned() {
+            let mut ids: Vec<ChunkId> = entry.table.chunks.iter().map(|chunk| chunk.id).collect();
+            // What it has, elsewhere; or another pack's.
+            match round % 2 {
+                0 => ids.rotate_left(1),
+                _ => ids.clone_from(&said.iter().flat_map(|of| of.table.chunks.iter().map(|chunk| chunk.id)).collect()),
+            }
+            entry.table.chunks.iter_mut().zip(ids).for_each(|(chunk, id)| chunk.id = id);
+            liar.name_again(entry).unwrap();
+        }
+        liar.flush().unwrap();
+        liar.abandon().unwrap();
+        history.forget(|at| at == 0);
+        let store = FaultStore::new(history.bench.memory.clone());
+        for op in [Op::Get, Op::ReadAt] {
+            store.faults().add(When::op(op).named("data/*"), Fault::Fail(Kind::Frozen));
+        }
+        let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let (sharp, monitor) = (Options { max_unused: Unused::Bytes(0), ..prune_options() }, Quiet::default());
+        let report = prune(&by, &history.bench.cache, &sharp, &monitor).unwrap();
+        assert!(report.gone.packs > 0, "{report:?}");
+        let told = monitor.problems();
+        assert!(told.iter().all(|problem| problem.cause.contains("can't be read now")), "{told:?}");
+        assert!(!told.is_empty() && monitor.counters().get().damaged == told.len() as u64, "{told:?}");
+        let still = entries(&history);
+        assert!(said.iter().all(|entry| still.contains(entry)), "what is so is said no more");
+        history.whole();
+        let monitor = Quiet::default();
+        prune(&history.bench.repository, &history.bench.cache, &sharp, &monitor).unwrap();
+        assert!(monitor.counters().get().damaged > 0);
+        let settled = entries(&history);
+        assert!(settled.iter().all(|entry| entry.kind == PackKind::Tree
+            || said.contains(entry)
+            || !said.iter().any(|of| of.pack == entry.pack)));
+        history.whole();
+    }
+}
+
+/// An index object that has a pack's table elsewhere than it is: the pack knows better.
+#[test]
+fn where_its_table_is_a_pack_knows_itself() {
+    for _ in 0..4 {
+        let mut history = History::new(3);
+        let (liar, _scratch) = session(&lesser(&history.bench, Role::Writer));
+        for entry in entries(&history) {
+            liar.name_again(Entry { table_len: entry.table_len - 1, ..entry }).unwrap();
+        }
+        liar.flush().unwrap();
+        liar.abandon().unwrap();
+        history.whole();
+        history.forget(|at| at == 0);
+        for _ in 0..2 {
+            prune(&history.bench.repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+            history.whole();
+        }
     }
 }
 
