@@ -11,6 +11,7 @@ mod lock;
 mod place;
 mod process;
 mod profile;
+mod question;
 mod remote;
 mod render;
 mod rules;

@@ -5,8 +5,8 @@ use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
 use crate::place;
 use crate::profile::Profile;
+use crate::question::Asking;
 use crate::render::path::shown;
-use crate::signals::Asking;
 use drumlin_repo::{Error, Repository, Unlock};
 use drumlin_store::Store;
 use std::ffi::OsString;
@@ -172,15 +172,12 @@ pub fn can_ask() -> bool {
 /// # Errors
 /// It can't be asked for, or the user ends the program.
 pub fn ask(prompt: &str) -> Result<Vec<u8>> {
-    let _asking = Asking::begin();
-    answer(prompt)
+    answer(&Asking::begin(), prompt)
 }
 
-fn answer(prompt: &str) -> Result<Vec<u8>> {
-    rpassword::prompt_password(prompt).map(String::into_bytes).map_err(|e| match e.kind() {
-        std::io::ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
-        _ => Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e))),
-    })
+fn answer(asking: &Asking, prompt: &str) -> Result<Vec<u8>> {
+    let failed = |e| Failure::failed(format!("cannot ask for the passphrase: {}", crate::exit::plain(&e)));
+    asking.answer(prompt).map_err(failed)
 }
 
 /// Ask for a new passphrase, twice.
@@ -191,10 +188,10 @@ pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
     if !can_ask() {
         return Err(Failure::usage("a new key needs a passphrase, and there is no terminal to ask for one").hint(hint));
     }
-    let _asking = Asking::begin();
+    let asking = Asking::begin();
     for _ in 0..ATTEMPTS {
-        let first = not_empty(answer("new passphrase: ")?, || TYPED.into())?;
-        if first == answer("the same again: ")? {
+        let first = not_empty(answer(&asking, "new passphrase: ")?, || TYPED.into())?;
+        if first == answer(&asking, "the same again: ")? {
             return Ok(first);
         }
         eprintln!("the two differ");

@@ -43,6 +43,15 @@ fn a_passphrase_is_asked_for_and_not_shown() {
         terminal.press("wrong\r");
     }
     assert_eq!(terminal.end().0, Some(12));
+
+    // Keys that edit a line do; and who ends the input answers nothing.
+    for (pressed, status) in [("wrong\u{15}battery stables\u{7f}\u{7f}\u{7f}\u{7f}ple\r", 0), ("\u{4}", 1)] {
+        let mut terminal = home.on_terminal(80, &[], &["-r", "repo", "snapshots"]);
+        terminal.wait_for("passphrase for the repository in ", 1);
+        terminal.press(pressed);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, Some(status), "{screen}");
+    }
     // Where there is nothing to open nothing is asked.
     let (code, screen) = home.on_terminal(80, &[], &["-r", "nowhere", "snapshots"]).end();
     assert_eq!((code, screen.contains("passphrase")), (Some(10), false), "{screen}");
