@@ -146,7 +146,8 @@ impl Repository {
             (repository.seal_key(&repository.secrets, &lock, label, now)?, repository.config.encode(&owner));
         twice::expect(store, &key_name, &key_object);
         twice::expect(store, names::CONFIG, &config);
-        twice::put(store, &key_name, &key_object, Put::Create)?;
+        // In any order: it opens nothing before there is a config.
+        ask_store(store, &[&key_name, &names::copy_of(&key_name)], |name| store.put(name, &key_object, Put::Create))?;
         match twice::put(store, names::CONFIG, &config, Put::Create) {
             Err(e) if e.kind == Kind::Exists => return Err(Error::Exists { location: repository.store.location() }),
             other => other?,

@@ -10,10 +10,12 @@ use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::{Block, PackKind, Slot};
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
-use drumlin_store::Put;
+use drumlin_store::{Put, Soon};
 use std::collections::{BTreeMap, HashSet};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
@@ -37,6 +39,8 @@ pub struct WriteSession {
     asked: AtomicBool,
     /// Its decision, once it is known which that will be.
     announced: Mutex<Option<Announced>>,
+    /// The snapshot that will be put, and its bytes.
+    expected: Mutex<Option<(Snapshot, Vec<u8>)>>,
 }
 
 /// The finished packs of a session that no index object names yet.
@@ -77,7 +81,6 @@ impl Ledger {
             }
             std::mem::take(&mut *pending)
         };
-        self.repository.store().sync()?;
         let mut random = [0; 8];
         random.copy_from_slice(&random_id()?[..8]);
         let id = IndexId::of(self.session, random);
@@ -85,6 +88,9 @@ impl Ledger {
         let header = sealing.header(ObjectType::Index, self.repository.config().suite, id.0);
         let bytes = index::seal(&header, &pending.entries, sealing);
         let (store, name) = (self.repository.store(), names::index(id));
+        // Nameless, it may be there before what it names is durable.
+        store.expect(Soon::Bytes { name: &name, bytes: &bytes });
+        store.sync()?;
         store.put(&name, &bytes, Put::Create).inspect_err(|_| {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended.
             let _ = store.delete(&name);
@@ -148,6 +154,7 @@ impl WriteSession {
             cache,
             asked: AtomicBool::new(false),
             announced: Mutex::default(),
+            expected: Mutex::default(),
         }
     }
 
@@ -237,18 +244,17 @@ impl WriteSession {
     /// [`Error::SessionLost`] or [`Error::Evicted`] if nothing protects that any more: a snapshot without its session would count at once.
     /// [`Error::Undone`] as [`WriteSession::refuse_lost`].
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
-        let secrets = self.repository.secrets();
-        let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
-        let to = self.repository.recipient()?;
         let name = names::snapshot(snapshot.id);
-        let (key, seed) = (random_secret()?, random_secret()?);
-        let sealed = snapshot::seal(snapshot, (secrets.key, signing), to, &key, &seed);
-        let bytes = sealed.map_err(Error::damaged(&name))?;
+        let bytes = match lock(&self.expected).take().filter(|(expected, _)| expected == snapshot) {
+            Some((_, bytes)) => bytes,
+            None => self.seal_snapshot(snapshot)?,
+        };
         let (store, session) = (self.repository.store(), names::session(self.id));
-        let protected = || {
-            if store.len(&session)?.is_none() {
-                return Err(self.lost()?);
-            }
+        let protected = || match store.len(&session)? {
+            Some(_) => Ok(()),
+            None => Err(self.lost()?),
+        };
+        let is_there = || {
             let all = snapshot.partial.is_none();
             self.ledger.refuse_lost(all)?;
             self.asked.store(all, Ordering::Relaxed);
@@ -256,18 +262,39 @@ impl WriteSession {
         };
         if !store.is_far() {
             protected()?;
+            is_there()?;
             return Ok(store.put(&name, &bytes, Put::Create)?);
         }
-        // Nobody waits for the answer by itself.
-        let (protected, put) = std::thread::scope(|scope| {
-            let protected = scope.spawn(protected);
+        // Nobody waits for the answers by themselves.
+        let (answers, put) = std::thread::scope(|scope| {
+            let asked = [scope.spawn(protected), scope.spawn(is_there)];
             let put = store.put(&name, &bytes, Put::Create);
-            (protected.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), put)
+            let join = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (asked.map(join), put)
         });
         put?;
-        protected.inspect_err(|_| {
+        let refused = answers.into_iter().find(Result::is_err).unwrap_or(Ok(()));
+        refused.inspect_err(|_| {
             let _ = store.delete(&name);
         })
+    }
+
+    fn seal_snapshot(&self, snapshot: &Snapshot) -> Result<Vec<u8>> {
+        let secrets = self.repository.secrets();
+        let signing = secrets.signing.as_ref().ok_or_else(|| self.repository.not_allowed("back up"))?;
+        let (key, seed) = (random_secret()?, random_secret()?);
+        let sealed = snapshot::seal(snapshot, (secrets.key, signing), self.repository.recipient()?, &key, &seed);
+        sealed.map_err(Error::damaged(&names::snapshot(snapshot.id)))
+    }
+
+    /// A hint that this snapshot will be put once all is flushed, and the session committed with it. What is wrong is told then.
+    pub fn expect_snapshot(&self, snapshot: &Snapshot) {
+        if let Ok(bytes) = self.seal_snapshot(snapshot) {
+            self.repository.store().expect(Soon::Bytes { name: &names::snapshot(snapshot.id), bytes: &bytes });
+            *lock(&self.expected) = Some((snapshot.clone(), bytes));
+        }
+        let announced = Desk::new(&self.repository).announce(self.id, &Verdict::Committed { snapshot: snapshot.id });
+        *lock(&self.announced) = announced.ok().flatten();
     }
 
     /// Why the session is gone.
@@ -277,12 +304,6 @@ impl WriteSession {
             true => Error::Evicted,
             false => Error::SessionLost { session: self.id.to_string(), location },
         })
-    }
-
-    /// A hint that the session will be committed with a snapshot that is put next. What is wrong is told then.
-    pub fn expect_commit(&self, snapshot: SnapshotId) {
-        let announced = Desk::new(&self.repository).announce(self.id, &Verdict::Committed { snapshot });
-        *lock(&self.announced) = announced.ok().flatten();
     }
 
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was

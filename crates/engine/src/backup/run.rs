@@ -94,23 +94,29 @@ fn attempt(
     let known = registration.known().clone();
     // On the side, while the index is brought up to date.
     repository.expect_loss_ids();
-    if options.parent == Parent::Latest && matches!(feed, Feed::Walk(_)) {
+    let is_walk = matches!(feed, Feed::Walk(_));
+    if options.parent == Parent::Latest && is_walk {
         parent::expect(repository, cache, &options.host, &paths);
     }
-    let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
-    let mut losses = Vec::new();
-    let looked = index.map_err(Error::from).and_then(|index| {
-        losses = losses::unmet(repository, cache, &options.host, &paths)?;
-        let parents = match &feed {
-            // What was lost may be in any file: all are read once.
-            _ if !losses.is_empty() => ParentSnapshots::default(),
-            Feed::Walk(_) => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known)?,
-            // A stream has no entries to compare; its chunks are found by the index.
-            Feed::Stream { .. } => ParentSnapshots::default(),
-        };
-        Ok((Arc::new(index), parents))
+    // A stream has no entries to compare; its chunks are found by the index.
+    let parents = || match is_walk {
+        true => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known),
+        false => Ok(ParentSnapshots::default()),
+    };
+    // Side by side: over a line each waits.
+    let (index, losses, parents) = std::thread::scope(|scope| {
+        let losses = scope.spawn(|| losses::unmet(repository, cache, &options.host, &paths));
+        let parents = scope.spawn(parents);
+        let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
+        (index, losses.join().unwrap_or(Err(Error::Worker)), parents.join().unwrap_or(Err(Error::Worker)))
     });
-    let (index, parents) = match looked {
+    // What was lost may be in any file: all are read once.
+    let parents = losses.and_then(|losses| match losses.is_empty() {
+        true => Ok((losses, parents?)),
+        false => Ok((losses, ParentSnapshots::default())),
+    });
+    let looked = index.map_err(Error::from).and_then(|index| Ok((Arc::new(index), parents?)));
+    let (index, (losses, parents)) = match looked {
         Ok(looked) => looked,
         Err(e) => {
             let _ = registration.abandon();
@@ -422,10 +428,10 @@ impl Run<'_> {
             let _ = self.end_session()?.abandon();
             return Err(Error::NoSource);
         }
-        self.session.flush()?;
         let partial = if outcome.stopped { outcome.reached } else { None };
         let snapshot = self.snapshot(outcome.root, partial)?;
-        self.session.expect_commit(snapshot.id);
+        self.session.expect_snapshot(&snapshot);
+        self.session.flush()?;
         self.put(&snapshot)?;
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());

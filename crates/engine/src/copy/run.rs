@@ -108,7 +108,7 @@ impl Copier {
             original: Some(snapshot.first_id()),
             ..snapshot.clone()
         };
-        session.expect_commit(copy.id);
+        session.expect_snapshot(&copy);
         // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
         session.put_snapshot(&copy).and_then(|()| session.commit(copy.id)).map_err(|e| match e {
             RepoError::Evicted => Error::Refused("a prune went ahead while this copy stood still; run it again".into()),

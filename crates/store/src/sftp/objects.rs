@@ -16,6 +16,7 @@ use bytes::Bytes;
 use super::folders::Opened;
 use super::peer::{Peer, Trouble};
 use super::publish::Named;
+use super::spare::File;
 use super::wire::{Reply, Request, open, status};
 use super::{Inner, split};
 use crate::name::TMP;
@@ -136,26 +137,38 @@ impl Inner {
                 named => return named.map(Attempt::Named),
             }
         }
-        let (path, handle, mut opened) = match self.take_spare(peer) {
+        let opened = self.write_temporary(peer, temporary, body, folder, self.spare.take())?;
+        self.name(peer, temporary, name, how, &opened, durable).map(Attempt::Named)
+    }
+
+    /// Write a file in `tmp/`: the spare one, whose name `temporary` is then, or a new one. The folders that have to be synced once it has its own.
+    pub(super) fn write_temporary(
+        &self,
+        peer: &Arc<Peer>,
+        temporary: &mut String,
+        body: &Bytes,
+        folder: &str,
+        spare: Option<File>,
+    ) -> std::result::Result<Opened, Trouble> {
+        let step = peer.abilities()?.write_bytes;
+        let (handle, mut opened) = match spare.and_then(|file| self.ready(file, peer)) {
             Some((spare, handle)) => {
                 *temporary = spare;
-                (self.path(temporary), handle, None)
+                (handle, None)
             }
             None => {
-                let path = self.path(temporary);
-                let (handle, opened) = self.create(peer, &path, BORN, folder)?;
-                (path, handle, Some(opened))
+                let (handle, opened) = self.create(peer, &self.path(temporary), BORN, folder)?;
+                (handle, Some(opened))
             }
         };
         // Along with what is written now, for the next one.
         self.set_spare(peer);
         let written = self.write_whole(peer, &handle, body, step, folder, &mut opened);
         if let Err(trouble) = written {
-            peer.tell(&Request::Remove { path: &path });
+            peer.tell(&Request::Remove { path: &self.path(temporary) });
             return Err(trouble);
         }
-        let opened = opened.unwrap_or_default();
-        self.name(peer, temporary, name, how, &opened, durable).map(Attempt::Named)
+        Ok(opened.unwrap_or_default())
     }
 
     /// Give a file in `tmp/`, which is whole, its name; one that gets none goes.

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, bounded};
 
 use super::folders::Opened;
-use super::objects::BORN;
 use super::peer::{Peer, Trouble};
+use super::spare::File;
 use super::wire::Request;
 use super::{Inner, split};
 use crate::lock::lock;
@@ -48,10 +48,12 @@ impl Inner {
             return;
         }
         let (store, of, bytes) = (self.clone(), split(name).0.to_owned(), body.clone());
+        // For what was said first: it is most often wanted first.
+        let spare = self.spare.take();
         let started = thread::Builder::new().name("sftp-prepare".into()).spawn(move || {
             // Whoever lets go of the store last waits for what is sent here: it must not be this thread, with nothing sent.
             let to = to;
-            let _ = to.send(store.write_nameless(&of, &bytes).ok().flatten());
+            let _ = to.send(store.write_nameless(&of, &bytes, spare).ok().flatten());
         });
         if started.is_ok() {
             under_way.push(UnderWay { name: name.to_owned(), body, written });
@@ -59,21 +61,17 @@ impl Inner {
     }
 
     /// `None` where nothing can be written first and named after, or not taken away again.
-    fn write_nameless(&self, folder: &str, body: &Bytes) -> Result<Option<Written>, Trouble> {
-        let Ok(peer) = self.pool.peer() else { return Ok(None) };
-        let able = peer.abilities()?;
-        let Ok(temporary) = self.temporary() else { return Ok(None) };
-        if !able.rename || !peer.offers().replace {
-            return Ok(None);
-        }
-        let path = self.path(&temporary);
-        let (handle, opened) = self.create(&peer, &path, BORN, folder)?;
-        let mut opened = Some(opened);
-        if let Err(trouble) = self.write_whole(&peer, &handle, body, able.write_bytes, folder, &mut opened) {
-            peer.tell(&Request::Remove { path: &path });
-            return Err(trouble);
-        }
-        Ok(Some(Written { peer, temporary, opened: opened.unwrap_or_default() }))
+    fn write_nameless(&self, folder: &str, body: &Bytes, spare: Option<File>) -> Result<Option<Written>, Trouble> {
+        let peer = match self.pool.peer() {
+            Ok(peer) if peer.abilities()?.rename && peer.offers().replace => peer,
+            _ => {
+                spare.iter().for_each(|file| self.drop_file(file));
+                return Ok(None);
+            }
+        };
+        let Ok(mut temporary) = self.temporary() else { return Ok(None) };
+        let opened = self.write_temporary(&peer, &mut temporary, body, folder, spare)?;
+        Ok(Some(Written { peer, temporary, opened }))
     }
 
     /// The file that was written for this, if there is one, and the connection over which it was is still there.

@@ -16,8 +16,15 @@ pub(super) struct Spare {
     file: Mutex<Option<File>>,
 }
 
+impl Spare {
+    /// The file, if there is one: nobody else gets it.
+    pub fn take(&self) -> Option<File> {
+        lock(&self.file).take()
+    }
+}
+
 /// A file in `tmp/` that is being created.
-struct File {
+pub(super) struct File {
     peer: Arc<Peer>,
     name: String,
     created: Receiver<Answer>,
@@ -36,9 +43,8 @@ impl Inner {
         *file = Some(File { peer: peer.clone(), name, created });
     }
 
-    /// The file, if there is one on this connection: its name and its handle.
-    pub(super) fn take_spare(&self, peer: &Arc<Peer>) -> Option<(String, Vec<u8>)> {
-        let file = lock(&self.spare.file).take()?;
+    /// Wait for the file, and give its name and its handle, if it is on this connection.
+    pub(super) fn ready(&self, file: File, peer: &Peer) -> Option<(String, Vec<u8>)> {
         let handle = file.peer.wait(&file.created).and_then(|answer| answer.reply).ok()?.handle().ok()?;
         if file.peer.number == peer.number {
             return Some((file.name, handle));
@@ -49,7 +55,13 @@ impl Inner {
 
     /// Nobody is going to put anything any more: take the file away.
     pub(super) fn drop_spare(&self) {
-        let Some(file) = lock(&self.spare.file).take() else { return };
+        if let Some(file) = self.spare.take() {
+            self.drop_file(&file);
+        }
+    }
+
+    /// Take away one that was taken and is not wanted.
+    pub(super) fn drop_file(&self, file: &File) {
         let created = file.peer.wait(&file.created).and_then(|answer| answer.reply);
         if let Ok(Ok(handle)) = created.map(super::wire::Reply::handle) {
             self.discard(&file.peer, &file.name, &handle);

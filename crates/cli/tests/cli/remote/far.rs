@@ -79,6 +79,27 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert_eq!(away.relay.connections(), 9 + runs, "one connection a run");
 }
 
+/// What is put is written while something else is waited for, and has but its name to get: a backup of something new waits 15 times, the login
+/// apart, where nothing else makes it wait.
+#[test]
+fn a_backup_of_little_takes_few_round_trips() {
+    let Some(away) = Away::new() else { return };
+    away.run("plain", &["init"]).ok();
+    let round_trip = Duration::from_millis(100);
+    away.relay.set(Line::long(round_trip));
+    // Of a busy machine the quickest of some.
+    let mut took = (0..6).map(|n| {
+        away.home.write("src/new", Rng::new(n).bytes(100_000));
+        let start = Instant::now();
+        away.run("plain", &["backup", "src"]).ok();
+        let took = start.elapsed().as_secs_f64() / round_trip.as_secs_f64();
+        eprintln!("{took:.1} round trips of time");
+        took
+    });
+    let most = LOGIN_MAX as f64 + 17.0;
+    assert!(took.any(|took| took <= most));
+}
+
 /// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
 #[test]
 fn a_restore_from_many_packs_takes_few_round_trips() {
