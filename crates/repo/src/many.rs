@@ -21,6 +21,18 @@ impl Repository {
     {
         ask_store(&**self.store(), items, ask)
     }
+
+    /// Two different things: one after the other, or side by side.
+    pub fn ask_both<A, B: Send>(&self, one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+        if !self.store().is_far() {
+            return (one(), other());
+        }
+        thread::scope(|scope| {
+            let other = scope.spawn(other);
+            let one = one();
+            (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
 }
 
 /// The same of a store that is no repository yet.

@@ -103,13 +103,9 @@ fn attempt(
         true => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known),
         false => Ok(ParentSnapshots::default()),
     };
-    // Side by side: over a line each waits.
-    let (index, losses, parents) = std::thread::scope(|scope| {
-        let losses = scope.spawn(|| losses::unmet(repository, cache, &options.host, &paths));
-        let parents = scope.spawn(parents);
-        let index = Index::open_for_without(&registration, cache.clone(), options.index, damaged);
-        (index, losses.join().unwrap_or(Err(Error::Worker)), parents.join().unwrap_or(Err(Error::Worker)))
-    });
+    let losses = || losses::unmet(repository, cache, &options.host, &paths);
+    let index = || Index::open_for_without(&registration, cache.clone(), options.index, damaged);
+    let (index, (losses, parents)) = repository.ask_both(index, || repository.ask_both(losses, parents));
     // What was lost may be in any file: all are read once.
     let parents = losses.and_then(|losses| match losses.is_empty() {
         true => Ok((losses, parents?)),
