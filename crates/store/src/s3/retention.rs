@@ -111,6 +111,14 @@ impl Inner {
         }
     }
 
+    /// See that what was put in parts is locked: some servers (Ceph's 16.2) forget what such an upload was begun with.
+    pub(super) fn see_retained(&self, name: &str) -> Result<()> {
+        match self.client.settings().lock(name) {
+            Some(_) if self.retained_until(name)?.is_none() => self.retain(name),
+            _ => Ok(()),
+        }
+    }
+
     /// See [`crate::Store::retains`].
     pub(super) fn retains(&self) -> bool {
         self.client.settings().locks()

@@ -161,7 +161,7 @@ impl S3Upload {
             Err(said) => return Err(store.client.refused("write", &ask, &said)),
         }
         self.parts.finished.store(true, Ordering::Relaxed);
-        Ok(())
+        store.see_retained(&name)
     }
 }
 

@@ -72,6 +72,14 @@ fn what_is_to_last_is_locked_and_begun_anew() {
 }
 
 #[test]
+fn what_is_put_in_parts_is_locked_by_servers_that_forget_it_too() {
+    let server = S3::with(Habits { locks: true, forgets_locks: true, ..Habits::default() });
+    let store = locking(User::at(&server), "30").create("p");
+    upload(&store, "data/large", 11 * MIB);
+    assert_eq!(server.lock_of("p/data/large").unwrap().0, "GOVERNANCE");
+}
+
+#[test]
 fn a_bucket_without_it_is_told() {
     let server = S3::start();
     let user = locking(User::at(&server), "30");

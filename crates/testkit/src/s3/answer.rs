@@ -292,7 +292,7 @@ fn complete(state: &mut State, request: &Request, key: &str) -> Response {
     if named != upload.parts.len() {
         return error(400, "InvalidPart");
     }
-    let (class, lock) = (upload.class.clone(), upload.lock.clone());
+    let (class, lock) = (upload.class.clone(), upload.lock.clone().filter(|_| !state.habits.forgets_locks));
     state.uploads.remove(id);
     state.set(key, bytes, &class);
     state.objects.get_mut(key).expect("it was set").lock = lock;

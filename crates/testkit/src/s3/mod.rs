@@ -48,6 +48,8 @@ pub struct Habits {
     pub versions: bool,
     /// The bucket was made with object lock.
     pub locks: bool,
+    /// What is put in parts forgets the lock that it was begun with.
+    pub forgets_locks: bool,
     /// It locks everything by a rule of its own, and takes nothing without a sum.
     pub demands_sums: bool,
     /// Objects of this storage class can't be read, unless they were asked back.
