@@ -9,6 +9,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 from .machine import digest, machine, today
@@ -55,6 +56,11 @@ def tell(made, folder=OWN):
     print(f"{' '.join(made['said'])}\n\n{markdown(made)}\n\nin {path}")
 
 
+def by(name):
+    """Who makes a table of this name: one that has a number at its end is made for each of something."""
+    return re.sub(r"-\d+$", "", name)
+
+
 def of(rounds, *whats):
     """By column the figures of rounds of `measure.run`, of these kinds."""
     return [[round_ and round_[what] for round_ in rounds] for what in whats]
@@ -85,7 +91,7 @@ def page(made):
     programs = "; ".join(f"{name} {told['version'] or 'of no version'}" for name, told in made["programs"].items())
     return "\n\n".join([
         f"# {made['title']}",
-        f"Made by `bench/report` from `bench/results/own`, where `bench/{made['name']}` has put it; not to be edited. [How to read this](README.md).",
+        f"Made by `bench/report` from `bench/results/own`, where `bench/{by(made['name'])}` has put it; not to be edited. [How to read this](README.md).",
         " ".join(made["said"]),
         f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {made['date'][:10]}. Programs: {programs}.",
         markdown(made),

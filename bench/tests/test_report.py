@@ -202,6 +202,7 @@ class Apart(unittest.TestCase):
         self.assertIn("\n\nIn turns. Hot.\n\n", text)
         self.assertIn("- [Apart](apart.md)\n", page.contents([fixed()], [("apart", "Apart")]))
         self.assertEqual(own.newest("/nowhere"), [])
+        self.assertEqual([own.by("far-1404"), own.by("no-change")], ["far", "no-change"])
 
 
 class TheDocuments(unittest.TestCase):
