@@ -11,7 +11,7 @@ use drumlin_engine::restore;
 use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Repository, names};
-use drumlin_store::{Call, CallLog, MemoryStore, Put, RecordStore, Store};
+use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Store, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeSet;
 use std::fs;
@@ -178,6 +178,62 @@ fn a_restore_of_files_of_all_sizes_fetches_no_block_twice() {
     }
     // With little room to keep blocks in.
     assert_reads_once(&bench, &log, &source, 24 << 20);
+}
+
+/// A storage that takes a while to answer.
+struct Late(RecordStore<MemoryStore>);
+
+impl Store for Late {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> drumlin_store::Result<()> {
+        self.0.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.0.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.0.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        std::thread::sleep(Duration::from_millis(3));
+        self.0.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.0.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn Upload>> {
+        self.0.upload(name, len_hint)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.0.sync()
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.0.delete(name)
+    }
+    fn is_far(&self) -> bool {
+        self.0.is_far()
+    }
+}
+
+/// A large file of which every now and then a piece is newer: what was stored before and after that is in the same block, and wanted while that is
+/// still on its way.
+#[test]
+fn a_restore_of_a_patched_file_fetches_no_block_twice() {
+    let memory = MemoryStore::new();
+    let store = RecordStore::new(memory.far());
+    let log = store.log();
+    let bench = bench_over(Arc::new(Late(store)), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let mut bytes = Rng::new(7).bytes(12_000_000);
+    fs::write(source.join("image"), &bytes).unwrap();
+    settle();
+    bench.backup(&source);
+    (0..bytes.len()).step_by(90_000).for_each(|at| bytes[at] ^= 1);
+    fs::write(source.join("image"), &bytes).unwrap();
+    assert_reads_once(&bench, &log, &source, 128 << 20);
 }
 
 fn assert_reads_once(bench: &Bench, log: &CallLog, source: &Path, memory: usize) {

@@ -1,5 +1,6 @@
 //! Packs: blocks gathered, coded, sealed and written; read, opened and decoded.
 
+mod came;
 mod coder;
 mod heal;
 mod lru;

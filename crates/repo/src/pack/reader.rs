@@ -1,5 +1,6 @@
 //! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
 
+use super::came::Came;
 use super::rescue::Lost;
 use super::{Healed, Lru, read_footer};
 use crate::cache::Copies;
@@ -12,9 +13,6 @@ use drumlin_seal::{SealKey, Secret};
 use drumlin_store::Soon;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Sealed blocks, by pack and number.
-type Came = Lru<(PackId, u32), Vec<u8>>;
 
 /// Reads chunks of a repository. Shared by threads.
 pub struct Reader {
@@ -36,7 +34,7 @@ pub struct Reader {
     /// Whether copies of tree packs are believed to be what the repository has.
     copies: bool,
     /// Of a storage far away: blocks of contents as they came, which the next who needs a part of them need not fetch again.
-    came: Option<Mutex<Came>>,
+    came: Option<Came>,
     /// Packs of which there are copies, and that the repository has as well.
     there: Mutex<HashSet<PackId>>,
     /// The same on packs as they are seen through their bands, if there are any.
@@ -83,7 +81,7 @@ impl Reader {
 
     /// The same, but of a storage far away the blocks of contents that came last are kept, sealed, up to so many bytes.
     pub fn with_room(self, bytes: usize) -> Self {
-        let came = self.repository.store().is_far().then(|| Mutex::new(Lru::new(bytes)));
+        let came = self.repository.store().is_far().then(|| Came::new(bytes));
         Reader { came, ..self }
     }
 
@@ -235,16 +233,23 @@ impl Reader {
             copies.inspect(|copies| copies.forget(info.id));
         }
         let came = self.came.as_ref().filter(|_| info.kind == PackKind::Data);
-        if let Some(sealed) = came.and_then(|came| lock(came).get(&(info.id, number))) {
-            scratch.copy_from_slice(&sealed);
-            if self.decode(info, table, block, number, scratch, out).is_ok() {
-                return Ok(());
+        let coming = match came.map(|came| came.get((info.id, number))) {
+            Some(Ok(sealed)) => {
+                scratch.clone_from(&sealed);
+                if self.decode(info, table, block, number, scratch, out).is_ok() {
+                    return Ok(());
+                }
+                None
             }
-        }
+            Some(Err(coming)) => Some(coming),
+            None => None,
+        };
         let name = names::pack(info.kind, info.id);
         let read = self.repository.store().read_at(&name, block.offset, scratch).map_err(Error::from);
-        if let Some(came) = came.filter(|_| read.is_ok()) {
-            lock(came).put((info.id, number), Arc::new(scratch.clone()), scratch.len());
+        if let Some(coming) = coming
+            && read.is_ok()
+        {
+            coming.arrived(scratch);
         }
         let copy = copies.filter(|_| read.is_ok()).map(|copies| (copies, scratch.clone()));
         let read = read.and_then(|()| self.decode(info, table, block, number, scratch, out));
@@ -473,7 +478,7 @@ impl Reader {
     pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
         if let Some(block) = table.blocks.get(number as usize)
             && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, block.offset, block.stored_len as usize))
-            && !self.came.as_ref().is_some_and(|came| lock(came).contains(&(info.id, number)))
+            && !self.came.as_ref().is_some_and(|came| came.is_known((info.id, number)))
         {
             let (name, len) = (names::pack(info.kind, info.id), block.stored_len as usize);
             self.repository.store().expect(Soon::Range { name: &name, offset: block.offset, len });
