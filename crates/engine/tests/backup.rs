@@ -12,6 +12,7 @@ use drumlin_seal::Secret;
 use drumlin_store::{CallLog, MemoryStore, RecordStore, Store};
 use std::fs;
 use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +129,36 @@ fn where_a_file_is_cut_does_not_depend_on_what_it_was_before() {
         let copied = bench.backup(&source);
         assert_eq!((copied.counts.bytes_read, copied.counts.chunks_new), (state.len() as u64, 0), "state {n}");
     }
+}
+
+/// As it grows into its holes, as a disk image does.
+#[test]
+fn where_a_file_is_cut_does_not_depend_on_the_holes_that_it_had() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    // By whole blocks of a file system: what is filled later leaves what was there as it is.
+    const BLOCK: usize = 4096;
+    let bytes = noise(13, 9 * 250 * BLOCK);
+    let image = fs::File::create(source.join("image")).unwrap();
+    image.set_len(bytes.len() as u64).unwrap();
+    let mut there = Vec::new();
+    for from in (0..bytes.len()).step_by(250 * BLOCK) {
+        there.push(from..from + 75 * BLOCK);
+    }
+    let write = |part: &std::ops::Range<usize>| image.write_all_at(&bytes[part.clone()], part.start as u64).unwrap();
+    there.iter().for_each(write);
+    settle();
+    let first = bench.backup(&source);
+    if first.counts.bytes_read == bytes.len() as u64 {
+        return eprintln!("this file system has no holes");
+    }
+    there.iter().for_each(|part| write(&(part.end..part.end + 175 * BLOCK)));
+    settle();
+    bench.backup(&source);
+    fs::write(source.join("copy"), &bytes).unwrap();
+    settle();
+    assert_eq!(bench.backup(&source).counts.chunks_new, 0);
 }
 
 #[test]

@@ -162,24 +162,33 @@ impl Run {
 }
 
 /// What the old version of a file had, from some position on.
+#[derive(Default)]
 struct Trial<'a> {
     refs: Option<Refs<'a>>,
     next: Option<Ref>,
+    /// What comes behind that.
+    then: Option<Ref>,
     at: u64,
-    /// The last chunk ends with the old file, not where the contents say: it is no cut to go by.
-    size: u64,
 }
 
-impl Trial<'_> {
-    /// The old chunk that began at this position.
+impl<'a> Trial<'a> {
+    fn of(mut refs: Refs<'a>) -> Self {
+        let mut next = || refs.next().and_then(Result::ok);
+        let (next, then) = (next(), next());
+        Trial { refs: Some(refs), next, then, at: 0 }
+    }
+
+    /// The old chunk that began at this position. One that ended with the old file, or before a hole of it, did so not because of what the contents
+    /// say: it is no cut to go by.
     fn at(&mut self, position: u64) -> Option<(ChunkId, usize)> {
         while self.at < position || matches!(self.next, Some(Ref::Hole { .. })) {
             self.at += self.next?.len();
+            self.next = self.then.take();
             // Damage in the old list costs the trial, not the backup.
-            self.next = self.refs.as_mut()?.next().and_then(Result::ok);
+            self.then = self.refs.as_mut()?.next().and_then(Result::ok);
         }
-        match self.next? {
-            Ref::Chunk { id, len } if self.at == position && position + len < self.size => Some((id, len as usize)),
+        match (self.next?, self.then?) {
+            (Ref::Chunk { id, len }, Ref::Chunk { .. }) if self.at == position => Some((id, len as usize)),
             _ => None,
         }
     }
@@ -214,12 +223,9 @@ impl<'a, 'm> Worker<'a, 'm> {
     pub(super) fn large(&mut self, entry: &Entry, file: &File) -> Result<(Data, u64), Read1> {
         let shared = self.shared;
         let size = entry.stat.size;
-        let mut trial = Trial { refs: None, next: None, at: 0, size: 0 };
-        if let Some(old) = &entry.old
-            && let Data::List(list) = &old.data
-        {
-            let mut refs = Refs::new(&shared.reader, list);
-            trial = Trial { next: refs.next().and_then(Result::ok), refs: Some(refs), at: 0, size: old.size };
+        let mut trial = Trial::default();
+        if let Some(Data::List(list)) = &entry.old {
+            trial = Trial::of(Refs::new(&shared.reader, list));
         }
         let mut flow = Flow::new(self);
         if !has_holes(&entry.stat) {
@@ -244,7 +250,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     /// A stream of unknown length.
     pub(super) fn large_stream(&mut self, mut source: Box<dyn Read + Send>) -> Result<(Data, u64), Read1> {
         let mut flow = Flow::new(self);
-        flow.stretch(&mut source, u64::MAX, &mut Trial { refs: None, next: None, at: 0, size: 0 })?;
+        flow.stretch(&mut source, u64::MAX, &mut Trial::default())?;
         flow.finish()
     }
 }

@@ -20,16 +20,8 @@ pub(super) struct Entry {
     pub filesystem: u32,
     /// Whether it was there before.
     pub known: bool,
-    /// What its contents were before.
-    pub old: Option<Old>,
-}
-
-/// What a changed file was.
-pub(super) struct Old {
-    /// Its length.
-    pub size: u64,
-    /// Its chunks.
-    pub data: Data,
+    /// What its contents were before, if it was changed.
+    pub old: Option<Data>,
 }
 
 /// Work.

@@ -2,14 +2,14 @@
 //! up.
 
 use super::assemble::{Assembler, Item, read_body};
-use super::job::{Done, Entry, Job, Old};
+use super::job::{Done, Entry, Job};
 use super::old::OldLeaf;
 use super::worker::{NO_BATCH, WHOLE_BYTES_MAX};
 use crate::convert;
 use crate::monitor::{Change, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender};
-use drumlin_format::tree::{Body, Content, Kind, Meta, Sums, join};
+use drumlin_format::tree::{Body, Content, Data, Kind, Meta, Sums, join};
 use drumlin_host::meta::Stat;
 use drumlin_host::walk::{Listing, What};
 use drumlin_repo::pack::Reader;
@@ -199,7 +199,7 @@ impl<'a> Merge<'a> {
     }
 
     /// The old contents of the entry at hand, if they help to read the new ones.
-    fn old_contents(&mut self, stat: &Stat) -> Result<Option<Old>> {
+    fn old_contents(&mut self, stat: &Stat) -> Result<Option<Data>> {
         let Some((_, _, old)) = self.old.peek()? else { return Ok(None) };
         let (kind, size) = (old.kind, old.size);
         if kind != Kind::File || stat.size <= WHOLE_BYTES_MAX || size == 0 {
@@ -207,7 +207,7 @@ impl<'a> Merge<'a> {
         }
         let at = self.old.at;
         let body = self.body()?;
-        Ok(Some(Old { size, data: body.contents[at].data.clone() }))
+        Ok(Some(body.contents[at].data.clone()))
     }
 
     fn body(&mut self) -> Result<&Body> {
