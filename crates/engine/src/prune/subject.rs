@@ -276,8 +276,9 @@ impl Collection<'_> {
     /// things they say what it says itself; where that can't be read all that these say, until it can.
     fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
-        let scan = PackScan::new(self.repository)?;
-        let is_contested = |pack: &PackId| self.keys.as_ref().is_some_and(|keys| keys.contested.contains(pack));
+        let contested = self.keys.as_ref().map(|keys| &keys.contested).filter(|contested| !contested.is_empty());
+        let asked =
+            contested.map(|contested| Ok::<_, Error>((contested, PackScan::new(self.repository)?))).transpose()?;
         let (mut named, mut doubtful) = (HashSet::new(), Doubtful::default());
         for id in objects {
             // Another collector may have removed it, and named what it named.
@@ -289,12 +290,16 @@ impl Collection<'_> {
                 };
                 if !named.insert(entry.pack) {
                     doubtful.hear(entry);
-                } else if !is_contested(&entry.pack) {
-                    session.name_again(entry)?;
-                } else if let Some(own) = ground::own_word(&scan, *kind, entry.pack, *len)? {
-                    session.name_again(own)?;
-                } else {
-                    doubtful.begin(entry);
+                    continue;
+                }
+                match &asked {
+                    Some((contested, scan)) if contested.contains(&entry.pack) => {
+                        match ground::own_word(scan, *kind, entry.pack, *len)? {
+                            Some(own) => session.name_again(own)?,
+                            None => doubtful.begin(entry),
+                        }
+                    }
+                    _ => session.name_again(entry)?,
                 }
             }
         }
