@@ -18,6 +18,7 @@ const TREE_CACHE_BYTES: usize = 4 << 20;
 /// A reader for the operations that only read.
 pub fn open_reader(repository: &Repository, cache: &Arc<Cache>) -> Result<Arc<Reader>> {
     let index = Arc::new(Index::open(repository, cache.clone())?);
+    cache.tidy(&index);
     Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES).with_copies()))
 }
 

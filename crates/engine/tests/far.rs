@@ -9,11 +9,15 @@ use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
 use drumlin_engine::restore;
 use drumlin_format::SnapshotId;
+use drumlin_format::index::Entry;
+use drumlin_format::pack::{Codec, PackKind};
+use drumlin_format::session::Session;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_repo::{Repository, names};
+use drumlin_repo::collection::Registration;
+use drumlin_repo::{Cache, Index, IndexMode, Repository, WriteSession, names};
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Store, Upload};
 use drumlin_testkit::{Rng, compare};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -55,9 +59,21 @@ fn asked(calls: &[Call]) -> (usize, usize) {
     (reads.count(), lengths.count())
 }
 
+/// Copies of trees.
 fn copies(bench: &Bench) -> Vec<PathBuf> {
-    let folder = bench.cache.folder().unwrap().join("trees");
+    kept(bench, "trees")
+}
+
+/// What is kept in a folder of the cache.
+fn kept(bench: &Bench, folder: &str) -> Vec<PathBuf> {
+    let folder = bench.cache.folder().unwrap().join(folder);
     fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// All packs that index objects name.
+fn entries(repository: &Repository) -> Vec<Entry> {
+    let ids = repository.index_objects().unwrap();
+    ids.iter().flat_map(|(id, _)| repository.index_entries(*id).unwrap().unwrap()).collect()
 }
 
 fn tree_packs(memory: &MemoryStore) -> Vec<String> {
@@ -114,7 +130,7 @@ fn metadata(memory: &MemoryStore) -> BTreeSet<String> {
 /// Another client of the same repository, who has never been there.
 fn other(bench: &Bench) -> Bench {
     let folder = quick_folder();
-    let cache = drumlin_repo::Cache::open(&bench.repository, Some(&folder.path().join("cache")), folder.path());
+    let cache = Cache::open(&bench.repository, Some(&folder.path().join("cache")), folder.path());
     let (repository, memory) = (bench.repository.clone(), bench.memory.clone());
     Bench { repository, cache: Arc::new(cache.unwrap()), folder, memory }
 }
@@ -312,8 +328,7 @@ fn copies_that_are_lost_or_wrong_are_had_again() {
             }
         }
         // Another process: this one has the files open.
-        let cache =
-            drumlin_repo::Cache::open(&bench.repository, Some(&bench.folder.path().join("cache")), bench.folder.path());
+        let cache = Cache::open(&bench.repository, Some(&bench.folder.path().join("cache")), bench.folder.path());
         let bench = Bench {
             repository: bench.repository.clone(),
             cache: Arc::new(cache.unwrap()),
@@ -386,4 +401,107 @@ fn copies_go_with_what_they_are_of() {
         assert!(there.iter().any(|pack| pack == name), "{name} is of no pack");
     }
     assert!(!copies(&bench).is_empty());
+    let mut packs: Vec<String> = entries(&bench.repository).iter().map(|entry| entry.pack.to_string()).collect();
+    let mut tables: Vec<String> =
+        kept(&bench, "tables").iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    packs.sort_unstable();
+    tables.sort_unstable();
+    assert_eq!(tables, packs, "tables of all packs that there are, and of no others");
+}
+
+/// Whether one of these calls read a pack's table.
+fn reads_a_table(calls: &[Call], entries: &[Entry]) -> bool {
+    calls.iter().any(|call| match call {
+        Call::ReadAt { name, offset, .. } => entries
+            .iter()
+            .any(|entry| *name == names::pack(entry.kind, entry.pack) && *offset >= entry.table.blocks_end()),
+        _ => false,
+    })
+}
+
+/// A restore of one file of many.
+fn restore_one(bench: &Bench, snapshot: &Snapshot, source: &Path, file: &str) {
+    let target = bench.folder.path().join("one");
+    let _ = fs::remove_dir_all(&target);
+    let subfolder = Some(source.as_os_str().as_bytes().to_vec());
+    let paths = vec![[b"/", file.as_bytes()].concat()];
+    let options = restore::Options { subfolder, paths, ..common::restore_options(snapshot, &target) };
+    let monitor = Quiet::default();
+    restore::restore(&bench.repository, &bench.cache, options, &monitor).unwrap();
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!(fs::read(target.join(file)).unwrap(), fs::read(source.join(file)).unwrap());
+}
+
+/// A table names all chunks of its pack, which are many where files are small: of a storage far away it comes with the index, once.
+#[test]
+fn what_the_index_told_of_packs_is_not_asked_again() {
+    let Scene { bench, log, source, last } = scene();
+    let entries = entries(&bench.repository);
+    for (bench, whose) in [(&bench, "who wrote it"), (&other(&bench), "another")] {
+        log.take();
+        restore_one(bench, &last, &source, "07/33");
+        let calls = log.take();
+        assert!(!reads_a_table(&calls, &entries), "{whose}: {calls:?}");
+        let contents = |call: &&Call| matches!(call, Call::ReadAt { name, .. } if name.starts_with("data/"));
+        assert_eq!(calls.iter().filter(contents).count(), 1, "{whose}: its block, and nothing else of contents");
+        // What is lost or wrong is had again from the packs, once.
+        for damage in ["lost", "bent", "cut"] {
+            for path in kept(bench, "tables") {
+                let mut bytes = fs::read(&path).unwrap();
+                match damage {
+                    "lost" => fs::remove_file(&path).unwrap(),
+                    "bent" => {
+                        bytes[40] ^= 4;
+                        fs::write(&path, bytes).unwrap();
+                    }
+                    _ => fs::write(&path, &bytes[..bytes.len() / 2]).unwrap(),
+                }
+            }
+            assert_restores(bench, &last, &source);
+            assert!(reads_a_table(&log.take(), &entries), "{whose}: {damage}");
+            assert_restores(bench, &last, &source);
+            assert!(!reads_a_table(&log.take(), &entries), "{whose}: {damage}, again");
+        }
+    }
+}
+
+/// An index object may have blocks of a pack elsewhere than they are, by a key that may only add: what was kept of it is of no use, and the packs' own tables are.
+#[test]
+fn what_an_index_object_told_wrongly_of_packs_is_thrown_away() {
+    let Scene { bench, log, source, last } = scene();
+    let mut entries = entries(&bench.repository);
+    for (id, _) in bench.repository.index_objects().unwrap() {
+        bench.memory.delete(&names::index(id)).unwrap();
+    }
+    let mut wrong = HashSet::new();
+    for entry in &mut entries {
+        // Of two neighbours the first is said to be longer, and the other shorter. Of raw blocks that would be noticed at once.
+        let (blocks, chunks) = (&mut entry.table.blocks, &mut entry.table.chunks);
+        if blocks[..2].iter().all(|block| block.codec != Codec::Raw) {
+            blocks[0].stored_len += 1;
+            blocks[1].stored_len -= 1;
+            blocks[1].offset += 1;
+            wrong.insert((entry.kind, "blocks"));
+        } else if blocks[0].chunks > 1 {
+            chunks[0].len += 1;
+            chunks[1].len -= 1;
+            wrong.insert((entry.kind, "chunks"));
+        }
+    }
+    assert!(wrong.len() >= 2 && wrong.iter().any(|(kind, _)| *kind == PackKind::Tree), "{wrong:?}");
+    let registration = Registration::begin(&bench.repository, Session::new("elsewhere", "backup", 0)).unwrap();
+    let scratch = quick_folder();
+    let cache = Arc::new(Cache::open(&bench.repository, None, scratch.path()).unwrap());
+    let index = Arc::new(Index::open_for(&registration, cache.clone(), IndexMode::Exact).unwrap());
+    let liar = WriteSession::begin(registration, index, cache);
+    entries.iter().for_each(|entry| liar.name_again(entry.clone()).unwrap());
+    liar.flush().unwrap();
+    liar.abandon().unwrap();
+    let other = other(&bench);
+    restore_one(&other, &last, &source, "07/33");
+    assert_restores(&other, &last, &source);
+    assert!(reads_a_table(&log.take(), &entries));
+    // From then on the packs' own tables are kept.
+    assert_restores(&other, &last, &source);
+    assert!(!reads_a_table(&log.take(), &entries));
 }

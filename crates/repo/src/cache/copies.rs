@@ -9,6 +9,7 @@
 //! bytes: a copy that can't be opened is thrown away. What a crash tears is thrown away with the file that it is in. Several processes may
 //! append at once: each record is one write.
 
+use super::shelf::Shelf;
 use drumlin_format::PackId;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +27,7 @@ const RECORD_BYTES_MAX: u32 = 256 << 20;
 
 /// A client's copies of tree packs of one repository.
 pub(crate) struct Copies {
-    folder: PathBuf,
+    shelf: Shelf,
     open: Mutex<HashMap<PackId, Arc<Copy>>>,
 }
 
@@ -46,7 +47,7 @@ struct Records {
 
 impl Copies {
     pub fn new(folder: PathBuf) -> Self {
-        Copies { folder, open: Mutex::default() }
+        Copies { shelf: Shelf::new(folder), open: Mutex::default() }
     }
 
     /// Fill `buf` from the copy of a pack; `false` if there is none of just this range.
@@ -78,37 +79,18 @@ impl Copies {
     /// Throw away what there is of a pack.
     pub fn forget(&self, pack: PackId) {
         lock(&self.open).remove(&pack);
-        let _ = fs::remove_file(self.path(pack));
+        self.shelf.forget(pack);
     }
 
     /// The packs of which there are copies, with the bytes that these take, the latest used first.
     pub fn all(&self) -> Vec<(PackId, u64)> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let Some(pack) = entry.file_name().to_str().and_then(PackId::parse) else { continue };
-            if let Ok(meta) = entry.metadata() {
-                found.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), pack, meta.len()));
-            }
-        }
-        found.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));
-        found.into_iter().map(|(_, pack, len)| (pack, len)).collect()
+        self.shelf.all()
     }
 
     /// Throw away the copies of packs that are no more, and of the others those that were not used for longest, until the rest
     /// takes no more than so many bytes.
     pub fn tidy(&self, is_there: impl Fn(PackId) -> bool, bytes_max: u64) {
-        let mut kept = 0;
-        for (pack, len) in self.all() {
-            if is_there(pack) && kept + len <= bytes_max {
-                kept += len;
-            } else {
-                self.forget(pack);
-            }
-        }
-    }
-
-    fn path(&self, pack: PackId) -> PathBuf {
-        self.folder.join(pack.to_string())
+        self.shelf.surplus(is_there, bytes_max).into_iter().for_each(|pack| self.forget(pack));
     }
 
     fn copy(&self, pack: PackId, make: bool) -> Option<Arc<Copy>> {
@@ -116,7 +98,7 @@ impl Copies {
         if let Some(copy) = open.get(&pack) {
             return Some(copy.clone());
         }
-        let path = self.path(pack);
+        let path = self.shelf.path(pack);
         let copy = match Copy::open(&path, make) {
             Ok(copy) => Arc::new(copy),
             Err(e) => {

@@ -7,16 +7,20 @@
 //!                          pack-keys    keys of tree packs that this client wrote or opened, sealed
 //!                          last/<name>  this client's last snapshots, sealed
 //!                          trees/…      copies of tree packs of a storage far away, sealed as they are there
-//!                          snapshots/…  the same of snapshots
+//!                          tables/…     tables of its packs, sealed
+//!                          snapshots/…  copies of its snapshots, sealed as they are there
 //! ```
 //!
 //! What is secret is sealed under a key derived from the client's own secrets.
 
 mod copies;
+mod shelf;
 mod snapshots;
+mod tables;
 
 pub(crate) use copies::Copies;
 pub(crate) use snapshots::Snapshots;
+pub(crate) use tables::Tables;
 
 use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
@@ -44,6 +48,8 @@ pub struct Cache {
     pack_keys: Mutex<Option<HashMap<PackId, Secret>>>,
     /// `None` where nothing is kept, or where the storage is as near as a copy would be.
     copies: Option<Copies>,
+    /// The same.
+    tables: Option<Tables>,
 }
 
 /// Something small that a client remembers, by name.
@@ -51,6 +57,8 @@ pub type Remembered = Vec<u8>;
 
 /// What copies of tree packs may take: those of some tens of millions of entries.
 const COPIES_BYTES_MAX: u64 = 1 << 30;
+/// And tables of packs: those of some thirty millions of chunks.
+const TABLES_BYTES_MAX: u64 = 1 << 30;
 
 const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
 
@@ -61,13 +69,15 @@ impl Cache {
         let own = secrets.signing.as_ref().map_or(&secrets.index, |k| k.secret());
         let folder =
             folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join("last")).is_ok());
-        let copies = folder.as_ref().filter(|_| repository.store().is_far()).map(|f| Copies::new(f.join("trees")));
+        let (secret, suite) = (derive(own, "local cache", &[]), repository.config().suite);
+        let of_far = folder.as_ref().filter(|_| repository.store().is_far());
         Ok(Cache {
-            copies,
+            copies: of_far.map(|f| Copies::new(f.join("trees"))),
+            tables: of_far.map(|f| Tables::new(f.join("tables"), secret.clone(), suite, TABLES_BYTES_MAX)),
             folder,
             scratch: scratch.to_owned(),
-            secret: derive(own, "local cache", &[]),
-            suite: repository.config().suite,
+            secret,
+            suite,
             pack_keys: Mutex::new(None),
         })
     }
@@ -107,6 +117,11 @@ impl Cache {
         self.copies.as_ref()
     }
 
+    /// Tables of packs, if they are worth keeping.
+    pub(crate) fn tables(&self) -> Option<&Tables> {
+        self.tables.as_ref()
+    }
+
     /// A hint that the packs of which there are copies will be used again, those that were used last: a storage far away is asked now
     /// whether they are there.
     pub fn expect_copies(&self, repository: &Repository) {
@@ -116,11 +131,12 @@ impl Cache {
         }
     }
 
-    /// Throw away copies of packs that the index, which is up to date, no longer has, and what is beyond the room that copies may take.
+    /// Throw away copies and tables of packs that the index, which is up to date, no longer has, and what is beyond the room that these may take.
     pub fn tidy(&self, index: &Index) {
-        if let Some(copies) = &self.copies {
+        if let (Some(copies), Some(tables)) = (&self.copies, &self.tables) {
             let packs: HashSet<PackId> = index.packs().iter().map(|pack| pack.id).collect();
             copies.tidy(|pack| packs.contains(&pack), COPIES_BYTES_MAX);
+            tables.tidy(|pack| packs.contains(&pack));
         }
     }
 

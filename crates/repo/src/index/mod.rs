@@ -393,7 +393,17 @@ impl Index {
         let written = sorted.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
         let run = Arc::new(written.map_err(|e| self.damaged(e))?);
         self.push_layer(run, Covered { name, ..covered });
+        self.keep_tables(entries);
         Ok(())
+    }
+
+    /// Whoever reads chunks will want these. Of a sparse index they are too many.
+    fn keep_tables(&self, entries: &[Entry]) {
+        let Some(tables) = self.cache.tables().filter(|_| !self.is_sparse()) else { return };
+        // Of trees even those who can't read them read what they have written themselves.
+        let is_read =
+            |entry: &&Entry| entry.kind == PackKind::Tree || self.repository.opens(entry.kind, entry.generation);
+        entries.iter().filter(is_read).for_each(|entry| tables.keep(entry.pack, &entry.table));
     }
 
     /// Put runs aside that cover an object which is gone. After others have taken their place: whoever asks meanwhile finds

@@ -25,6 +25,14 @@ impl<K: PartialEq, V> Lru<K, V> {
         self.entries.iter().any(|(k, ..)| k == key)
     }
 
+    pub fn remove(&mut self, key: &K) {
+        self.entries.retain(|(k, _, b)| {
+            let keep = k != key;
+            self.bytes -= if keep { 0 } else { *b };
+            keep
+        });
+    }
+
     /// All that is kept, the latest first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().rev().map(|(k, v, _)| (k, &**v))
@@ -32,11 +40,7 @@ impl<K: PartialEq, V> Lru<K, V> {
 
     /// Keep `value`, which takes `bytes`; the least recently used go. The newest stays whatever its size.
     pub fn put(&mut self, key: K, value: Arc<V>, bytes: usize) {
-        self.entries.retain(|(k, _, b)| {
-            let keep = *k != key;
-            self.bytes -= if keep { 0 } else { *b };
-            keep
-        });
+        self.remove(&key);
         self.bytes += bytes;
         self.entries.push((key, value, bytes));
         let mut gone = 0;

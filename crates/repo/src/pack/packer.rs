@@ -52,7 +52,7 @@ pub struct Packer {
     generation: u32,
     current: Mutex<Option<Arc<OpenPack>>>,
     sink: Sink,
-    /// Where copies of what is written are kept, if they are.
+    /// Where copies of blocks that are written are kept, if they are.
     copies: Option<Arc<Cache>>,
     stored: AtomicU64,
     /// Packs that are being closed: their bytes have to reach the disk, which takes long and needs no processor.
@@ -102,7 +102,7 @@ impl Packer {
         Packer { repository, kind, generation, current, sink, copies: None, stored, closing }
     }
 
-    /// The same, keeping copies of its packs in a cache.
+    /// The same, keeping copies of its blocks in a cache.
     pub(crate) fn with_copies(self, cache: Arc<Cache>) -> Self {
         Packer { copies: Some(cache), ..self }
     }
@@ -288,7 +288,6 @@ impl Packer {
             table: std::mem::take(&mut stream.table),
             number: stream.next_number,
             sink: self.sink.clone(),
-            copies: self.copies.clone(),
         };
         self.join(CLOSING_MAX - 1)?;
         let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
@@ -322,13 +321,12 @@ struct Closing {
     table: Table,
     number: u64,
     sink: Sink,
-    copies: Option<Arc<Cache>>,
 }
 
 impl Closing {
     /// Padding, table, parity, footer, name.
     fn run(self) -> Result<()> {
-        let Closing { repository, kind, pack, mut upload, mut table, number, sink, copies } = self;
+        let Closing { repository, kind, pack, mut upload, mut table, number, sink } = self;
         let table_len = table.sealed_len();
         let padding = padding(table.blocks_end(), table_len);
         let mut zeros = vec![0; padding as usize - TAG_BYTES];
@@ -338,9 +336,6 @@ impl Closing {
         let sealed = table.seal(&pack.header, table_len, repository.sealing_of(pack.header.generation)?);
         upload.write(&sealed)?;
         let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
-        if let Some(copies) = copies.as_ref().and_then(|cache| cache.copies()) {
-            copies.keep(pack.id, table_offset, &sealed);
-        }
         let Coded { mut upload, parity } = upload;
         // A pack beyond all bounds has none.
         let parity = parity.finish(&Head { header: pack.header_bytes, table_offset, table_len }).unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::came::Came;
 use super::rescue::Lost;
 use super::{Healed, Lru, read_footer};
-use crate::cache::Copies;
+use crate::cache::{Copies, Tables};
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
 use drumlin_format::generation::MetaKeys;
@@ -37,6 +37,8 @@ pub struct Reader {
     came: Option<Came>,
     /// Packs of which there are copies, and that the repository has as well.
     there: Mutex<HashSet<PackId>>,
+    /// Packs whose own tables count, and none that were kept.
+    doubted: Mutex<HashSet<PackId>>,
     /// The same on packs as they are seen through their bands, if there are any.
     pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
@@ -64,6 +66,7 @@ impl Reader {
             copies: false,
             came: None,
             there: Mutex::default(),
+            doubted: Mutex::default(),
             through: OnceLock::new(),
         }
     }
@@ -131,6 +134,9 @@ impl Reader {
         if let Some(table) = self.table_at_hand(&info.id) {
             return Ok(table);
         }
+        if let Some(table) = self.kept_table(info) {
+            return Ok(table);
+        }
         let table = match self.signed_table(info) {
             Err(e) if e.is_of_one_object() => match self.last_resort(&info.id)? {
                 Some(through) => self.resorted(info, through.signed_table(info), e)?,
@@ -139,7 +145,10 @@ impl Reader {
             other => other?,
         };
         let table = Arc::new(table.0);
-        self.keep_table(info.id, table.clone());
+        self.put_at_hand(info.id, table.clone());
+        if self.copies {
+            self.cache.tables().inspect(|tables| tables.keep(info.id, &table));
+        }
         Ok(table)
     }
 
@@ -148,13 +157,35 @@ impl Reader {
         taught.or_else(|| lock(&self.tables).get(pack))
     }
 
+    /// A pack's table as an index object had it, if this client has kept it and nothing speaks against it.
+    fn kept_table(&self, info: &PackInfo) -> Option<Arc<Table>> {
+        let table = self.tables_for(&info.id)?.get(info.id).filter(|table| table.blocks_end() == info.table_offset)?;
+        let table = Arc::new(table);
+        self.put_at_hand(info.id, table.clone());
+        Some(table)
+    }
+
+    /// Where a pack's table may be kept, if it may be used.
+    fn tables_for(&self, pack: &PackId) -> Option<&Tables> {
+        self.cache.tables().filter(|_| self.copies && !lock(&self.doubted).contains(pack))
+    }
+
+    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: from now on its own counts.
+    pub(super) fn doubt(&self, pack: &PackId) {
+        if let Some(tables) = self.tables_for(pack) {
+            tables.forget(*pack);
+            lock(&self.doubted).insert(*pack);
+            lock(&self.tables).remove(pack);
+        }
+    }
+
     /// A pack's table of contents, by its parity where it must be, whatever the reader does otherwise.
     pub fn healed_table(&self, info: &PackInfo) -> Result<Arc<Table>> {
         Ok(match self.table_at_hand(&info.id) {
             Some(table) => table,
             None => {
                 let table = Arc::new(read_table(&self.repository, info)?.0);
-                self.keep_table(info.id, table.clone());
+                self.put_at_hand(info.id, table.clone());
                 table
             }
         })
@@ -166,7 +197,7 @@ impl Reader {
         let _ = self.taught.set(tables);
     }
 
-    fn keep_table(&self, pack: PackId, table: Arc<Table>) {
+    fn put_at_hand(&self, pack: PackId, table: Arc<Table>) {
         let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
         lock(&self.tables).put(pack, table, bytes);
     }
@@ -174,22 +205,6 @@ impl Reader {
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
-        if let Some(copies) = self.copies_of(info) {
-            let mut sealed = vec![0; info.table_len as usize];
-            if self.copied(info, info.table_offset, &mut sealed) {
-                match open_table(&self.repository, info, sealed) {
-                    Ok(table) => return Ok(table),
-                    Err(_) => copies.forget(info.id),
-                }
-            }
-            // What is wrong with it, if anything is, is told below.
-            if let Ok(sealed) = sealed_table(&self.repository, info)
-                && let Ok(table) = open_table(&self.repository, info, sealed.clone())
-            {
-                copies.keep(info.id, info.table_offset, &sealed);
-                return Ok(table);
-            }
-        }
         if self.heals { read_table(&self.repository, info) } else { read_table_as_is(&self.repository, info) }
     }
 
@@ -239,6 +254,8 @@ impl Reader {
                 if self.decode(info, table, block, number, scratch, out).is_ok() {
                     return Ok(());
                 }
+                // By a wrong table it may have come with another length.
+                scratch.resize(block.stored_len as usize, 0);
                 None
             }
             Some(Err(coming)) => Some(coming),
@@ -430,26 +447,26 @@ impl Reader {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };
         let chunk = table.chunks.get(ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
         let chunk = chunk.ok_or_else(|| fail("the index and the pack's table contradict each other"))?;
-        let cached = lock(&self.blocks).get(&(info.id, chunk.block));
-        let block = match cached {
-            Some(block) => block,
-            None => {
-                let (mut scratch, mut out) = (Vec::new(), Vec::new());
-                self.read_block(info, &table, chunk.block, &mut scratch, &mut out, heals)?;
-                let block = Arc::new(out);
-                lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
-                block
-            }
+        let cut = |block: &[u8]| -> Result<Option<Vec<u8>>> {
+            let bytes = block.get(chunk.offset as usize..).and_then(|rest| rest.get(..chunk.len as usize));
+            Ok(match bytes {
+                Some(bytes) if self.check(kind, id, bytes)? => Some(bytes.to_vec()),
+                _ => None,
+            })
         };
-        let bytes = &block[chunk.offset as usize..][..chunk.len as usize];
-        if !self.check(kind, id, bytes)? {
-            return Err(Error::DamagedBlock {
-                pack: info.id,
-                block: chunk.block,
-                detail: "a chunk is not what its name says",
-            });
+        let cached = lock(&self.blocks).get(&(info.id, chunk.block));
+        // By a wrong table another block may have come by this number.
+        if let Some(block) = cached
+            && let Some(bytes) = cut(&block)?
+        {
+            return Ok(bytes);
         }
-        Ok(bytes.to_vec())
+        let (mut scratch, mut block) = (Vec::new(), Vec::new());
+        self.read_block(info, &table, chunk.block, &mut scratch, &mut block, heals)?;
+        let block = Arc::new(block);
+        lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
+        let detail = "a chunk is not what its name says";
+        cut(&block)?.ok_or(Error::DamagedBlock { pack: info.id, block: chunk.block, detail })
     }
 
     /// A hint that this chunk will soon be asked for: a store that is far away is asked for its block now.
@@ -467,7 +484,7 @@ impl Reader {
     pub fn expect_table(&self, info: &PackInfo) {
         let len = info.table_len as usize;
         if !lock(&self.tables).contains(&info.id)
-            && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, info.table_offset, len))
+            && !self.tables_for(&info.id).is_some_and(|tables| tables.has(info.id))
         {
             let name = names::pack(info.kind, info.id);
             self.repository.store().expect(Soon::Range { name: &name, offset: info.table_offset, len });
