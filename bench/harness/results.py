@@ -1,6 +1,7 @@
 """Results as data: what a run measured, in a file of its own, and nothing but such files makes the report.
 
     schema, workload, title, scale, seed, repeat, cache (hot or cold), six, stream, date, machine, ground
+    near       how many times the best a tool may have taken in the step of its first round that was nearest to it, to have others; 0: any
     load       processes that waited for a core when it began
     wire       between client and server: rtt_ms, rate (bytes a second, 0: no limit; one for both ways, or to the server and from it),
                far (whether all repositories were on a server, or only those of tools that have one of their own)

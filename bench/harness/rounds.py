@@ -57,7 +57,7 @@ class Rounds:
         steps = [step.name for step in workload.steps()]
         self.result = {
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
-            "repeat": options.repeat, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
+            "repeat": options.repeat, "near": options.near, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
             "date": today(), "machine": machine(), "load": load(),
             "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
@@ -108,6 +108,17 @@ class Rounds:
         if not tool.startswith(results.OURS):
             self.best[part, name] = min(wall, self.best.get((part, name), wall))
 
+    def is_far_behind(self, tool):
+        """Whether more rounds of a tool would tell nothing of who is first: in each step of its first round it took more than so many times the best of that round."""
+        times = {}
+        for record in self.result["rounds"]:
+            for part in ("steps", "restores"):
+                for name, figures in record[part].items():
+                    if record["round"] == 1 and figures["status"] == "ok":
+                        times.setdefault((part, name), {})[record["tool"]] = figures["wall"]
+        own = [of[tool] / min(of.values()) for of in times.values() if tool in of]
+        return bool(self.options.near and own) and min(own) > self.options.near
+
     def describe(self, row):
         told = {"version": row.version(), "program": digest(row.binary()), "deduplicates": row.deduplicates, "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
         if self.options.count_syncs and row.trees:
@@ -137,6 +148,8 @@ class Rounds:
     def one(self, number, row):
         """A round of a tool."""
         if row.name in self.out or any((record["tool"], record["round"]) == (row.name, number) for record in self.result["rounds"]):
+            return
+        if number > 1 and self.is_far_behind(row.name):
             return
         say(f"{self.workload.name}, round {number} of {self.options.repeat}: {row.name}")
         record = {"tool": row.name, "round": number, "date": today(), "steps": {}, "restores": {}}

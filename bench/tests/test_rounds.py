@@ -104,6 +104,16 @@ class Unlucky(Good):
         raise OSError("it doesn't end either")
 
 
+class Behind(Good):
+    name = "behind"
+
+    def backup(self, step):
+        return f"sleep 0.5 && {super().backup(step)}"
+
+    def restore(self, step):
+        return f"sleep 0.5 && {super().restore(step)}"
+
+
 class Pulling(Good):
     name, pulls = "pulling", ("steps",)
 
@@ -209,6 +219,16 @@ class TheRounds(unittest.TestCase):
             begun["data"]["bytes"] += 1
             with self.assertRaisesRegex(Unfit, "others now: data, good, other$"):
                 Rounds(Small(), [Failing, Other], options, begun=begun).run()
+
+    def test_who_is_far_behind_has_one_round(self):
+        for near, rounds in ((0, 2), (3, 1), (1000, 2)):
+            result = self.run_(Good, Behind, near=near)
+            done = [[record["round"] for record in result["rounds"] if record["tool"] == tool.name] for tool in (Good, Behind)]
+            self.assertEqual((done, result["near"]), ([[1, 2], list(range(1, rounds + 1))], near))
+
+    def test_who_is_near_in_one_step_is_not_far_behind(self):
+        result = self.run_(Good, Pulling, near=3)
+        self.assertEqual(len(result["rounds"]), 4, "its restores are as fast")
 
     def test_drumlin_sets_no_limit(self):
         rounds = Rounds(Small(), [Good], Options("unused"))

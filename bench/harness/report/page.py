@@ -42,6 +42,12 @@ def slug(step):
     return "-".join("".join(letter if letter.isalnum() else " " for letter in step.lower()).split())
 
 
+def near(result):
+    """Who has one round alone, in words."""
+    told = result["repeat"] > 1 and result.get("near")
+    return f"; one round alone of tools that took over {number(told)} times the best in all of its steps" if told else ""
+
+
 def page(result):
     """A result's page."""
     machine, data = result["machine"], result["data"]
@@ -51,7 +57,7 @@ def page(result):
         MADE.format(file=results.file_name(result)),
         f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
-        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}. Ground: {result['ground']}.{wire(result)}",
+        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.",
     ]
