@@ -246,11 +246,22 @@ fn what_is_said_of_packs_in_cold_storage_stops_no_prune() {
 /// An index object that has a pack's table elsewhere than it is: the pack knows better.
 #[test]
 fn where_its_table_is_a_pack_knows_itself() {
+    a_pack_knows_better(|entry| entry.table_len -= 1);
+}
+
+/// The same of the generation that it is sealed for.
+#[test]
+fn of_which_generation_it_is_a_pack_knows_itself() {
+    a_pack_knows_better(|entry| entry.generation = 7);
+}
+
+fn a_pack_knows_better(lie: impl Fn(&mut Entry)) {
     for _ in 0..4 {
         let mut history = History::new(3);
         let (liar, _scratch) = session(&lesser(&history.bench, Role::Writer));
-        for entry in entries(&history) {
-            liar.name_again(Entry { table_len: entry.table_len - 1, ..entry }).unwrap();
+        for mut entry in entries(&history) {
+            lie(&mut entry);
+            liar.name_again(entry).unwrap();
         }
         liar.flush().unwrap();
         liar.abandon().unwrap();

@@ -11,6 +11,7 @@ use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId, Signer};
 use drumlin_seal::{SealKey, Secret};
 use drumlin_store::Soon;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -39,6 +40,8 @@ pub struct Reader {
     there: Mutex<HashSet<PackId>>,
     /// Packs whose own tables count, and none that were kept.
     doubted: Mutex<HashSet<PackId>>,
+    /// Packs that are of other generations than the index says.
+    generations: Mutex<HashMap<PackId, u32>>,
     /// The same on packs as they are seen through their bands, if there are any.
     pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
@@ -67,6 +70,7 @@ impl Reader {
             came: None,
             there: Mutex::default(),
             doubted: Mutex::default(),
+            generations: Mutex::default(),
             through: OnceLock::new(),
         }
     }
@@ -157,6 +161,21 @@ impl Reader {
         taught.or_else(|| lock(&self.tables).get(pack))
     }
 
+    /// Keep in mind of which generation a pack is by its own word, if the index has it otherwise.
+    fn note_generation(&self, info: &PackInfo, generation: u32) {
+        if generation != info.generation {
+            lock(&self.generations).insert(info.id, generation);
+        }
+    }
+
+    /// What is known of a pack, with its generation as it says itself, as far as it was asked.
+    fn truly<'a>(&self, info: &'a PackInfo) -> Cow<'a, PackInfo> {
+        match lock(&self.generations).get(&info.id) {
+            Some(generation) => Cow::Owned(PackInfo { generation: *generation, ..info.clone() }),
+            None => Cow::Borrowed(info),
+        }
+    }
+
     /// A pack's table as an index object had it, if this client has kept it and nothing speaks against it.
     fn kept_table(&self, info: &PackInfo) -> Option<Arc<Table>> {
         let table = self.tables_for(&info.id)?.get(info.id).filter(|table| table.blocks_end() == info.table_offset)?;
@@ -184,7 +203,9 @@ impl Reader {
         Ok(match self.table_at_hand(&info.id) {
             Some(table) => table,
             None => {
-                let table = Arc::new(read_table(&self.repository, info)?.0);
+                let (table, _, generation) = read_own(&self.repository, info)?;
+                self.note_generation(info, generation);
+                let table = Arc::new(table);
                 self.put_at_hand(info.id, table.clone());
                 table
             }
@@ -205,7 +226,12 @@ impl Reader {
     /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
     /// know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
-        if self.heals { read_table(&self.repository, info) } else { read_table_as_is(&self.repository, info) }
+        if !self.heals {
+            return read_table_as_is(&self.repository, info);
+        }
+        let (table, signer, generation) = read_own(&self.repository, info)?;
+        self.note_generation(info, generation);
+        Ok((table, signer))
     }
 
     /// Read, open and decode a block into `out`, which is replaced. `scratch` is room for the sealed bytes.
@@ -360,7 +386,7 @@ impl Reader {
         if let Some(pack) = all.get(&info.id) {
             return Ok(pack);
         }
-        let pack = Arc::new(Mutex::new(Healed::open(&self.repository, info)?));
+        let pack = Arc::new(Mutex::new(Healed::open(&self.repository, &self.truly(info))?));
         all.put(info.id, pack.clone(), 1);
         Ok(pack)
     }
@@ -377,6 +403,7 @@ impl Reader {
     ) -> Result<()> {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
         let slot = table.slots.get(block.slot as usize).ok_or_else(|| fail("its key is not in the table"))?;
+        let info = &*self.truly(info);
         let key = self.key(info, slot)?;
         let suite = self.repository.config().suite;
         let context = pack::header(info.kind, suite, info.generation, slot.origin).encode();
@@ -546,12 +573,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Read a pack's table of contents from the store, by the pack's parity if it is damaged.
 pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
-    match read_table_as_is(repository, info) {
+    read_own(repository, info).map(|(table, signer, _)| (table, signer))
+}
+
+/// The same with the tag of the pack's generation, by its own word if that is another than the index says.
+fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, u32)> {
+    let as_it_is =
+        |info: &PackInfo| read_table_as_is(repository, info).map(|(table, signer)| (table, signer, info.generation));
+    match as_it_is(info) {
         Err(why) if why.is_of_one_object() && !why.is_missing() => {
             let name = names::pack(info.kind, info.id);
             let own = own_info(repository, info)?;
-            if let Some(Ok(table)) = own.as_ref().map(|own| read_table_as_is(repository, own)) {
-                return Ok(table);
+            if let Some(Ok(read)) = own.as_ref().map(as_it_is) {
+                return Ok(read);
             }
             let info = own.as_ref().unwrap_or(info);
             let mut sealed = vec![0; info.table_len as usize];
@@ -563,7 +597,7 @@ pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Ta
                 Err(e) if e.is_of_one_object() => Err(why),
                 other => {
                     repository.note_healed(&name);
-                    other
+                    other.map(|(table, signer)| (table, signer, info.generation))
                 }
             }
         }
