@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// Blocks that a reader of trees keeps: enough for the leaf, the body and the inner nodes at hand.
 const TREE_CACHE_BYTES: usize = 4 << 20;
 
-/// A reader for the operations that only read.
+/// A reader for the operations that only read, and of contents but a part.
 pub fn open_reader(repository: &Repository, cache: &Arc<Cache>) -> Result<Arc<Reader>> {
-    let index = Arc::new(Index::open(repository, cache.clone())?);
+    let index = Arc::new(Index::open_lean(repository, cache.clone())?);
     cache.tidy(&index);
     Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES).with_copies()))
 }

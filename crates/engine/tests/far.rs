@@ -7,13 +7,14 @@ use drumlin_engine::backup;
 use drumlin_engine::check::{self, check};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Unused, prune};
-use drumlin_engine::restore;
+use drumlin_engine::{restore, select};
 use drumlin_format::SnapshotId;
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{Codec, PackKind};
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::collection::Registration;
+use drumlin_repo::tree::Cursor;
 use drumlin_repo::{Cache, Index, IndexMode, Repository, WriteSession, names};
 use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Store, Upload};
 use drumlin_testkit::{Rng, compare};
@@ -504,4 +505,97 @@ fn what_an_index_object_told_wrongly_of_packs_is_thrown_away() {
     // From then on the packs' own tables are kept.
     assert_restores(&other, &last, &source);
     assert!(!reads_a_table(&log.take(), &entries));
+}
+
+/// Bytes of the index that were read, and how many of its objects as a whole.
+fn index_read(calls: &[Call], memory: &MemoryStore) -> (u64, usize) {
+    let (mut bytes, mut whole) = (0, 0);
+    for call in calls {
+        match call {
+            Call::ReadAt { name, bytes: read, .. } if name.starts_with("index/") => bytes += *read,
+            Call::Get { name, .. } if name.starts_with("index/") => {
+                bytes += memory.len(name).unwrap().unwrap_or_default();
+                whole += 1;
+            }
+            _ => {}
+        }
+    }
+    (bytes, whole)
+}
+
+/// Many small files, so that the index is worth not being fetched: in `36`, which comes first in packs of its own, and in `00` to `35`.
+fn many(scene: &Scene) -> (Snapshot, u64) {
+    let mut rng = Rng::new(8);
+    for n in 0..24_000 {
+        fs::write(scene.source.join(format!("{:02}/noise {n}", n % 36)), rng.bytes(200 + n % 300)).unwrap();
+    }
+    settle();
+    let last = scene.bench.backup(&scene.source).snapshot.unwrap();
+    let mut bytes = 0;
+    scene.bench.memory.list("index", &mut |listed| bytes += listed.len).unwrap();
+    (last, bytes)
+}
+
+/// Who comes to a storage far away for one file, or to look around, doesn't fetch the whole index for that.
+#[test]
+fn a_new_machine_that_wants_a_part_fetches_a_part_of_the_index() {
+    let scene = scene();
+    let (last, index_bytes) = many(&scene);
+    let Scene { bench, log, source, .. } = &scene;
+    let other = other(bench);
+    log.take();
+    let reader = select::open_reader(&other.repository, &other.cache).unwrap();
+    let mut cursor = Cursor::new(reader, last.root).unwrap();
+    let mut entries = 0;
+    while let Some(leaf) = cursor.next_leaf().unwrap() {
+        entries += cursor.leaf(&leaf).unwrap().len();
+    }
+    assert!(entries > 24_000, "{entries}");
+    let calls = log.take();
+    let (bytes, whole) = index_read(&calls, &bench.memory);
+    assert!(bytes > 0 && bytes < index_bytes / 8 && whole == 0, "{bytes} of {index_bytes} bytes, {whole} objects");
+    let of_contents = |call: &&Call| matches!(call, Call::ReadAt { name, .. } if name.starts_with("data/"));
+    assert_eq!(calls.iter().filter(of_contents).count(), 0, "of contents nothing is needed");
+
+    restore_one(&other, &last, source, "20/noise 9020");
+    let calls = log.take();
+    assert_eq!(index_read(&calls, &bench.memory), (0, 0), "hooks are kept");
+    let reads = calls.iter().filter(of_contents).count();
+    assert!((2..=4).contains(&reads), "{reads}: up to three tables, and a block");
+    // All of it is another matter.
+    assert_restores(&other, &last, source);
+    assert_ne!(index_read(&log.take(), &bench.memory).1, 0);
+    restore_one(&other, &last, source, "21/noise 9021");
+    assert_eq!(index_read(&log.take(), &bench.memory), (0, 0), "it has come by then");
+}
+
+/// A pack of few chunks has no hooks, and a forgery may have wrong ones: then the whole index is fetched.
+#[test]
+fn what_no_hook_leads_to_is_found_all_the_same() {
+    let scene = scene();
+    let (_, index_bytes) = many(&scene);
+    let Scene { bench, log, source, .. } = &scene;
+    fs::write(source.join("07/late"), "late").unwrap();
+    settle();
+    let last = bench.backup(source).snapshot.unwrap();
+    let is_hook = |entry: &Entry| entry.table.chunks.iter().any(|chunk| chunk.id.is_hook());
+    let alone = |entry: &Entry| entry.kind == PackKind::Data && entry.table.chunks.len() == 1 && !is_hook(entry);
+    assert!(entries(&bench.repository).iter().any(alone));
+    let other = other(bench);
+    log.take();
+    restore_one(&other, &last, source, "07/late");
+    let (bytes, whole) = index_read(&log.take(), &bench.memory);
+    assert!(bytes >= index_bytes && whole > 0, "{bytes} of {index_bytes} bytes, {whole} objects");
+    restore_one(&other, &last, source, "07/33");
+    // Where a tree pack's table is gone, an index object's word counts.
+    let third = self::other(bench);
+    for name in tree_packs(&bench.memory) {
+        let mut bytes = bench.memory.get(&name).unwrap();
+        let entry =
+            entries(&bench.repository).into_iter().find(|entry| names::pack(entry.kind, entry.pack) == name).unwrap();
+        let from = entry.table.blocks_end() as usize;
+        bytes[from..].fill(7);
+        bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+    }
+    restore_one(&third, &last, source, "20/noise 9020");
 }

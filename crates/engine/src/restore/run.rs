@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Cache, Index, Repository};
+use drumlin_repo::{Cache, Index, IndexMode, Repository};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,9 @@ fn attempt(
         target => Some(target?),
     };
     cache.expect_copies(repository);
-    let index = Arc::new(Index::open(repository, cache.clone())?);
+    let is_part = options.subfolder.is_some() || !options.paths.is_empty() || !options.include.is_empty();
+    let mode = if is_part { IndexMode::Lean } else { IndexMode::Exact };
+    let index = Arc::new(Index::open_with(repository, cache.clone(), mode)?);
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
     // The blocks in which one window ends and the next begins.
     let reader = reader.with_copies().with_room(options.memory / 12);

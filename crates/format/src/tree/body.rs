@@ -1,7 +1,7 @@
 //! A leaf's body: what leads to the contents of each entry, in the order of the leaf.
 
 use super::list::{LEVEL_MAX, decode_refs, encode_refs};
-use super::{BODY_XATTRS_MAX, INLINE_REFS_MAX, Kind, Leaf, List, Meta, NodeKind, Xattrs, marks, read_node};
+use super::{BODY_XATTRS_MAX, INLINE_REFS_MAX, Kind, Leaf, List, Meta, NodeKind, Ref, Xattrs, marks, read_node};
 use crate::error::malformed;
 use crate::wire::{Reader, Writer};
 use crate::{ChunkId, Result};
@@ -23,6 +23,18 @@ pub enum Data {
     Chunk(ChunkId),
     /// In several.
     List(List),
+}
+
+impl Data {
+    /// The chunks of contents that it names itself: not those that nodes of a list name.
+    pub fn chunks(&self) -> impl Iterator<Item = ChunkId> {
+        let (one, several) = match self {
+            Data::None => (None, &[][..]),
+            Data::Chunk(id) => (Some(*id), &[][..]),
+            Data::List(list) => (None, if list.level == 0 { &list.refs[..] } else { &[] }),
+        };
+        one.into_iter().chain(several.iter().filter_map(Ref::chunk))
+    }
 }
 
 /// What a body keeps of an entry.

@@ -43,6 +43,14 @@ impl Ref {
         }
     }
 
+    /// The chunk or node, unless it is a hole.
+    pub fn chunk(&self) -> Option<ChunkId> {
+        match self {
+            Ref::Chunk { id, .. } => Some(*id),
+            Ref::Hole { .. } => None,
+        }
+    }
+
     /// Never: a ref of no bytes is refused.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -6,11 +6,12 @@
 //!
 //! The *sparse* index is for repositories whose index is too large to hold or to fetch. It knows of data packs only their
 //! hooks, 1 chunk in 64; where a chunk at hand is a hook of some pack, that pack's table is fetched and the chunks around are
-//! looked up there. After Lillibridge et al., 'Sparse Indexing' (FAST '09), with packs as segments.
+//! looked up there. For who only reads, and has little of the index yet, the same is [`lean`]. After Lillibridge et al., 'Sparse Indexing' (FAST '09), with packs as segments.
 //!
 //! [`Index::claim`] settles who stores a chunk that several threads meet at once.
 
 mod fresh;
+mod lean;
 mod manifest;
 mod objects;
 mod run;
@@ -64,6 +65,9 @@ pub enum IndexMode {
     Exact,
     /// Its hooks.
     Sparse,
+    /// Its hooks, if the storage is far away and most of the index would have to be fetched; all of it once something isn't found by them. For who
+    /// only reads.
+    Lean,
 }
 
 /// The index of a repository.
@@ -73,6 +77,8 @@ pub struct Index {
     folder: Option<PathBuf>,
     /// `None`: the index is exact.
     champions: Option<Champions>,
+    /// Of a lean index the exact one, once it was needed.
+    whole: Option<Mutex<Option<Arc<Index>>>>,
     fresh: Fresh,
     layers: RwLock<Layers>,
     view: View,
@@ -128,6 +134,11 @@ impl Index {
         Index::open_with(repository, cache, IndexMode::Exact)
     }
 
+    /// The index for who wants a part of what there is, and perhaps never comes again.
+    pub fn open_lean(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
+        Index::open_with(repository, cache, IndexMode::Lean)
+    }
+
     /// The index in a mode, for whoever reads: all that is there counts.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_view(repository, cache, mode, View::All)
@@ -173,10 +184,12 @@ impl Index {
 
     fn open_view(repository: &Repository, cache: Arc<Cache>, mode: IndexMode, view: View) -> Result<Self> {
         let objects = sync::objects(repository, &view)?;
+        let lean = mode == IndexMode::Lean && lean::is_worth_it(repository, &cache, &objects);
         let sparse = match mode {
             IndexMode::Exact => false,
             IndexMode::Sparse => true,
             IndexMode::Auto(bytes) => sync::filter_bytes(&objects) > bytes as u64,
+            IndexMode::Lean => lean,
         };
         // Runs are shared with others only if they hold all that the objects name.
         let shared = matches!(view, View::All | View::Writer { .. } | View::Among { packs: None, .. });
@@ -185,7 +198,8 @@ impl Index {
             repository: repository.clone(),
             cache,
             folder,
-            champions: sparse.then(Champions::default),
+            champions: sparse.then(|| Champions::new(if lean { lean::tables_bytes_max(&objects) } else { u64::MAX })),
+            whole: lean.then(Mutex::default),
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
             blind: matches!(view, View::Writer { .. }) && repository.secrets().meta.is_none(),
@@ -233,16 +247,20 @@ impl Index {
     fn find(&self, id: &ChunkId) -> Result<Option<Location>> {
         let found = self.lookup_runs(&key(id), &mut |_, _| true)?;
         match &self.champions {
-            Some(champions) if found.is_none() => champions.find(self, id),
+            Some(champions) if found.is_none() => match champions.find(self, id)? {
+                None => self.find_in_whole(id),
+                found => Ok(found),
+            },
             _ => Ok(found),
         }
     }
 
     /// Where a chunk is besides these packs.
     pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
-        self.try_runs(&key(id), not, &mut |_, _| true).map_err(|_| {
+        let found = self.try_runs(&key(id), not, &mut |_, _| true).map_err(|_| {
             self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
-        })
+        })?;
+        if found.is_some() { Ok(found) } else { self.find_beside_in_whole(id, not) }
     }
 
     /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there may
@@ -253,7 +271,8 @@ impl Index {
         }
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let objects = sync::objects(&self.repository, &self.view)?;
-        self.catch_up(objects)
+        self.catch_up(objects)?;
+        self.refresh_whole()
     }
 
     fn lookup_runs(
@@ -386,14 +405,18 @@ impl Index {
                 },
             ));
         }
-        sorted.sort_unstable();
-        let packs: Vec<_> = entries.iter().map(|e| Arc::new(PackInfo::from(e))).collect();
+        self.write_run(sorted, entries.iter().map(|e| Arc::new(PackInfo::from(e))).collect(), covered)?;
+        self.keep_tables(entries);
+        Ok(())
+    }
+
+    fn write_run(&self, mut entries: Vec<RunEntry>, packs: Vec<Arc<PackInfo>>, covered: Covered) -> Result<()> {
+        entries.sort_unstable();
         let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
         let mut writer = RunWriter::new(file);
-        let written = sorted.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
+        let written = entries.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
         let run = Arc::new(written.map_err(|e| self.damaged(e))?);
         self.push_layer(run, Covered { name, ..covered });
-        self.keep_tables(entries);
         Ok(())
     }
 

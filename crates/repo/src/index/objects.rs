@@ -6,6 +6,9 @@ use drumlin_format::index::{self, Entry, Hooks};
 use drumlin_format::{Header, IndexId, ObjectType};
 use drumlin_store::Kind;
 
+/// The hooks of an index object seldom take more: of 64 Ki chunks they are a thousand, of 8 bytes each.
+const HOOKS_BYTES: usize = 16 << 10;
+
 impl Repository {
     /// All index objects and their lengths in bytes.
     pub fn index_objects(&self) -> Result<Vec<(IndexId, u64)>> {
@@ -18,28 +21,33 @@ impl Repository {
 
     /// What an index object says of its packs, without their chunks, behind the tag of its own generation; `None` if it is gone.
     pub fn index_hooks(&self, id: IndexId) -> Result<Option<(u32, Vec<Hooks>)>> {
+        match self.store().len(&names::index(id))? {
+            Some(len) => self.index_hooks_of(id, len),
+            None => Ok(None),
+        }
+    }
+
+    /// The same of an object whose length is known: as a rule in one step.
+    pub(crate) fn index_hooks_of(&self, id: IndexId, object_len: u64) -> Result<Option<(u32, Vec<Hooks>)>> {
         let name = names::index(id);
-        let mut prefix = vec![0; index::PREFIX_BYTES];
-        let read = |prefix: &mut Vec<u8>| -> Result<(u32, Vec<Hooks>)> {
-            let store = self.store();
-            store.read_at(&name, 0, prefix)?;
-            let len = index::hooks_len(prefix).map_err(Error::damaged(&name))?;
-            let Some(object_len) = store.len(&name)? else {
-                // Somebody has removed it since.
-                let gone = drumlin_store::Error::because(Kind::Missing, "read", &name, &store.location(), "it is gone");
-                return Err(gone.into());
-            };
+        let read = || -> Result<(u32, Vec<Hooks>)> {
+            let mut start = vec![0; HOOKS_BYTES.min(object_len as usize)];
+            self.store().read_at(&name, 0, &mut start)?;
+            let len = index::hooks_len(&start).map_err(Error::damaged(&name))?;
             if u64::from(len) > object_len {
                 let detail = "it is shorter than it says";
                 return Err(Error::damaged(&name)(drumlin_format::Error::Malformed { object: "index object", detail }));
             }
-            prefix.resize(index::PREFIX_BYTES + len as usize, 0);
-            store.read_at(&name, 0, prefix)?;
-            let header = Header::decode(prefix, ObjectType::Index).map_err(Error::damaged(&name))?;
-            let hooks = index::open_hooks(id, self.secrets(), prefix).map_err(Error::damaged(&name))?.0;
+            let needed = index::PREFIX_BYTES + len as usize;
+            if needed > start.len() {
+                start.resize(needed, 0);
+                self.store().read_at(&name, 0, &mut start)?;
+            }
+            let header = Header::decode(&start, ObjectType::Index).map_err(Error::damaged(&name))?;
+            let hooks = index::open_hooks(id, self.secrets(), &start).map_err(Error::damaged(&name))?.0;
             Ok((header.generation, hooks))
         };
-        gone(read(&mut prefix))
+        gone(read())
     }
 
     /// The packs that an index object names, with their tables; `None` if it is gone.

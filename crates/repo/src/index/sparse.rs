@@ -5,31 +5,33 @@
 //! nothing is missed up to that one's first hook. What no hook leads to is stored once more: a few chunks before the first
 //! hook of each stretch of known data.
 
-use super::run::{Key, key};
+use super::lean::Near;
+use super::run::{Key, PackInfo, key};
 use super::{Index, Location};
 use crate::Result;
 use crate::pack::{Lru, read_table};
 use drumlin_format::ChunkId;
-use drumlin_format::pack::PackKind;
+use drumlin_format::pack::{PackKind, Table};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Memory for tables.
 const TABLES_BYTES: usize = 16 << 20;
+/// So many packs are looked into for a chunk.
+const TRIES: usize = 3;
 
 /// The tables of the packs that chunks at hand are found in.
 pub(super) struct Champions {
     tables: Mutex<Lru<u32, Champion>>,
+    /// Bytes of sealed tables that may be fetched, and that were.
+    bytes_max: u64,
+    bytes: AtomicU64,
+    pub(super) near: Near,
 }
 
 struct Champion {
     ordinals: HashMap<Key, u32>,
-}
-
-impl Default for Champions {
-    fn default() -> Self {
-        Champions { tables: Mutex::new(Lru::new(TABLES_BYTES)) }
-    }
 }
 
 /// The key under which a run keeps a hook.
@@ -42,18 +44,40 @@ pub(super) fn hook_key(hook: u64) -> Key {
 }
 
 impl Champions {
+    /// None yet. So many bytes of sealed tables may be fetched.
+    pub fn new(bytes_max: u64) -> Self {
+        let (tables, bytes, near) = (Mutex::new(Lru::new(TABLES_BYTES)), AtomicU64::new(0), Near::default());
+        Champions { tables, bytes_max, bytes, near }
+    }
+
     /// Where a chunk is, as far as hooks lead there.
     pub fn find(&self, index: &Index, id: &ChunkId) -> Result<Option<Location>> {
         if let Some(found) = self.known(&key(id)) {
-            self.approach_end(index, found)?;
+            // Who only reads knows by what stands around a chunk where it may be.
+            if !index.is_lean() {
+                self.approach_end(index, found)?;
+            }
             return Ok(Some(found));
         }
-        if !id.is_hook() {
-            return Ok(None);
+        let (mut hooks, mut tries) = (self.near.hooks(id), TRIES);
+        if id.is_hook() {
+            hooks.insert(0, id.hook());
         }
-        let Some(hook) = index.lookup_runs(&hook_key(id.hook()), &mut |_, _| true)? else { return Ok(None) };
-        self.fetch(index, hook.pack)?;
-        Ok(self.known(&key(id)))
+        for hook in hooks {
+            let Some(hook) = index.lookup_runs(&hook_key(hook), &mut |_, _| true)? else { continue };
+            if self.tables.lock().unwrap_or_else(PoisonError::into_inner).contains(&hook.pack) {
+                continue;
+            }
+            if tries == 0 || self.bytes.load(Ordering::Relaxed) > self.bytes_max {
+                break;
+            }
+            tries -= 1;
+            self.fetch(index, hook.pack)?;
+            if let Some(found) = self.known(&key(id)) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     fn known(&self, wanted: &Key) -> Option<Location> {
@@ -67,14 +91,8 @@ impl Champions {
 
     fn fetch(&self, index: &Index, pack: u32) -> Result<()> {
         let info = index.pack(pack);
-        let table = match read_table(&index.repository, &info) {
-            _ if index.shuns(&info.id) => Default::default(),
-            // A pack that is gone or damaged can't be referred to; its chunks are stored again.
-            Err(e) if e.is_damage() => Default::default(),
-            // Nor can what nobody brings back from cold storage for that.
-            Err(e) if e.frozen().is_some() => Default::default(),
-            other => other?.0,
-        };
+        self.bytes.fetch_add(u64::from(info.table_len), Ordering::Relaxed);
+        let table = if index.shuns(&info.id) { Table::default() } else { index.table_for_lookups(&info)? };
         let ordinals: HashMap<Key, u32> =
             table.chunks.iter().enumerate().map(|(at, chunk)| (key(&chunk.id), at as u32)).collect();
         let bytes = ordinals.capacity() * (size_of::<(Key, u32)>() + 1);
@@ -101,6 +119,28 @@ impl Champions {
 }
 
 impl Index {
+    /// A pack's table for lookups, by its own word or kept; one without chunks if it can't be had.
+    fn table_for_lookups(&self, info: &PackInfo) -> Result<Table> {
+        match self.table_of(info) {
+            // A pack that is gone or damaged can't be referred to; its chunks are stored again.
+            Err(e) if e.is_damage() => Ok(Table::default()),
+            // Nor can what nobody brings back from cold storage for that.
+            Err(e) if e.frozen().is_some() => Ok(Table::default()),
+            other => other,
+        }
+    }
+
+    /// A pack's table, by its own word; of a lean index it may have been kept, and is kept.
+    pub(super) fn table_of(&self, info: &PackInfo) -> Result<Table> {
+        let kept = self.cache.tables().filter(|_| self.is_lean());
+        if let Some(table) = kept.and_then(|tables| tables.get(info.id)) {
+            return Ok(table);
+        }
+        let table = read_table(&self.repository, info)?.0;
+        kept.inspect(|tables| tables.keep(info.id, &table));
+        Ok(table)
+    }
+
     /// The data pack that was written after this one, if they are named by one index object.
     fn successor(&self, pack: u32) -> Option<u32> {
         let layers = self.read();

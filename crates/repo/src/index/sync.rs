@@ -2,13 +2,14 @@
 //! are dropped.
 
 use super::manifest::{Covered, Manifest};
-use super::run::Run;
-use super::{Index, View};
+use super::run::{PackInfo, Run, RunEntry, key};
+use super::{Index, View, sparse};
 use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
-use drumlin_store::{Kind, Listed};
+use drumlin_format::pack::{PackKind, Table};
+use drumlin_store::{Kind, Listed, Soon};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
@@ -103,7 +104,8 @@ impl Index {
                 return Ok(());
             }
             missing.sort_unstable();
-            let gone = self.read_objects(&missing)?;
+            let gone =
+                if self.is_sparse() { self.read_hooks(&missing, &objects)? } else { self.read_objects(&missing)? };
             self.retire(&objects);
             self.compact()?;
             self.save()?;
@@ -125,7 +127,11 @@ impl Index {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
         let (mut chunks, mut gone) = (0, None);
-        for id in ids {
+        for (at, id) in ids.iter().enumerate() {
+            // While one is opened, and its answer is on its way, the next one is fetched.
+            if let Some(next) = ids.get(at + 1) {
+                self.repository.store().expect(Soon::Object(&names::index(*next)));
+            }
             let name = names::index(*id);
             let bytes = match self.repository.store().get(&name) {
                 Err(e) if e.kind == Kind::Missing => {
@@ -158,4 +164,68 @@ impl Index {
         }
         Ok(gone)
     }
+
+    /// The same of a sparse index: of data packs their hooks alone are read. Of tree packs all chunks count, as their own tables name them.
+    fn read_hooks(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
+        let read = self.repository.ask_many(ids, |id| -> Result<_> {
+            match self.repository.index_hooks_of(*id, objects.get(id).copied().unwrap_or_default()) {
+                Err(e) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => Ok(Said::Nothing),
+                Err(e) => Err(e),
+                Ok(None) => Ok(Said::Gone),
+                Ok(Some((_, hooks))) => Ok(Said::Hooks(hooks)),
+            }
+        })?;
+        let (mut named, mut covered, mut gone) = (Vec::new(), Covered::default(), None);
+        for (id, said) in ids.iter().zip(read) {
+            match said {
+                Said::Nothing => {}
+                Said::Gone => gone = Some(*id),
+                Said::Hooks(hooks) => {
+                    named.extend(hooks.into_iter().map(|of| (*id, of)));
+                    covered.objects.push(*id);
+                }
+            }
+        }
+        if !covered.objects.is_empty() {
+            let tables = self.repository.ask_many(&named, |(object, of)| match of.kind {
+                PackKind::Data => Ok(None),
+                PackKind::Tree => self.tree_table(*object, of).map(Some),
+            })?;
+            let mut entries = Vec::new();
+            for (pack, ((_, of), table)) in (0..).zip(named.iter().zip(tables)) {
+                let of_hook = |hook: &u64| RunEntry { key: sparse::hook_key(*hook), pack, ordinal: 0 };
+                match table {
+                    None => entries.extend(of.hooks.iter().map(of_hook)),
+                    Some(table) => entries.extend((0..).zip(&table.chunks).map(|(ordinal, chunk)| RunEntry {
+                        key: key(&chunk.id),
+                        pack,
+                        ordinal,
+                    })),
+                }
+            }
+            let infos = named.iter().map(|(_, of)| Arc::new(PackInfo::from(of))).collect();
+            self.write_run(entries, infos, covered)?;
+        }
+        Ok(gone)
+    }
+
+    /// A tree pack's table, by its own word; if that can't be had, by the index object's.
+    fn tree_table(&self, object: IndexId, of: &index::Hooks) -> Result<Table> {
+        match self.table_of(&PackInfo::from(of)) {
+            Err(e) if e.is_damage() => {
+                let entries = self.repository.index_entries(object)?.unwrap_or_default();
+                let entry = entries.into_iter().find(|entry| entry.pack == of.pack);
+                Ok(entry.map(|entry| entry.table).unwrap_or_default())
+            }
+            other => other,
+        }
+    }
+}
+
+/// What an index object has said.
+enum Said {
+    Hooks(Vec<index::Hooks>),
+    /// It is of no use, and of somebody who was evicted.
+    Nothing,
+    Gone,
 }

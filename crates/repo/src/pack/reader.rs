@@ -38,7 +38,7 @@ pub struct Reader {
     came: Option<Came>,
     /// Packs of which there are copies, and that the repository has as well.
     there: Mutex<HashSet<PackId>>,
-    /// Packs whose own tables count, and none that were kept.
+    /// Packs whose own tables were asked because kept ones were of no use.
     doubted: Mutex<HashSet<PackId>>,
     /// Packs that are of other generations than the index says.
     generations: Mutex<HashMap<PackId, u32>>,
@@ -150,9 +150,7 @@ impl Reader {
         };
         let table = Arc::new(table.0);
         self.put_at_hand(info.id, table.clone());
-        if self.copies {
-            self.cache.tables().inspect(|tables| tables.keep(info.id, &table));
-        }
+        self.kept_tables().inspect(|tables| tables.keep(info.id, &table));
         Ok(table)
     }
 
@@ -176,25 +174,26 @@ impl Reader {
         }
     }
 
-    /// A pack's table as an index object had it, if this client has kept it and nothing speaks against it.
+    /// A pack's table as an index object had it, if this client has kept it.
     fn kept_table(&self, info: &PackInfo) -> Option<Arc<Table>> {
-        let table = self.tables_for(&info.id)?.get(info.id).filter(|table| table.blocks_end() == info.table_offset)?;
+        let table = self.kept_tables()?.get(info.id).filter(|table| table.blocks_end() == info.table_offset)?;
         let table = Arc::new(table);
         self.put_at_hand(info.id, table.clone());
         Some(table)
     }
 
-    /// Where a pack's table may be kept, if it may be used.
-    fn tables_for(&self, pack: &PackId) -> Option<&Tables> {
-        self.cache.tables().filter(|_| self.copies && !lock(&self.doubted).contains(pack))
+    /// Where packs' tables are kept, if they may be used.
+    fn kept_tables(&self) -> Option<&Tables> {
+        self.cache.tables().filter(|_| self.copies)
     }
 
-    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: from now on its own counts.
-    pub(super) fn doubt(&self, pack: &PackId) {
-        if let Some(tables) = self.tables_for(pack) {
-            tables.forget(*pack);
-            lock(&self.doubted).insert(*pack);
-            lock(&self.tables).remove(pack);
+    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: its own is asked, once, and counts if it can be had.
+    pub(super) fn doubt(&self, info: &PackInfo) {
+        let Some(tables) = self.kept_tables().filter(|_| lock(&self.doubted).insert(info.id)) else { return };
+        if let Ok((own, _)) = self.signed_table(info) {
+            tables.forget(info.id);
+            tables.keep(info.id, &own);
+            self.put_at_hand(info.id, Arc::new(own));
         }
     }
 
@@ -510,9 +509,7 @@ impl Reader {
     /// The same of a pack's table.
     pub fn expect_table(&self, info: &PackInfo) {
         let len = info.table_len as usize;
-        if !lock(&self.tables).contains(&info.id)
-            && !self.tables_for(&info.id).is_some_and(|tables| tables.has(info.id))
-        {
+        if !lock(&self.tables).contains(&info.id) && !self.kept_tables().is_some_and(|tables| tables.has(info.id)) {
             let name = names::pack(info.kind, info.id);
             self.repository.store().expect(Soon::Range { name: &name, offset: info.table_offset, len });
         }

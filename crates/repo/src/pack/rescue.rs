@@ -53,7 +53,7 @@ impl Reader {
         }
         for pack in tried {
             let Some(info) = self.info(&pack) else { continue };
-            self.doubt(&pack);
+            self.doubt(&info);
             // It may stand there at another place than the index says, or at several.
             let own = self.table(&info).ok();
             let places = own.iter().flat_map(|table| (0..).zip(&table.chunks)).filter(|(_, chunk)| chunk.id == *id);

@@ -141,7 +141,9 @@ pub(crate) fn read_leaf(reader: &Reader, child: &LeafRef) -> Result<Leaf> {
 pub(crate) fn read_body(reader: &Reader, child: &LeafRef, leaf: &Leaf) -> Result<Body> {
     let id = child.body.ok_or(Error::MissingChunk(child.node))?;
     let bytes = reader.chunk(PackKind::Tree, &id)?;
-    Body::decode(&bytes, leaf).map_err(|e| damaged(&id, e))
+    let body = Body::decode(&bytes, leaf).map_err(|e| damaged(&id, e))?;
+    reader.index().expect_near(body.contents.iter().flat_map(|content| content.data.chunks()));
+    Ok(body)
 }
 
 /// The least directory that comes after `dir` and everything below it.

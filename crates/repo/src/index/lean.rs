@@ -1,0 +1,149 @@
+//! The lean index: for who only reads, of a storage far away, and has next to nothing of the index yet: a new machine, from which one file is
+//! to be restored or a folder looked at.
+//!
+//! It is a sparse one: of data packs it has their hooks, a fiftieth of the index, of tree packs all. Where a chunk is none of the hooks,
+//! those that stand around it in the tree are asked, of the same leaf or list: what stands together was mostly stored together. What isn't found that
+//! way is looked up in the whole index, which is fetched then.
+
+use super::manifest::Manifest;
+use super::sync::Objects;
+use super::{Index, IndexMode, Location};
+use crate::{Cache, Repository, Result};
+use drumlin_format::ChunkId;
+use drumlin_format::PackId;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Less than this is fetched whole, at once.
+const WORTH_BYTES: u64 = 256 << 10;
+/// Of what the whole index takes, the part that tables may take that are fetched instead.
+const TABLES_PART: u64 = 4;
+/// Leaves and lists that are kept in mind: of the tree, and of the files that several threads restore.
+const STRETCHES: usize = 8;
+
+/// Whether most of these objects would have to be fetched, and that would take a while.
+pub(super) fn is_worth_it(repository: &Repository, cache: &Cache, objects: &Objects) -> bool {
+    if !repository.store().is_far() {
+        return false;
+    }
+    let runs = Manifest::load(cache.runs_folder("runs").as_deref()).runs;
+    let standing = runs.iter().filter(|run| run.is_among(objects));
+    let here: HashSet<_> = standing.flat_map(|run| run.objects.iter()).collect();
+    let bytes = |is_here: bool| -> u64 {
+        objects.iter().filter(|(id, _)| here.contains(id) == is_here).map(|(_, len)| len).sum()
+    };
+    bytes(false) > WORTH_BYTES.max(bytes(true))
+}
+
+/// Bytes of tables that may be fetched until the whole index is.
+pub(super) fn tables_bytes_max(objects: &Objects) -> u64 {
+    objects.values().sum::<u64>() / TABLES_PART
+}
+
+/// Chunks that stand together in the tree.
+#[derive(Default)]
+pub(super) struct Near {
+    stretches: Mutex<VecDeque<Vec<ChunkId>>>,
+}
+
+impl Near {
+    fn add(&self, ids: Vec<ChunkId>) {
+        let mut stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
+        stretches.truncate(STRETCHES - 1);
+        stretches.push_front(ids);
+    }
+
+    /// The hooks around a chunk, the nearest first.
+    pub(super) fn hooks(&self, id: &ChunkId) -> Vec<u64> {
+        let stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((at, ids)) = stretches.iter().find_map(|ids| Some((ids.iter().position(|of| of == id)?, ids))) else {
+            return Vec::new();
+        };
+        let mut hooks: Vec<(usize, u64)> = (0..)
+            .zip(ids)
+            .filter(|(_, id)| id.is_hook())
+            .map(|(place, id): (usize, _)| (place.abs_diff(at), id.hook()))
+            .collect();
+        hooks.sort_unstable();
+        hooks.into_iter().map(|(_, hook)| hook).collect()
+    }
+}
+
+impl Index {
+    /// Whether it is lean.
+    pub(super) fn is_lean(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// Chunks that stand together in the tree, in their order, some of which will be looked up: of a lean index these lead to one another.
+    pub fn expect_near(&self, ids: impl Iterator<Item = ChunkId>) {
+        if let Some(champions) = self.champions.as_ref().filter(|_| self.is_lean()) {
+            champions.near.add(ids.collect());
+        }
+    }
+
+    /// The whole index, fetched now if it has to be; `None` if this one is not lean.
+    fn whole(&self) -> Result<Option<Arc<Index>>> {
+        let Some(whole) = &self.whole else { return Ok(None) };
+        let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        if whole.is_none() {
+            *whole = Some(Arc::new(Index::open_with(&self.repository, self.cache.clone(), IndexMode::Exact)?));
+        }
+        Ok(whole.clone())
+    }
+
+    pub(super) fn find_in_whole(&self, id: &ChunkId) -> Result<Option<Location>> {
+        let Some(whole) = self.whole()? else { return Ok(None) };
+        Ok(whole.lookup(id)?.map(|found| self.as_here(&whole, found)))
+    }
+
+    pub(super) fn find_beside_in_whole(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
+        let Some(whole) = self.whole()? else { return Ok(None) };
+        Ok(whole.lookup_beside(id, not)?.map(|found| self.as_here(&whole, found)))
+    }
+
+    /// Bring that up to date, too, if it is there.
+    pub(super) fn refresh_whole(&self) -> Result<()> {
+        let whole = self.whole.as_ref().and_then(|whole| whole.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        whole.map_or(Ok(()), |whole| whole.refresh())
+    }
+
+    /// A place of the whole index as one of this: packs have numbers of their own in each.
+    fn as_here(&self, whole: &Index, found: Location) -> Location {
+        let info = whole.pack(found.pack);
+        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+        let there = layers.packs.iter().position(|pack| **pack == *info);
+        let pack = there.unwrap_or_else(|| {
+            layers.packs.push(info);
+            layers.packs.len() - 1
+        });
+        Location { pack: pack as u32, ..found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(first: u8, n: u8) -> ChunkId {
+        let mut id = [n; 32];
+        id[0] = first;
+        ChunkId(id)
+    }
+
+    #[test]
+    fn the_nearest_hooks_come_first() {
+        let near = Near::default();
+        let (hook, other) = (|n| id(3, n), |n| id(9, n));
+        near.add(vec![hook(0), other(1), other(2), hook(3), other(4), hook(5)]);
+        assert_eq!(near.hooks(&other(4)), [hook(3).hook(), hook(5).hook(), hook(0).hook()]);
+        assert!(near.hooks(&other(7)).is_empty());
+        (0..STRETCHES as u8 - 1).for_each(|n| near.add(vec![other(20 + n), hook(20 + n)]));
+        assert_eq!(near.hooks(&other(4)).len(), 3);
+        near.add(vec![other(30)]);
+        assert_eq!(
+            (near.hooks(&other(4)), near.hooks(&other(30)), near.hooks(&other(21))),
+            (vec![], vec![], vec![hook(21).hook()])
+        );
+    }
+}
