@@ -86,7 +86,7 @@ pub(crate) fn doze(time: Duration, stopped: &impl Fn() -> bool) {
 }
 
 /// Half of it to all of it: many clients of a storage that went away shall not come back at one moment.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 2];
     // Without randomness they do.
     let _ = getrandom::fill(&mut random);

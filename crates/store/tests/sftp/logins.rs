@@ -1,7 +1,10 @@
 //! Logging in: keys, agents, passphrases, and servers that are not those that are known.
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -378,6 +381,36 @@ fn what_is_no_server() {
         assert_eq!(error.kind, Kind::Io, "{error}");
         assert!(error.to_string().contains(part), "{program}: {error}");
     }
+}
+
+/// A server with too many logins at once lets go of some of them; whoever is turned away comes again.
+#[test]
+fn who_is_turned_away_comes_again() {
+    let Some(place) = Place::new() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = place.sshd.config(listener.local_addr().unwrap().port(), "");
+    let (server, came) = (place.sshd.port(), Arc::new(AtomicUsize::new(0)));
+    let count = came.clone();
+    // Two are let go of at once, one in the midst of its greeting.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            match count.fetch_add(1, Ordering::Relaxed) {
+                0 => continue,
+                1 => stream.write_all(b"SSH-2.0-Open").unwrap(),
+                2 => stream.write_all(b"Exceeded MaxStartups\r\n").unwrap(),
+                _ => {
+                    let onwards = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                    let (mut from, mut to) = (stream.try_clone().unwrap(), onwards.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                    let (mut from, mut to) = (onwards, stream);
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+            }
+        }
+    });
+    let around = Surroundings { ssh_config: Some(config), ..place.around() };
+    SftpStore::create(&place.location("plain", "/~/turned"), &around).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(came.load(Ordering::Relaxed), 4);
 }
 
 /// At any moment of it, a login that hears nothing more ends, and says so.

@@ -29,6 +29,7 @@ use super::peer::{Line, Outgoing, Peer};
 use super::wire::{Frames, INIT};
 use crate::around::{Ask, Surroundings, Tell};
 use crate::limit::Limits;
+use crate::retry::jittered;
 use crate::{Error, Kind};
 use login::Proof;
 use route::Hop;
@@ -40,17 +41,29 @@ const SAID_BYTES_MAX: usize = 1 << 10;
 /// Heads of packets are gathered up to this length.
 const GATHERED_BYTES: usize = 16 << 10;
 
+/// How long to wait before a server that broke off the handshake is tried again: OpenSSH does so, by chance, to some of those who come
+/// at once while more than ten others are logging in (`MaxStartups`), as when a fleet's backups begin with the hour.
+const TURNED_AWAY: Duration = Duration::from_millis(250);
+/// Each pause is twice as long as the one before, and this one the last: three seconds and three quarters in all.
+const TURNED_AWAY_MAX: Duration = Duration::from_secs(2);
+
 /// Why there is no connection.
 #[derive(Clone, Debug)]
 pub(in crate::sftp) struct Failure {
     kind: Kind,
     action: &'static str,
     cause: String,
+    /// A server was there, and let go of the line at once: it may have too much to do.
+    is_turned_away: bool,
 }
 
 impl Failure {
     fn new(kind: Kind, action: &'static str, cause: impl Into<String>) -> Self {
-        Failure { kind, action, cause: cause.into() }
+        Failure { kind, action, cause: cause.into(), is_turned_away: false }
+    }
+
+    fn turned_away(self) -> Self {
+        Failure { is_turned_away: true, ..self }
     }
 
     pub(in crate::sftp) fn at(&self, location: &str) -> Error {
@@ -125,6 +138,19 @@ impl Login {
 
     /// A new connection that has been greeted by nobody yet.
     pub(in crate::sftp) fn dial(&self, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+        let mut pause = TURNED_AWAY;
+        loop {
+            match self.dial_once(limits) {
+                Err(failure) if failure.is_turned_away && pause <= TURNED_AWAY_MAX => {
+                    thread::sleep(jittered(pause));
+                    pause *= 2;
+                }
+                dialed => return dialed,
+            }
+        }
+    }
+
+    fn dial_once(&self, limits: &Limits) -> Result<Arc<Peer>, Failure> {
         let (inner, limits) = (self.inner.clone(), limits.clone());
         let (to, dialed) = crossbeam_channel::bounded(1);
         self.runtime.handle.spawn(async move {

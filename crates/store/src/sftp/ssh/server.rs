@@ -68,7 +68,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
     match connected {
         Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
         Ok(session) => Ok((session, ended)),
-        Err(Wait::Over) => Err(told(Kind::Transient, format!("{} broke off the handshake", hop.shown()))),
+        Err(Wait::Over) => Err(told(Kind::Transient, format!("{} broke off the handshake", hop.shown())).turned_away()),
         Err(Wait::Failed(error)) => Err(lock(&refused).take().unwrap_or_else(|| match error {
             russh::Error::NoCommonAlgo { kind, theirs, .. } => {
                 let theirs = theirs.join(", ").escape_debug().to_string();
@@ -78,7 +78,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
                 )
             }
             russh::Error::Version => told(Kind::Io, format!("what answers at {} doesn't speak ssh", hop.shown())),
-            error => told(Kind::Transient, format!("{} broke off the handshake: {error}", hop.shown())),
+            error => told(Kind::Transient, format!("{} broke off the handshake: {error}", hop.shown())).turned_away(),
         })),
     }
 }
