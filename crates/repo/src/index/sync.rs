@@ -20,6 +20,8 @@ const LOOKS_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Index objects are read until they hold so many chunks, then a run is made of them.
 const RUN_CHUNKS: usize = 64 << 10;
+/// The same of hooks: of so many objects, each of which has a thousand or fewer.
+const HOOKS_OBJECTS: usize = 64;
 /// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's key.
 const OBJECT_BYTES_A_CHUNK: u64 = 36;
 const FILTER_BYTES_A_HUNDRED_CHUNKS: u64 = 125;
@@ -167,6 +169,14 @@ impl Index {
 
     /// The same of a sparse index: of data packs their hooks alone are read. Of tree packs all chunks count, as their own tables name them.
     fn read_hooks(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
+        let mut gone = None;
+        for ids in ids.chunks(HOOKS_OBJECTS) {
+            gone = self.read_some_hooks(ids, objects)?.or(gone);
+        }
+        Ok(gone)
+    }
+
+    fn read_some_hooks(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
         let read = self.repository.ask_many(ids, |id| -> Result<_> {
             match self.repository.index_hooks_of(*id, objects.get(id).copied().unwrap_or_default()) {
                 Err(e) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => Ok(Said::Nothing),
