@@ -169,8 +169,9 @@ impl Pool {
 
     /// Open one; nobody else is about to.
     fn dial(self: &Arc<Self>) -> Result<Arc<Peer>> {
+        let is_first = !lock(&self.connections).succeeded;
         let dialed = match &self.way {
-            Way::Ssh(login) => login.dial(&self.limits).map_err(|e| e.at(&self.location)),
+            Way::Ssh(login) => login.dial(&self.limits, is_first).map_err(|e| e.at(&self.location)),
             Way::Program { command, .. } => program::start(command, &self.limits, PROGRAM_PATIENCE)
                 .map_err(|source| Error::new("run the program of", "", &self.location, source)),
         };

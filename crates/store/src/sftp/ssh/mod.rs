@@ -136,12 +136,12 @@ impl Login {
         self.inner.hops.last().map(Hop::answer_timeout)
     }
 
-    /// A new connection that has been greeted by nobody yet.
-    pub(in crate::sftp) fn dial(&self, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+    /// A new connection that has been greeted by nobody yet. `is_first`: nobody else tries again what fails in passing.
+    pub(in crate::sftp) fn dial(&self, limits: &Limits, is_first: bool) -> Result<Arc<Peer>, Failure> {
         let mut pause = TURNED_AWAY;
         loop {
             match self.dial_once(limits) {
-                Err(failure) if failure.is_turned_away && pause <= TURNED_AWAY_MAX => {
+                Err(failure) if is_first && failure.is_turned_away && pause <= TURNED_AWAY_MAX => {
                     thread::sleep(jittered(pause));
                     pause *= 2;
                 }
