@@ -13,5 +13,5 @@ class Options:
         # Of the wire between a client and a server, where a tool has one: milliseconds, bytes a second (0: no limit), for both
         # ways or a pair, to the server and from it. `far`: every tool's repository is at the end of such a wire.
         self.rtt_ms, self.rate, self.far = rtt_ms, rate, far
-        # How many times the best of the first round a tool may take, in the step in which it is nearest to that, to do the others, too; 0: any.
+        # How many times the best of the first round (of those that do as much) a tool may take, in the step in which it is nearest to that, to do the others, too; 0: any.
         self.near = near

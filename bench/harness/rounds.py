@@ -109,12 +109,15 @@ class Rounds:
             self.best[part, name] = min(wall, self.best.get((part, name), wall))
 
     def is_far_behind(self, tool):
-        """Whether more rounds of a tool would tell nothing of who is first: in each step of its first round it took more than so many times the best of that round."""
+        """Whether more rounds of a tool would tell nothing of who is first: in each step of its first round it took more than so many times the best
+        of that round. The best of those that compress or encrypt as well, if it does."""
+        does = self.result["tools"]
+        like = [name for name in does if all(does[name][what] or not does[tool][what] for what in ("compresses", "encrypts"))]
         times = {}
         for record in self.result["rounds"]:
             for part in ("steps", "restores"):
                 for name, figures in record[part].items():
-                    if record["round"] == 1 and figures["status"] == "ok":
+                    if record["round"] == 1 and figures["status"] == "ok" and record["tool"] in like:
                         times.setdefault((part, name), {})[record["tool"]] = figures["wall"]
         own = [of[tool] / min(of.values()) for of in times.values() if tool in of]
         return bool(self.options.near and own) and min(own) > self.options.near

@@ -114,6 +114,10 @@ class Behind(Good):
         return f"sleep 0.5 && {super().restore(step)}"
 
 
+class Sealing(Behind):
+    name, encrypts = "sealing", True
+
+
 class Pulling(Good):
     name, pulls = "pulling", ("steps",)
 
@@ -225,6 +229,10 @@ class TheRounds(unittest.TestCase):
             result = self.run_(Good, Behind, near=near)
             done = [[record["round"] for record in result["rounds"] if record["tool"] == tool.name] for tool in (Good, Behind)]
             self.assertEqual((done, result["near"]), ([[1, 2], list(range(1, rounds + 1))], near))
+
+    def test_who_does_more_is_held_against_his_like(self):
+        result = self.run_(Good, Sealing, near=3)
+        self.assertEqual(len(result["rounds"]), 4, "nobody else encrypts")
 
     def test_who_is_near_in_one_step_is_not_far_behind(self):
         result = self.run_(Good, Pulling, near=3)

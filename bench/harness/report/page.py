@@ -45,7 +45,7 @@ def slug(step):
 def near(result):
     """Who has one round alone, in words."""
     told = result["repeat"] > 1 and result.get("near")
-    return f"; one round alone of tools that took over {number(told)} times the best in all of its steps" if told else ""
+    return f"; one round alone of tools that took over {number(told)} times the best of their like in all of their steps" if told else ""
 
 
 def page(result):
