@@ -26,12 +26,12 @@ pub enum Data {
 }
 
 impl Data {
-    /// The chunks of contents that it names itself: not those that nodes of a list name.
-    pub fn chunks(&self) -> impl Iterator<Item = ChunkId> {
+    /// The chunks that it names itself: of a long list these are nodes.
+    pub fn names(&self) -> impl Iterator<Item = ChunkId> {
         let (one, several) = match self {
             Data::None => (None, &[][..]),
             Data::Chunk(id) => (Some(*id), &[][..]),
-            Data::List(list) => (None, if list.level == 0 { &list.refs[..] } else { &[] }),
+            Data::List(list) => (None, &list.refs[..]),
         };
         one.into_iter().chain(several.iter().filter_map(Ref::chunk))
     }

@@ -43,29 +43,40 @@ pub(super) fn tables_bytes_max(objects: &Objects) -> u64 {
 /// Chunks that stand together in the tree.
 #[derive(Default)]
 pub(super) struct Near {
-    stretches: Mutex<VecDeque<Vec<ChunkId>>>,
+    stretches: Mutex<VecDeque<Stretch>>,
+}
+
+struct Stretch {
+    /// The node of a list that names them: it stands in a stretch itself.
+    of: Option<ChunkId>,
+    ids: Vec<ChunkId>,
 }
 
 impl Near {
-    fn add(&self, ids: Vec<ChunkId>) {
+    fn add(&self, of: Option<ChunkId>, ids: Vec<ChunkId>) {
         let mut stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
         stretches.truncate(STRETCHES - 1);
-        stretches.push_front(ids);
+        stretches.push_front(Stretch { of, ids });
     }
 
-    /// The hooks around a chunk, the nearest first.
+    /// The hooks around a chunk, the nearest first; of a long file's, those of the file before those around it.
     pub(super) fn hooks(&self, id: &ChunkId) -> Vec<u64> {
         let stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((at, ids)) = stretches.iter().find_map(|ids| Some((ids.iter().position(|of| of == id)?, ids))) else {
-            return Vec::new();
-        };
-        let mut hooks: Vec<(usize, u64)> = (0..)
-            .zip(ids)
-            .filter(|(_, id)| id.is_hook())
-            .map(|(place, id): (usize, _)| (place.abs_diff(at), id.hook()))
-            .collect();
-        hooks.sort_unstable();
-        hooks.into_iter().map(|(_, hook)| hook).collect()
+        let (mut hooks, mut id) = (Vec::new(), Some(*id));
+        for _ in 0..STRETCHES {
+            let place_in = |stretch: &Stretch| stretch.ids.iter().position(|of| Some(*of) == id);
+            let found = stretches.iter().find_map(|stretch| Some((place_in(stretch)?, stretch)));
+            let Some((at, stretch)) = found else { break };
+            let mut around: Vec<(usize, u64)> = (0..)
+                .zip(&stretch.ids)
+                .filter(|(_, id)| id.is_hook())
+                .map(|(place, id): (usize, _)| (place.abs_diff(at), id.hook()))
+                .collect();
+            around.sort_unstable();
+            hooks.extend(around.into_iter().map(|(_, hook)| hook));
+            id = stretch.of;
+        }
+        hooks
     }
 }
 
@@ -75,10 +86,11 @@ impl Index {
         self.whole.is_some()
     }
 
-    /// Chunks that stand together in the tree, in their order, some of which will be looked up: of a lean index these lead to one another.
-    pub fn expect_near(&self, ids: impl Iterator<Item = ChunkId>) {
+    /// Chunks that stand together in the tree, in their order, some of which will be looked up: of a lean index these lead to one another. `of`: the
+    /// node of a list that names them.
+    pub fn expect_near(&self, of: Option<ChunkId>, ids: impl Iterator<Item = ChunkId>) {
         if let Some(champions) = self.champions.as_ref().filter(|_| self.is_lean()) {
-            champions.near.add(ids.collect());
+            champions.near.add(of, ids.collect());
         }
     }
 
@@ -135,15 +147,29 @@ mod tests {
     fn the_nearest_hooks_come_first() {
         let near = Near::default();
         let (hook, other) = (|n| id(3, n), |n| id(9, n));
-        near.add(vec![hook(0), other(1), other(2), hook(3), other(4), hook(5)]);
+        near.add(None, vec![hook(0), other(1), other(2), hook(3), other(4), hook(5)]);
         assert_eq!(near.hooks(&other(4)), [hook(3).hook(), hook(5).hook(), hook(0).hook()]);
         assert!(near.hooks(&other(7)).is_empty());
-        (0..STRETCHES as u8 - 1).for_each(|n| near.add(vec![other(20 + n), hook(20 + n)]));
+        (0..STRETCHES as u8 - 1).for_each(|n| near.add(None, vec![other(20 + n), hook(20 + n)]));
         assert_eq!(near.hooks(&other(4)).len(), 3);
-        near.add(vec![other(30)]);
+        near.add(None, vec![other(30)]);
         assert_eq!(
             (near.hooks(&other(4)), near.hooks(&other(30)), near.hooks(&other(21))),
             (vec![], vec![], vec![hook(21).hook()])
         );
+    }
+
+    #[test]
+    fn a_long_files_chunks_lead_to_what_is_around_the_file() {
+        let near = Near::default();
+        let (hook, other) = (|n| id(3, n), |n| id(9, n));
+        near.add(None, vec![hook(0), other(1), other(2), hook(3)]);
+        near.add(Some(other(2)), vec![other(50), other(51)]);
+        assert_eq!(near.hooks(&other(51)), [hook(3).hook(), hook(0).hook()]);
+        near.add(Some(other(50)), vec![other(60), hook(61)]);
+        assert_eq!(near.hooks(&other(60)), [hook(61).hook(), hook(3).hook(), hook(0).hook()]);
+        // What claims to stand in itself has an end.
+        near.add(Some(hook(70)), vec![hook(70)]);
+        assert_eq!(near.hooks(&hook(70)).len(), STRETCHES);
     }
 }

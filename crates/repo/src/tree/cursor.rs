@@ -142,7 +142,7 @@ pub(crate) fn read_body(reader: &Reader, child: &LeafRef, leaf: &Leaf) -> Result
     let id = child.body.ok_or(Error::MissingChunk(child.node))?;
     let bytes = reader.chunk(PackKind::Tree, &id)?;
     let body = Body::decode(&bytes, leaf).map_err(|e| damaged(&id, e))?;
-    reader.index().expect_near(body.contents.iter().flat_map(|content| content.data.chunks()));
+    reader.index().expect_near(None, body.contents.iter().flat_map(|content| content.data.names()));
     Ok(body)
 }
 

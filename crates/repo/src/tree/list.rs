@@ -82,9 +82,7 @@ impl<'a> Refs<'a> {
                     let bytes = self.reader.chunk(PackKind::Tree, &id)?;
                     let node = ListNode::decode(&bytes, level - 1, len)
                         .map_err(|source| Error::Damaged { object: format!("chunk list {id}"), source })?;
-                    if node.level == 0 {
-                        self.reader.index().expect_near(node.refs.iter().filter_map(Ref::chunk));
-                    }
+                    self.reader.index().expect_near(Some(id), node.refs.iter().filter_map(Ref::chunk));
                     self.path.push((level - 1, node.refs.into_iter()));
                 }
             }
