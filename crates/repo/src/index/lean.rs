@@ -2,7 +2,7 @@
 //! to be restored or a folder looked at.
 //!
 //! It is a sparse one: of data packs it has their hooks, a fiftieth of the index, of tree packs all. Where a chunk is none of the hooks,
-//! those that stand around it in the tree are asked, of the same leaf or list: what stands together was mostly stored together. What isn't found that
+//! those that stand around it in the tree are asked, of the same leaf or list, and lead to where most of that is: what stands together was mostly stored together. What isn't found that
 //! way is looked up in the whole index, which is fetched then.
 
 use super::manifest::Manifest;

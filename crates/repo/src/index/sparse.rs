@@ -59,25 +59,39 @@ impl Champions {
             }
             return Ok(Some(found));
         }
-        let (mut hooks, mut tries) = (self.near.hooks(id), TRIES);
-        if id.is_hook() {
-            hooks.insert(0, id.hook());
-        }
-        for hook in hooks {
-            let Some(hook) = index.lookup_runs(&hook_key(hook), &mut |_, _| true)? else { continue };
-            if self.tables.lock().unwrap_or_else(PoisonError::into_inner).contains(&hook.pack) {
+        let mut tries = TRIES;
+        for pack in self.candidates(index, id)? {
+            if self.tables.lock().unwrap_or_else(PoisonError::into_inner).contains(&pack) {
                 continue;
             }
             if tries == 0 || self.bytes.load(Ordering::Relaxed) > self.bytes_max {
                 break;
             }
             tries -= 1;
-            self.fetch(index, hook.pack)?;
+            self.fetch(index, pack)?;
             if let Some(found) = self.known(&key(id)) {
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// Packs that may hold a chunk: its own, if it is a hook; then those that most of the hooks around it lead to, since some of these stand
+    /// far away, for contents that were met before; of as many the nearest.
+    fn candidates(&self, index: &Index, id: &ChunkId) -> Result<Vec<u32>> {
+        let pack_of =
+            |hook| Ok::<_, crate::Error>(index.lookup_runs(&hook_key(hook), &mut |_, _| true)?.map(|at| at.pack));
+        let own = if id.is_hook() { pack_of(id.hook())? } else { None };
+        let mut votes: Vec<(u32, u32)> = Vec::new();
+        for hook in self.near.hooks(id) {
+            let Some(pack) = pack_of(hook)? else { continue };
+            match votes.iter_mut().find(|(of, _)| *of == pack) {
+                Some((_, votes)) => *votes += 1,
+                None => votes.push((pack, 1)),
+            }
+        }
+        votes.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+        Ok(own.into_iter().chain(votes.into_iter().map(|(pack, _)| pack)).collect())
     }
 
     fn known(&self, wanted: &Key) -> Option<Location> {
