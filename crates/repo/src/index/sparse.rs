@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Memory for tables.
 const TABLES_BYTES: usize = 16 << 20;
 /// So many packs are looked into for a chunk.
-const TRIES: usize = 3;
+const TRIES: usize = 6;
 
 /// The tables of the packs that chunks at hand are found in.
 pub(super) struct Champions {
@@ -41,6 +41,23 @@ pub(super) fn hook_key(hook: u64) -> Key {
     // The filter looks at the middle third.
     key[8..16].copy_from_slice(&hook.to_be_bytes());
     key
+}
+
+/// Each of these once, in turns the one that comes first and the one that comes most often of those that are left.
+fn first_and_most(packs: Vec<u32>) -> Vec<u32> {
+    let mut votes: Vec<(u32, u32)> = Vec::new();
+    for pack in packs {
+        match votes.iter_mut().find(|(of, _)| *of == pack) {
+            Some((_, votes)) => *votes += 1,
+            None => votes.push((pack, 1)),
+        }
+    }
+    let mut order = Vec::with_capacity(votes.len());
+    while !votes.is_empty() {
+        let most = (0..votes.len()).rev().max_by_key(|at| votes[*at].1).unwrap_or_default();
+        order.push(votes.remove(if order.len() % 2 == 0 { 0 } else { most }).0);
+    }
+    order
 }
 
 impl Champions {
@@ -76,22 +93,14 @@ impl Champions {
         Ok(None)
     }
 
-    /// Packs that may hold a chunk: its own, if it is a hook; then those that most of the hooks around it lead to, since some of these stand
-    /// far away, for contents that were met before; of as many the nearest.
+    /// Packs that may hold a chunk: its own, if it is a hook; then those to which the hooks around it lead: the nearest, and those of most hooks, since
+    /// some lead far away, to contents that were met before.
     fn candidates(&self, index: &Index, id: &ChunkId) -> Result<Vec<u32>> {
         let pack_of =
             |hook| Ok::<_, crate::Error>(index.lookup_runs(&hook_key(hook), &mut |_, _| true)?.map(|at| at.pack));
         let own = if id.is_hook() { pack_of(id.hook())? } else { None };
-        let mut votes: Vec<(u32, u32)> = Vec::new();
-        for hook in self.near.hooks(id) {
-            let Some(pack) = pack_of(hook)? else { continue };
-            match votes.iter_mut().find(|(of, _)| *of == pack) {
-                Some((_, votes)) => *votes += 1,
-                None => votes.push((pack, 1)),
-            }
-        }
-        votes.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
-        Ok(own.into_iter().chain(votes.into_iter().map(|(pack, _)| pack)).collect())
+        let around = self.near.hooks(id).into_iter().filter_map(|hook| pack_of(hook).transpose());
+        Ok(own.into_iter().chain(first_and_most(around.collect::<Result<Vec<_>>>()?)).collect())
     }
 
     fn known(&self, wanted: &Key) -> Option<Location> {
@@ -161,5 +170,14 @@ impl Index {
         let layer = layers.runs.iter().find(|l| (l.base..l.base + l.run.packs.len() as u32).contains(&pack))?;
         let end = layer.base + layer.run.packs.len() as u32;
         (pack + 1..end).find(|number| layers.packs[*number as usize].kind == PackKind::Data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_nearest_and_those_that_most_hooks_lead_to_take_turns() {
+        assert_eq!(super::first_and_most(vec![7, 2, 9, 4, 9, 9, 4]), [7, 9, 2, 4]);
+        assert!(super::first_and_most(Vec::new()).is_empty());
     }
 }
