@@ -10,6 +10,7 @@
 //! Every chunk is checked before a byte of it is written, every file of several chunks as a whole once more. What is there
 //! already and right is left alone; what is there and wrong is replaced in one step, after its new contents are complete.
 
+mod aside;
 mod at_hand;
 mod cold;
 mod compare;

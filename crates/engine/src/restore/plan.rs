@@ -151,6 +151,7 @@ impl<'a> Planner<'a> {
     /// what should be there.
     fn gap(&mut self, child: Option<&LeafRef>, error: drumlin_repo::Error) -> Result<()> {
         self.gap = true;
+        self.context.asides.gap();
         self.empties.give_up();
         if let Some(dir) = &mut self.dir {
             dir.keep_all();
@@ -328,9 +329,9 @@ impl<'a> Planner<'a> {
             Kind::File => handle.place_file(name, &[], &wanted),
             Kind::Dir => match (&there, in_the_way) {
                 (None, None) => handle.create_dir(name, extras.flags).map(|()| Vec::new()),
-                // A directory has no contents of its own that could turn out to be lost.
                 (None, Some(_)) => {
-                    handle.remove(name).and_then(|()| handle.create_dir(name, extras.flags)).map(|()| Vec::new())
+                    let within = (&*current.path, &*handle);
+                    context.asides.make_dir(within, name, extras.flags, &path).map(|()| Vec::new())
                 }
                 (Some(stat), _) => {
                     // It gets its mode when all is in it.

@@ -1,5 +1,6 @@
 //! A restore from its start to its end.
 
+use super::aside::Asides;
 use super::cold::Cold;
 use super::own::Own;
 use super::plan::{Planned, Planner};
@@ -38,19 +39,29 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
         return Ok(stopped());
     }
     let mut met = HashSet::new();
+    let asides = Asides::default();
     loop {
-        let ended = attempt(repository, cache, &options, monitor, start);
+        let ended = attempt(repository, cache, &options, monitor, &asides, start);
         let frozen = match &ended {
             Err(Error::Repo(e)) => e.frozen().map(str::to_owned),
             _ => None,
         };
         // One that was said to be there and isn't would be asked for again and again.
-        let Some(frozen) = frozen.filter(|name| met.insert(name.clone())) else { return ended };
-        let Some(cold) = &cold else { return ended };
-        if !cold.thaw(Some(&frozen), monitor)? {
-            return Ok(stopped());
+        let Some((cold, frozen)) = cold.as_ref().zip(frozen.filter(|name| met.insert(name.clone()))) else {
+            asides.tell(monitor);
+            return ended;
+        };
+        match cold.thaw(Some(&frozen), monitor) {
+            Ok(true) => monitor.counters().reset(),
+            Ok(false) => {
+                asides.tell(monitor);
+                return Ok(stopped());
+            }
+            Err(e) => {
+                asides.tell(monitor);
+                return Err(e);
+            }
         }
-        monitor.counters().reset();
     }
 }
 
@@ -59,6 +70,7 @@ fn attempt(
     cache: &Arc<Cache>,
     options: &Options,
     monitor: &dyn Monitor,
+    asides: &Asides,
     start: Instant,
 ) -> Result<Report> {
     if let Some(root) = options.snapshot.root
@@ -93,6 +105,7 @@ fn attempt(
         lost: Mutex::default(),
         replaced: Mutex::default(),
         unfinished: Mutex::default(),
+        asides,
         fatal: Mutex::new(None),
         options,
     };
@@ -101,6 +114,9 @@ fn attempt(
     let planned = planned?;
     context.outcome()?;
     let linked = links::make(&context, &planned);
+    if linked.is_ok() && !context.ended() {
+        asides.settle(&context);
+    }
     // A full disk is no reason to leave directories as nobody wanted them.
     dirs::finish(&context, &planned)?;
     match linked {

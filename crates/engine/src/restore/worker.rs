@@ -1,5 +1,6 @@
 //! A worker: decodes blocks and writes what they hold to the files that want it.
 
+use super::aside::Asides;
 use super::own::Own;
 use super::stream::{Fetch, Stream};
 use super::window::{File, Multi, MultiState, Use, Window};
@@ -44,6 +45,8 @@ pub(super) struct Context<'a> {
     pub replaced: Mutex<HashSet<u64>>,
     /// Files of several chunks that are there and not complete: directory below the target, and name.
     pub unfinished: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
+    /// What directories took the place of.
+    pub asides: &'a Asides,
     /// The first failure that ends the run.
     pub fatal: Mutex<Option<Error>>,
 }
@@ -95,6 +98,7 @@ impl Context<'_> {
         add(counter, 1);
         if kind != ProblemKind::Attribute {
             self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(hash(path));
+            self.asides.lost(path);
         }
         self.monitor.problem(&Problem { path: path.to_vec(), kind, cause: cause.to_string() });
     }

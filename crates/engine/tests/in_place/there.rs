@@ -231,6 +231,57 @@ fn what_is_of_another_kind_stays_until_its_successor_is_whole() {
     scene.same();
 }
 
+/// The same where the successor is a directory: what is in it decides.
+#[test]
+fn what_a_directory_takes_the_place_of_stays_until_all_is_in_it() {
+    let scene = scene(|source| {
+        for name in ["was-a-file", "was-a-link"] {
+            fs::create_dir_all(source.join(name).join("deep")).unwrap();
+            fs::write(source.join(name).join("deep/file"), name.repeat(1000)).unwrap();
+        }
+        fs::create_dir(source.join("empty")).unwrap();
+    });
+    let target = |name: &str| scene.target.join(name);
+    fs::write(target("was-a-file"), "things").unwrap();
+    fs::write(target("empty"), "things").unwrap();
+    symlink("elsewhere", target("was-a-link")).unwrap();
+    let mut packs = Vec::new();
+    scene.bench.memory.list("data", &mut |listed| packs.push(listed.name)).unwrap();
+    let kept: Vec<_> = packs.iter().map(|name| (name, scene.bench.memory.get(name).unwrap())).collect();
+    packs.iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+    let aside = || {
+        let names = fs::read_dir(&scene.target).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".old")).map(|name| target(&name)).collect::<Vec<_>>()
+    };
+
+    let (report, monitor) = scene.run(scene.options());
+    let problems = monitor.problems();
+    assert_eq!((report.counts.damaged, report.counts.unwritable), (2, 2), "{problems:?}");
+    let aside_now = aside();
+    assert_eq!(aside_now.len(), 2, "{aside_now:?}");
+    for path in &aside_now {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(problems.iter().any(|problem| problem.cause.contains(name)), "{name} is told: {problems:?}");
+        match fs::read_link(path) {
+            Ok(to) => assert_eq!(to, Path::new("elsewhere")),
+            Err(_) => assert_eq!(fs::read_to_string(path).unwrap(), "things"),
+        }
+    }
+    assert!(target("empty").is_dir(), "nothing was to be in it");
+
+    // Of that run they are the user's by now.
+    for path in aside_now {
+        let name = if fs::read_link(&path).is_ok() { "was-a-link" } else { "was-a-file" };
+        fs::remove_dir_all(target(name)).unwrap();
+        fs::rename(path, target(name)).unwrap();
+    }
+    kept.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
+    let (_, monitor) = scene.run(scene.options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert!(aside().is_empty(), "{:?}", aside());
+    scene.same();
+}
+
 /// More chunks and holes than a window has room for.
 #[test]
 fn a_small_file_of_many_holes_comes_back() {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::apply::{self, Attributes, Now, Wanted};
 use super::entry::{self, FileId};
 use super::error::{Error, Problems, Result};
-use super::file::{self, NewFile, TempFile, temp_name};
+use super::file::{self, NewFile, TempFile, free_name, temp_name};
 use super::gift::{self, Gift, MODE_NEW};
 use super::handle::{Handle, proc_path};
 use super::list::{self, Names};
@@ -235,6 +235,12 @@ impl TargetDir {
         // Of two names of one file a rename does nothing, and says that it did.
         let _ = fs::unlinkat(&self.fd, temporary.as_slice(), AtFlags::empty());
         replaced
+    }
+
+    /// Gives the entry `name` another name in this directory, which is the answer: one that nothing has, and nobody guesses.
+    pub fn set_aside(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let aside = free_name("old");
+        self.rename(name, self, &aside).map(|()| aside)
     }
 
     /// Moves `name` to `new_name` in the directory `to`, replacing what is there, as `rename` does.

@@ -211,8 +211,13 @@ impl Drop for TempFile {
     }
 }
 
-/// Names nobody can guess, so nobody can occupy them all.
+/// The name of what is in the making.
 pub(super) fn temp_name() -> Vec<u8> {
+    free_name("tmp")
+}
+
+/// Names nobody can guess, so nobody can occupy them all.
+pub(super) fn free_name(suffix: &str) -> Vec<u8> {
     let mut random = [0u8; 8];
     // SAFETY: the pointer and length are those of a live array; the call writes at most that many bytes.
     let n = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };
@@ -221,7 +226,7 @@ pub(super) fn temp_name() -> Vec<u8> {
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         random = (time.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)).to_le_bytes();
     }
-    format!(".drumlin-{:016x}.tmp", u64::from_le_bytes(random)).into_bytes()
+    format!(".drumlin-{:016x}.{suffix}", u64::from_le_bytes(random)).into_bytes()
 }
 
 /// Writes everything at the descriptor's own position: the start of a new file.
