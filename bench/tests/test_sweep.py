@@ -6,11 +6,14 @@ import os
 import subprocess
 import tempfile
 import unittest
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from unittest import mock
 
 from harness.sweep import judge, knobs, page
 from harness.sweep.build import PACKAGE, Builds
+from harness.tools.drumlin import program
 from harness.workloads import everything
 
 
@@ -27,6 +30,24 @@ class Knobs(unittest.TestCase):
         for source in ("const A: usize = 1 << 21;", "const A: usize = 1 << 20;" * 2):
             with self.assertRaisesRegex(knobs.Moved, "block"):
                 knob.turned(source, "5")
+
+
+class AKnobIsMeasured(unittest.TestCase):
+    def test_the_program_beside_itself(self):
+        script = SourceFileLoader("sweep", str(knobs.ROOT / "bench" / "sweep"))
+        sweep = module_from_spec(spec_from_loader("sweep", script))
+        script.exec_module(sweep)
+        knob = knobs.Knob("none", "a.rs", "{}", "1", ("2",), ("W1",))
+        builds = mock.Mock(make=lambda *_: program())
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(sweep.SCALES, {"W1": 0.002}):
+            usual = {"work": Path(folder), "repeat": 1, "loop": False, "settle": 0.1, "check": "first", "count_syncs": False}
+            told = sweep.measured(knob, builds, usual)
+        [run] = told["runs"]
+        self.assertEqual(list(run["values"]), ["2"])
+        for figures in (run["default"], run["values"]["2"]):
+            self.assertGreater(figures["first, s"][0], 0)
+            self.assertGreater(figures["restore, s"][0], 0)
+            self.assertGreater(figures["repository, MB"][0], 1e5)
 
 
 class BuildsAreMade(unittest.TestCase):
