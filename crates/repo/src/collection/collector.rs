@@ -21,7 +21,15 @@ pub struct Draft {
 
 /// Take back a collection that failed: its plans and its session, unless it was decided on. For whoever made it.
 pub fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
-    if decided(board, me)?.is_some() {
+    // One that was decided on, or perhaps was, is for others to carry out.
+    let stands = match board.creates_atomically()? {
+        true => decided(board, me)?.is_some(),
+        false => {
+            let flags = board.flags(me)?;
+            flags.contains(&Flag::Commit(me)) && !flags.contains(&Flag::Evicted(me))
+        }
+    };
+    if stands {
         return Ok(());
     }
     let plans = remove_plans_of(board, me);
@@ -160,16 +168,10 @@ fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
     Ok(())
 }
 
-/// The plan that a collector has decided on. One that was evicted has not, whatever it put before it learned that.
+/// The plan that a collector has decided on. One that was evicted has not, whatever it put before it learned that; and nobody knows while somebody
+/// is about to.
 fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, B::Error> {
-    let flag = if board.creates_atomically()? {
-        Flag::Decision(collector)
-    } else if board.flags(collector)?.contains(&Flag::Evicted(collector)) {
-        return Ok(None);
-    } else {
-        Flag::Commit(collector)
-    };
-    Ok(match board.verdict(flag)? {
+    Ok(match own_word(board, collector)? {
         Some(Verdict::Collected { plan }) => Some(plan),
         _ => None,
     })
@@ -234,22 +236,43 @@ fn clear<B: Board>(
     me: SessionId,
     patience: &mut dyn FnMut(SessionId) -> Patience,
 ) -> Result<bool, B::Error> {
+    clear_beside(board, session, me, patience, &mut Vec::new())
+}
+
+/// The same, where these are over, or are seen to already.
+fn clear_beside<B: Board>(
+    board: &B,
+    session: SessionId,
+    me: SessionId,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+    over: &mut Vec<SessionId>,
+) -> Result<bool, B::Error> {
     while board.has_session(session)? {
         // Who has decided is over, whether he has cleared up or not, and whether he may: nothing that he does is in anybody's way.
         let is_over = own_word(board, session)?.is_some();
         match if is_over { Patience::Evict } else { patience(session) } {
             Patience::Wait => {}
             Patience::GiveUp => return Ok(false),
-            Patience::Evict => {
-                if let Fate::Collector(id) = evict(board, session, me)? {
+            Patience::Evict => match evict(board, session, me, over)? {
+                Fate::Ended | Fate::Evicted => return Ok(true),
+                Fate::Collector(id) => {
                     let mut plans = Vec::new();
                     for plan in board.plans()? {
                         plans.extend(board.plan(plan)?);
                     }
                     finish(board, session, id, &plans)?;
+                    return Ok(true);
                 }
-                return Ok(true);
-            }
+                // Once they are, what they made of it stands.
+                Fate::Contended(others) => {
+                    for other in others {
+                        over.push(other);
+                        if !clear_beside(board, other, me, patience, over)? {
+                            return Ok(false);
+                        }
+                    }
+                }
+            },
         }
     }
     Ok(true)

@@ -10,7 +10,7 @@ use drumlin_format::decision::Verdict;
 use drumlin_format::{PlanId, SessionId, SnapshotId};
 
 /// What became of a session that stood in a collector's way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It has ended, by itself or as good as: it had committed.
     Ended,
@@ -18,6 +18,9 @@ pub enum Fate {
     Evicted,
     /// It is a collector whose plan has been decided on, and has to be carried out.
     Collector(PlanId),
+    /// It is a collector that has decided, too late perhaps: these are evicting it, too, and may not have seen that. Elsewhere than in stores
+    /// that create atomically.
+    Contended(Vec<SessionId>),
 }
 
 /// Decide that a session's work counts. `false`: it was evicted, or it may have been.
@@ -62,9 +65,13 @@ fn end_for<B: Board>(board: &B, session: SessionId, committed: SnapshotId) -> Re
     end(board, session).map(|()| Fate::Ended)
 }
 
-/// Get `session` out of the way of the collector `by`.
-pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
-    if board.creates_atomically()? { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
+/// Get `session` out of the way of the collector `by`. `over`: collectors that are, whose claims mean nothing any more.
+pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId, over: &[SessionId]) -> Result<Fate, B::Error> {
+    if board.creates_atomically()? {
+        evict_atomically(board, session, by)
+    } else {
+        evict_by_flags(board, session, by, over)
+    }
 }
 
 fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
@@ -94,7 +101,15 @@ fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> R
 
 /// The writer puts its flag and then looks for a claim; the collector puts its claim and then looks for the writer's
 /// flag. At least one of them sees the other.
-fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+///
+/// Of two collectors one may see the flag, and the other not yet. Whether a plan is carried out or never will be they have to agree on: so who
+/// sees both the flag and another's claim knows neither, until that one is over.
+fn evict_by_flags<B: Board>(
+    board: &B,
+    session: SessionId,
+    by: SessionId,
+    over: &[SessionId],
+) -> Result<Fate, B::Error> {
     let claim = Flag::Claim(session, by);
     board.replace(claim, &Verdict::Claimed { by })?;
     let flags = board.flags(session)?;
@@ -103,7 +118,16 @@ fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Res
         Fate::Evicted
     } else if flags.contains(&Flag::Commit(session)) {
         match board.verdict(Flag::Commit(session))? {
-            Some(Verdict::Collected { plan }) => Fate::Collector(plan),
+            Some(Verdict::Collected { plan }) => {
+                let others = flags.iter().filter_map(|flag| match flag {
+                    Flag::Claim(_, other) if *other != by && !over.contains(other) => Some(*other),
+                    _ => None,
+                });
+                match others.collect::<Vec<_>>() {
+                    none if none.is_empty() => Fate::Collector(plan),
+                    others => Fate::Contended(others),
+                }
+            }
             Some(Verdict::Committed { snapshot }) => end_for(board, session, snapshot)?,
             Some(_) => end(board, session).map(|()| Fate::Ended)?,
             None => Fate::Ended,

@@ -253,6 +253,20 @@ pub fn indexer(play: &Play, me: u8) -> Result<String, Pause> {
     Ok("fell over".into())
 }
 
+/// A collector of long ago goes on from right before it decided on its plan.
+pub fn decider(play: &Play, me: u8) -> Result<String, Pause> {
+    let session = SessionId([me; 16]);
+    if !commit(play, session, &Verdict::Collected { plan: PlanId([me; 16]) })? {
+        return Ok("evicted".into());
+    }
+    let Some(plan) = play.plan(PlanId([me; 16]))? else { return Ok("carried out".into()) };
+    play.remove_indexes(&plan.indexes)?;
+    play.remove_packs(&plan.packs)?;
+    play.remove_plan(plan.id)?;
+    end(play, session)?;
+    Ok("done".into())
+}
+
 /// A collection; whoever is in the way is evicted, or left in peace.
 pub fn collector(play: &Play, me: u8, patience: Patience) -> Result<String, Pause> {
     let mut things = Things { me, indexes: Indexes::new(), seen: BTreeSet::new(), plans: 0 };

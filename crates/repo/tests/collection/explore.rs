@@ -4,6 +4,7 @@
 //! any more: every such ending is among the states.
 
 use crate::world::{Answer, Step, World};
+use drumlin_testkit::Rng;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -60,6 +61,13 @@ impl Hash for Progress {
 }
 
 impl Progress {
+    fn said(&self) -> Option<&str> {
+        match self {
+            Progress::Ended(word) => Some(word),
+            Progress::Asks { .. } => None,
+        }
+    }
+
     /// Let an actor go on until it asks for another answer, or ends.
     fn of(actor: &Actor, world: &World, answers: Vec<Answer>, hash: u64) -> Self {
         let (at, asked) = (Cell::new(0), RefCell::default());
@@ -102,13 +110,7 @@ pub fn explore(
             continue;
         }
         explored.states += 1;
-        let said: Vec<Option<&str>> = progress
-            .iter()
-            .map(|p| match p {
-                Progress::Ended(word) => Some(&**word),
-                Progress::Asks { .. } => None,
-            })
-            .collect();
+        let said: Vec<Option<&str>> = progress.iter().map(Progress::said).collect();
         if let Err(wrong) = check(&world, &said) {
             explored.wrong = Some(format!("{wrong}\n{}\n{world:#?}", path(&way)));
             return explored;
@@ -132,15 +134,55 @@ pub fn explore(
             let answers = answers.iter().cloned().chain([answer]).collect();
             let mut after = progress.clone();
             after[number] = Progress::of(actor, &world, answers, hasher.finish());
-            let way = Way { actor: actor.0, step: step.clone(), before: way.clone() };
+            let way = Way { actor: (actor.0, number), step: step.clone(), before: way.clone() };
             open.push((world, after, Some(Rc::new(way))));
         }
     }
     explored
 }
 
+/// Try some orders by chance, where there are too many to try all: in each walk an actor goes on for a while, a shorter or a longer one, until
+/// another's turn comes. The same seed takes the same ways.
+pub fn wander(
+    start: &World,
+    actors: &[Actor],
+    (seed, walks): (u64, usize),
+    check: impl Fn(&World, &[Option<&str>]) -> Result<(), String>,
+) -> Explored {
+    let mut explored = Explored::default();
+    let mut rng = Rng::new(seed);
+    for _ in 0..walks {
+        let stays = [0, 1, 4, 16][rng.below(4)];
+        let mut world = start.clone();
+        let mut progress: Vec<_> = actors.iter().map(|actor| Progress::of(actor, &world, Vec::new(), 0)).collect();
+        let (mut way, mut at) = (None, 0);
+        loop {
+            explored.states += 1;
+            let said: Vec<Option<&str>> = progress.iter().map(Progress::said).collect();
+            if let Err(wrong) = check(&world, &said) {
+                explored.wrong = Some(format!("seed {seed}: {wrong}\n{}\n{world:#?}", path(&way)));
+                return explored;
+            }
+            let under_way: Vec<usize> = (0..actors.len()).filter(|number| said[*number].is_none()).collect();
+            if under_way.is_empty() {
+                explored.ends.push((world, said.iter().flatten().map(|w| w.to_string()).collect()));
+                break;
+            }
+            if !under_way.contains(&at) || rng.below(1 + stays) == 0 {
+                at = under_way[rng.below(under_way.len())];
+            }
+            let Progress::Asks { answers, step, .. } = &progress[at] else { continue };
+            let answer = world.apply(step.clone());
+            way = Some(Rc::new(Way { actor: (actors[at].0, at), step: step.clone(), before: way }));
+            let answers = answers.iter().cloned().chain([answer]).collect();
+            progress[at] = Progress::of(&actors[at], &world, answers, 0);
+        }
+    }
+    explored
+}
+
 struct Way {
-    actor: &'static str,
+    actor: (&'static str, usize),
     step: Step,
     before: Option<Rc<Way>>,
 }
@@ -148,7 +190,7 @@ struct Way {
 fn path(mut way: &Option<Rc<Way>>) -> String {
     let mut steps = Vec::new();
     while let Some(at) = way {
-        steps.push(format!("{}: {:?}", at.actor, at.step));
+        steps.push(format!("{} {}: {:?}", at.actor.0, at.actor.1, at.step));
         way = &at.before;
     }
     steps.reverse();

@@ -4,11 +4,12 @@ mod actors;
 mod explore;
 mod world;
 
-use actors::{Broken, Play, collector, forgetter, indexer, writer};
+use actors::{Broken, Play, collector, decider, forgetter, indexer, writer};
 use drumlin_format::decision::Verdict;
+use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Flag, Patience};
-use explore::{Actor, Explored, explore};
+use explore::{Actor, Explored, explore, wander};
 use std::collections::BTreeSet;
 use world::{Snap, World};
 
@@ -34,17 +35,25 @@ enum Who {
     Forgetter(u8),
     /// Registered with this number before, it writes an index object that names pack 1, and falls over.
     Indexer(u8),
+    /// Registered with this number before, and with a plan: it decides on that.
+    Decider(u8),
 }
 
 /// Explore with actors whose numbers begin at 10. Whoever was told that he committed must still be there, unless forgotten.
 fn play(start: &World, atomic: bool, broken: Broken, who: &[Who]) -> Explored {
     let coarse = who.len() > 2;
     let start = World { atomic, coarse, ..start.clone() };
-    let forgotten: Vec<u8> =
-        who.iter().filter_map(|w| if let Who::Forgetter(n) = w { Some(*n) } else { None }).collect();
-    let before: Vec<SnapshotId> = start.snapshots.keys().copied().collect();
-    let actors: Vec<Actor> = who
-        .iter()
+    explore(start.clone(), &actors(broken, who), |world, said| is_right(&start, who, world, said))
+}
+
+/// The same in some orders: seed, and walks.
+fn stroll(start: &World, atomic: bool, broken: Broken, who: &[Who], walks: (u64, usize)) -> Explored {
+    let start = World { atomic, ..start.clone() };
+    wander(&start, &actors(broken, who), walks, |world, said| is_right(&start, who, world, said))
+}
+
+fn actors(broken: Broken, who: &[Who]) -> Vec<Actor<'static>> {
+    who.iter()
         .enumerate()
         .map(|(number, who)| -> Actor {
             let me = number as u8 + 10;
@@ -54,25 +63,29 @@ fn play(start: &World, atomic: bool, broken: Broken, who: &[Who]) -> Explored {
                     ("collector", Box::new(move |script| collector(&Play { script, broken }, me, patience)))
                 }
                 Who::Indexer(n) => ("indexer", Box::new(move |script| indexer(&Play { script, broken }, n))),
+                Who::Decider(n) => ("decider", Box::new(move |script| decider(&Play { script, broken }, n))),
                 Who::Forgetter(n) => ("forgetter", Box::new(move |script| forgetter(&Play { script, broken }, n))),
             }
         })
-        .collect();
-    explore(start, &actors, |world, said| {
-        world.whole()?;
-        for id in before.iter().filter(|id| !forgotten.contains(&id.0[0])) {
-            if !world.counts(*id) {
-                return Err(format!("snapshot {id:?} is gone, and nobody forgot it"));
-            }
+        .collect()
+}
+
+fn is_right(start: &World, who: &[Who], world: &World, said: &[Option<&str>]) -> Result<(), String> {
+    let forgotten: Vec<u8> =
+        who.iter().filter_map(|w| if let Who::Forgetter(n) = w { Some(*n) } else { None }).collect();
+    world.whole()?;
+    for id in start.snapshots.keys().filter(|id| !forgotten.contains(&id.0[0])) {
+        if !world.counts(*id) {
+            return Err(format!("snapshot {id:?} is gone, and nobody forgot it"));
         }
-        for (number, word) in said.iter().enumerate() {
-            let id = SnapshotId([number as u8 + 10; 16]);
-            if *word == Some("committed") && !forgotten.contains(&id.0[0]) && !world.counts(id) {
-                return Err(format!("snapshot {id:?} was committed, and doesn't count"));
-            }
+    }
+    for (number, word) in said.iter().enumerate() {
+        let id = SnapshotId([number as u8 + 10; 16]);
+        if *word == Some("committed") && !forgotten.contains(&id.0[0]) && !world.counts(id) {
+            return Err(format!("snapshot {id:?} was committed, and doesn't count"));
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 fn holds(start: &World, who: &[Who]) -> usize {
@@ -88,7 +101,7 @@ fn holds(start: &World, who: &[Who]) -> usize {
     states
 }
 
-use Who::{Collector, Forgetter, Indexer, Writer};
+use Who::{Collector, Decider, Forgetter, Indexer, Writer};
 
 /// One pack that is needed, one that will not be.
 fn two() -> World {
@@ -209,6 +222,48 @@ fn two_collectors_and_a_writer() {
     println!("{} states", holds(&World { orphans: true, ..World::default() }, &who));
 }
 
+/// A collector that is about to decide. What it condemns is in a pack that came since, too.
+fn about_to_decide() -> World {
+    let mut start = repository(&["b", "b"], &["b"]);
+    let (session, id) = (SessionId([50; 16]), PlanId([50; 16]));
+    start.sessions.insert(session);
+    start.snapshots.values_mut().for_each(|snap| snap.plans.push(id));
+    let (packs, indexes) = (vec![PackId([1; 16])], vec![IndexId([1; 16])]);
+    start.plans.insert(id, Plan { id, session, packs, indexes, snapshots: Vec::new(), unnamed: Vec::new() });
+    start
+}
+
+/// Whether its plan is carried out or not, both have to know.
+#[test]
+#[ignore = "16 million states: some minutes"]
+fn a_collector_that_decides_while_two_others_meet_it() {
+    let who = [Decider(50), Collector(Patience::Evict), Collector(Patience::Evict)];
+    println!("{} states", holds(&about_to_decide(), &who));
+}
+
+/// Too many to try every order: one that decides, one that claims its session, one that settles what it finds; and a writer among them.
+#[test]
+fn three_collectors_by_chance() {
+    let collectors = [Collector(Patience::Evict); 3];
+    let left_over = World { orphans: true, ..World::default() };
+    for (start, others) in [
+        (about_to_decide(), &[Decider(50)][..]),
+        (repository(&["b"], &[]), &[]),
+        (two(), &[Forgetter(2)]),
+        (two(), &[Writer("b"), Forgetter(2)]),
+        (repository(&["a", "a"], &["a"]), &[Writer("a")]),
+        (left_over, &[Writer("a")]),
+    ] {
+        let who = [&collectors[..], others].concat();
+        for atomic in [true, false] {
+            let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+            let explored = stroll(&start, atomic, Broken::Nothing, &who, (seed, 6000));
+            assert!(explored.wrong.is_none(), "{}", explored.wrong.unwrap_or_default());
+            println!("{} states", explored.states);
+        }
+    }
+}
+
 #[test]
 fn a_parent_that_is_forgotten_while_a_backup_takes_it_over() {
     // The first writer refers to what is being condemned; the second takes the first for its parent; then that is forgotten.
@@ -240,5 +295,6 @@ fn each_broken_rule_is_found() {
     }
     for (broken, start, who) in &cases {
         assert!(play(start, true, *broken, who).wrong.is_some(), "{broken:?} went unnoticed");
+        assert!(stroll(start, true, *broken, who, (1, 20_000)).wrong.is_some(), "{broken:?} went unnoticed by chance");
     }
 }
