@@ -319,8 +319,9 @@ fn killed_at_every_call_while_sealing_anew() {
     assert!(calls > 60, "{calls}");
     for from in 0..calls {
         let memory = state(&start);
-        let (done, _) = run(&memory, Some(from));
-        assert!(done.is_err(), "call {from} of {calls} failed and nobody noticed");
+        let (done, made) = run(&memory, Some(from));
+        // Two runs differ by a call or two: names are random, and so is which thread comes first.
+        assert!(done.is_err() || made <= from, "call {from} of {made} ({calls}) failed and nobody noticed");
         if from % 8 == 0 {
             history.whole_in(&memory);
         }
