@@ -253,6 +253,18 @@ fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     assert_reads_once(&bench, &log, &source, 128 << 20);
 }
 
+/// What comes back much later in a file, past all that there is room for.
+#[test]
+fn a_restore_of_a_file_that_repeats_itself_fetches_no_block_twice() {
+    let Scene { bench, log, source, .. } = scene();
+    let mut bytes = Rng::new(8).bytes(24_000_000);
+    for (from, to) in [(1_000_000, 14_000_000), (5_000_000, 22_000_000)] {
+        bytes.copy_within(from..from + 700_000, to);
+    }
+    fs::write(source.join("image"), &bytes).unwrap();
+    assert_reads_once(&bench, &log, &source, 24 << 20);
+}
+
 fn assert_reads_once(bench: &Bench, log: &CallLog, source: &Path, memory: usize) {
     settle();
     let last = bench.backup(source).snapshot.unwrap();

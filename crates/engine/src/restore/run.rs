@@ -89,8 +89,8 @@ fn attempt(
     let mode = if is_part { IndexMode::Lean } else { IndexMode::Exact };
     let index = Arc::new(Index::open_with(repository, cache.clone(), mode)?);
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
-    // The blocks in which one window ends and the next begins.
-    let reader = reader.with_copies().with_room(options.memory / 12);
+    // The blocks in which one window ends and the next begins, and those of a large file's changes.
+    let reader = reader.with_copies().with_room(options.memory / 4);
     let context = Context {
         reader: Arc::new(reader),
         data_ids: repository.data_ids()?.clone(),

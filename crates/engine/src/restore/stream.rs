@@ -21,6 +21,10 @@ use std::sync::Arc;
 /// Blocks fetched ahead of the one being written.
 const AHEAD: usize = 3;
 
+/// Refs that are foreseen of a storage far away: of a GiB or two. A few more each time.
+const FORESEEN_MAX: usize = 32 << 10;
+const FORESEEN_STEP: usize = 32;
+
 /// A file to be written in order.
 pub(super) struct Stream {
     /// Its path in the source, for messages.
@@ -122,6 +126,8 @@ impl Part {
             }
             Ok(())
         });
+        let lens = self.ordinals.iter().map(|ordinal| u64::from(self.table.chunks[*ordinal as usize].len));
+        context.reader.used(&self.info, &self.table, self.block, lens.sum());
         match checked {
             Err(e) if e.is_damage() => self.elsewhere(context, e),
             other => other.map(|()| bytes),
@@ -380,6 +386,9 @@ fn wait(
 struct Plan<'a> {
     context: &'a Context<'a>,
     refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a>,
+    /// Of a storage far away: refs that come, so that blocks which are wanted again stay.
+    foreseen: VecDeque<Ref>,
+    foresees: bool,
     held: Option<Ref>,
     next: u64,
     /// The pack at hand.
@@ -396,13 +405,45 @@ impl<'a> Plan<'a> {
             Data::Chunk(id) => Box::new(std::iter::once(Ok(Ref::Chunk { id: *id, len: size }))),
             Data::List(list) => Box::new(Refs::new(&context.reader, list)),
         };
-        Plan { context, refs, held: None, next: 0, pack: None, is_small }
+        let foresees = !is_small && context.reader.keeps_blocks();
+        Plan { context, refs, foreseen: VecDeque::new(), foresees, held: None, next: 0, pack: None, is_small }
     }
 
     fn step(&mut self) -> std::result::Result<Option<Ref>, Stop> {
-        match self.held.take() {
-            Some(r) => Ok(Some(r)),
-            None => Ok(self.refs.next().transpose()?),
+        if let Some(held) = self.held.take() {
+            return Ok(Some(held));
+        }
+        if self.foresees {
+            self.foresee()?;
+            if let Some(r) = self.foreseen.pop_front() {
+                return Ok(Some(r));
+            }
+        }
+        Ok(self.refs.next().transpose()?)
+    }
+
+    /// Look further ahead than before by a few refs, so that the first block needn't wait for that.
+    fn foresee(&mut self) -> std::result::Result<(), Stop> {
+        let until = (self.foreseen.len() + FORESEEN_STEP).min(FORESEEN_MAX);
+        while self.foreseen.len() < until
+            && let Some(r) = self.refs.next().transpose()?
+        {
+            if let Ref::Chunk { id, len } = r {
+                self.want(&id, len);
+            }
+            self.foreseen.push_back(r);
+        }
+        Ok(())
+    }
+
+    /// Whatever is wrong with it shows when it is fetched.
+    fn want(&self, id: &ChunkId, len: u64) {
+        let reader = &self.context.reader;
+        let Ok(Some(location)) = reader.index().lookup(id) else { return };
+        let info = reader.index().pack(location.pack);
+        let Ok(table) = reader.table(&info) else { return };
+        if let Some(chunk) = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id) {
+            reader.wanted(&info, chunk.block, len);
         }
     }
 

@@ -247,6 +247,7 @@ impl<'a> Worker<'a> {
             Err(e) if e.is_damage() => Some(e.to_string()),
             Err(e) => return Err(e.into()),
         };
+        let mut lens = 0;
         // The uses of one chunk stand together: it is checked once.
         let mut checked = None;
         for at in uses {
@@ -270,6 +271,7 @@ impl<'a> Worker<'a> {
                     {
                         Some(format!("chunk {} of pack '{}' is not what its name says", chunk.id, info.id))
                     } else {
+                        lens += if checked == Some(used.ordinal) { 0 } else { u64::from(chunk.len) };
                         checked = Some(used.ordinal);
                         None
                     }
@@ -284,6 +286,7 @@ impl<'a> Worker<'a> {
                 None => self.write(window, used, content.unwrap_or_default()),
             }
         }
+        self.context.reader.used(info, table, block, lens);
         self.block = bytes;
         Ok(())
     }

@@ -86,7 +86,8 @@ impl Reader {
         Reader { copies: true, ..self }
     }
 
-    /// The same, but of a storage far away the blocks of contents that came last are kept, sealed, up to so many bytes.
+    /// The same, but of a storage far away the blocks of contents that came last are kept, sealed, up to so many bytes: those longest of which something
+    /// is left, by what is told to [`Reader::used`].
     pub fn with_room(self, bytes: usize) -> Self {
         let came = self.repository.store().is_far().then(|| Came::new(bytes));
         Reader { came, ..self }
@@ -512,6 +513,23 @@ impl Reader {
         if !lock(&self.tables).contains(&info.id) && !self.kept_tables().is_some_and(|tables| tables.has(info.id)) {
             let name = names::pack(info.kind, info.id);
             self.repository.store().expect(Soon::Range { name: &name, offset: info.table_offset, len });
+        }
+    }
+
+    /// Whether it keeps blocks of contents as they came: then it is worth saying what will be wanted.
+    pub fn keeps_blocks(&self) -> bool {
+        self.came.is_some()
+    }
+
+    /// So many bytes of a block of contents will be used, for [`Reader::with_room`].
+    pub fn wanted(&self, info: &PackInfo, number: u32, bytes: u64) {
+        self.came.iter().for_each(|came| came.wanted((info.id, number), bytes));
+    }
+
+    /// So many bytes of a block of contents were used.
+    pub fn used(&self, info: &PackInfo, table: &Table, number: u32, bytes: u64) {
+        if let (Some(came), Some(block)) = (&self.came, table.blocks.get(number as usize)) {
+            came.used((info.id, number), bytes, u64::from(block.raw_len));
         }
     }
 
