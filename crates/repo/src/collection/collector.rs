@@ -1,7 +1,7 @@
 //! A collection: from its registration to the removal of what it condemned.
 
-use super::decide::own_word;
-use super::{Board, Fate, Flag, commit, end, evict, register, register::Known};
+use super::decide::{evict_beside, own_word};
+use super::{Board, Fate, Flag, commit, end, register, register::Known};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
@@ -253,7 +253,7 @@ fn clear_beside<B: Board>(
         match if is_over { Patience::Evict } else { patience(session) } {
             Patience::Wait => {}
             Patience::GiveUp => return Ok(false),
-            Patience::Evict => match evict(board, session, me, over)? {
+            Patience::Evict => match evict_beside(board, session, me, over)? {
                 Fate::Ended | Fate::Evicted => return Ok(true),
                 Fate::Collector(id) => {
                     let mut plans = Vec::new();

@@ -65,8 +65,18 @@ fn end_for<B: Board>(board: &B, session: SessionId, committed: SnapshotId) -> Re
     end(board, session).map(|()| Fate::Ended)
 }
 
-/// Get `session` out of the way of the collector `by`. `over`: collectors that are, whose claims mean nothing any more.
-pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId, over: &[SessionId]) -> Result<Fate, B::Error> {
+/// Get `session` out of the way of the collector `by`.
+pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+    evict_beside(board, session, by, &[])
+}
+
+/// The same. `over`: collectors that are, whose claims mean nothing any more.
+pub(super) fn evict_beside<B: Board>(
+    board: &B,
+    session: SessionId,
+    by: SessionId,
+    over: &[SessionId],
+) -> Result<Fate, B::Error> {
     if board.creates_atomically()? {
         evict_atomically(board, session, by)
     } else {

@@ -82,7 +82,7 @@ fn a_server_that_has_enough_for_good() {
     cloud.server.instead("PutObject", 4, u32::MAX, Instead::Refuse(503, "SlowDown"));
     let start = Instant::now();
     let ran = cloud.run(&["backup", "src"]).expect(1);
-    // It ends where the next wait, of half a minute at most, would be too long.
+    // It ends where the next wait, of twenty seconds at most, would be too long.
     assert!((565..900).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     for part in ["SlowDown", "trying again", "tried again for", "hint: "] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
