@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A batch is handed over when it has so many entries...
-const BATCH_ENTRIES: usize = 64;
+const BATCH_ENTRIES: usize = 128;
 /// ...or so many bytes of contents.
 const BATCH_BYTES: u64 = 1 << 20;
 /// So many things may wait for their turn in the tree.
