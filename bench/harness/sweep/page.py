@@ -10,8 +10,8 @@ def said(figure, what):
     return "–" if figure is None else form.format(figure / size)
 
 
-def page(sweep):
-    """A sweep's page, in Markdown."""
+def page(sweep, of=None):
+    """A sweep's page, in Markdown. `of`: how many knobs there are."""
     machine, knobs = sweep["machine"], sweep["knobs"]
     verdicts = [(knob, point, run, verdict(run["default"], figures, knob["touches"])) for knob in knobs for run in knob["runs"] for point, figures in run["values"].items()]
     better = [f"- {knob['name']} = `{point}`, {run['workload']} at {run['scale']:g}: "
@@ -26,7 +26,7 @@ def page(sweep):
         "Knobs of backups are judged by backups alone, those of restores by restores.",
         f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. {sweep['date'][:10]}, {sweep['repeat']} rounds, hot caches, the first round's restores held against the source; “-far”: "
         f"over a line of 50 ms and 3 MB/s. "
-        f"{len(knobs)} knobs, {len(verdicts)} comparisons: {', '.join(f'{sum(v == kind for *_, v in verdicts)} {kind}' for kind in ('better', 'worse', 'another choice', 'same', 'failed'))}.",
+        f"{len(knobs)}{f' of {of}' * (of is not None)} knobs, {len(verdicts)} comparisons: {', '.join(f'{sum(v == kind for *_, v in verdicts)} {kind}' for kind in ('better', 'worse', 'another choice', 'same', 'failed'))}.",
         "## Better than the default\n\n" + ("\n".join(better) or "None."),
         "## How far the defaults are from the best\n\nOf the medians, whatever the single rounds say: the best of a knob's points in a column may be the worst in another.\n\n"
         "| column | within a tenth | farther | farthest |\n|---|---:|---:|---|\n" + "\n".join(distances(knobs)),
