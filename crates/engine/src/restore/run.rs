@@ -38,30 +38,34 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
     {
         return Ok(stopped());
     }
-    let mut met = HashSet::new();
     let asides = Asides::default();
+    let ended = attempts((repository, cache, &options), cold.as_ref(), monitor, &asides, start);
+    asides.tell(monitor);
+    Ok(ended?.unwrap_or_else(stopped))
+}
+
+/// One after the other, until no pack in cold storage is met; `None`: the wait for one was stopped.
+fn attempts(
+    (repository, cache, options): (&Repository, &Arc<Cache>, &Options),
+    cold: Option<&Cold>,
+    monitor: &dyn Monitor,
+    asides: &Asides,
+    start: Instant,
+) -> Result<Option<Report>> {
+    let mut met = HashSet::new();
     loop {
-        let ended = attempt(repository, cache, &options, monitor, &asides, start);
+        let ended = attempt(repository, cache, options, monitor, asides, start);
         let frozen = match &ended {
             Err(Error::Repo(e)) => e.frozen().map(str::to_owned),
             _ => None,
         };
         // One that was said to be there and isn't would be asked for again and again.
-        let Some((cold, frozen)) = cold.as_ref().zip(frozen.filter(|name| met.insert(name.clone()))) else {
-            asides.tell(monitor);
-            return ended;
-        };
-        match cold.thaw(Some(&frozen), monitor) {
-            Ok(true) => monitor.counters().reset(),
-            Ok(false) => {
-                asides.tell(monitor);
-                return Ok(stopped());
-            }
-            Err(e) => {
-                asides.tell(monitor);
-                return Err(e);
-            }
+        let Some(frozen) = frozen.filter(|name| met.insert(name.clone())) else { return ended.map(Some) };
+        let Some(cold) = cold else { return ended.map(Some) };
+        if !cold.thaw(Some(&frozen), monitor)? {
+            return Ok(None);
         }
+        monitor.counters().reset();
     }
 }
 
