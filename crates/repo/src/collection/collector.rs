@@ -158,7 +158,7 @@ fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B
 fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
     for plan in &known.plans {
         match decided(board, plan.session)? {
-            Some(id) => finish(board, plan.session, id, &known.plans)?,
+            Some(id) => finish(board, plan.session, id)?,
             // Its collector is gone without having decided, or was evicted.
             None if !board.has_session(plan.session)? => board.remove_plan(plan.id)?,
             // It is at work, or stopped: then it is in the way, and will be dealt with there.
@@ -177,10 +177,15 @@ fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, 
     })
 }
 
-fn finish<B: Board>(board: &B, session: SessionId, id: PlanId, plans: &[Plan]) -> Result<(), B::Error> {
-    let of_session = plans.iter().filter(|p| p.session == session);
-    let ids: Vec<PlanId> = of_session.map(|p| p.id).collect();
-    match plans.iter().find(|p| p.id == id && p.session == session) {
+/// Carry out the plan that a collector has decided on.
+fn finish<B: Board>(board: &B, session: SessionId, id: PlanId) -> Result<(), B::Error> {
+    // Listed after the decision: it may be on a plan that was put since others were listed.
+    let mut plans = Vec::new();
+    for plan in board.plans()? {
+        plans.extend(board.plan(plan)?.filter(|plan| plan.session == session));
+    }
+    let ids: Vec<PlanId> = plans.iter().map(|plan| plan.id).collect();
+    match plans.iter().find(|plan| plan.id == id) {
         Some(plan) => carry_out(board, plan, &ids),
         // It was carried out, and its collector was stopped right before its end.
         None => end(board, session),
@@ -255,14 +260,7 @@ fn clear_beside<B: Board>(
             Patience::GiveUp => return Ok(false),
             Patience::Evict => match evict_beside(board, session, me, over)? {
                 Fate::Ended | Fate::Evicted => return Ok(true),
-                Fate::Collector(id) => {
-                    let mut plans = Vec::new();
-                    for plan in board.plans()? {
-                        plans.extend(board.plan(plan)?);
-                    }
-                    finish(board, session, id, &plans)?;
-                    return Ok(true);
-                }
+                Fate::Collector(id) => return finish(board, session, id).map(|()| true),
                 // Once they are, what they made of it stands.
                 Fate::Contended(others) => {
                     for other in others {

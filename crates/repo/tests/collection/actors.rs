@@ -253,15 +253,22 @@ pub fn indexer(play: &Play, me: u8) -> Result<String, Pause> {
     Ok("fell over".into())
 }
 
-/// A collector of long ago goes on from right before it decided on its plan.
-pub fn decider(play: &Play, me: u8) -> Result<String, Pause> {
+/// A collector of long ago goes on from right before it decided on its plan; or from its second look, which has acquitted something, so that
+/// another plan stands beside the first.
+pub fn decider(play: &Play, me: u8, again: bool) -> Result<String, Pause> {
     let session = SessionId([me; 16]);
-    if !commit(play, session, &Verdict::Collected { plan: PlanId([me; 16]) })? {
+    let first = PlanId([me; 16]);
+    let Some(mut plan) = play.plan(first)? else { return Ok("carried out".into()) };
+    if again {
+        plan.id = PlanId([me + 1; 16]);
+        play.put_plan(&plan)?;
+    }
+    if !commit(play, session, &Verdict::Collected { plan: plan.id })? {
         return Ok("evicted".into());
     }
-    let Some(plan) = play.plan(PlanId([me; 16]))? else { return Ok("carried out".into()) };
     play.remove_indexes(&plan.indexes)?;
     play.remove_packs(&plan.packs)?;
+    play.remove_plan(first)?;
     play.remove_plan(plan.id)?;
     end(play, session)?;
     Ok("done".into())

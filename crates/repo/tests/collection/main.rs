@@ -37,6 +37,8 @@ enum Who {
     Indexer(u8),
     /// Registered with this number before, and with a plan: it decides on that.
     Decider(u8),
+    /// The same, but puts another plan first.
+    Replanner(u8),
 }
 
 /// Explore with actors whose numbers begin at 10. Whoever was told that he committed must still be there, unless forgotten.
@@ -63,7 +65,8 @@ fn actors(broken: Broken, who: &[Who]) -> Vec<Actor<'static>> {
                     ("collector", Box::new(move |script| collector(&Play { script, broken }, me, patience)))
                 }
                 Who::Indexer(n) => ("indexer", Box::new(move |script| indexer(&Play { script, broken }, n))),
-                Who::Decider(n) => ("decider", Box::new(move |script| decider(&Play { script, broken }, n))),
+                Who::Decider(n) => ("decider", Box::new(move |script| decider(&Play { script, broken }, n, false))),
+                Who::Replanner(n) => ("replanner", Box::new(move |script| decider(&Play { script, broken }, n, true))),
                 Who::Forgetter(n) => ("forgetter", Box::new(move |script| forgetter(&Play { script, broken }, n))),
             }
         })
@@ -101,7 +104,7 @@ fn holds(start: &World, who: &[Who]) -> usize {
     states
 }
 
-use Who::{Collector, Decider, Forgetter, Indexer, Writer};
+use Who::{Collector, Decider, Forgetter, Indexer, Replanner, Writer};
 
 /// One pack that is needed, one that will not be.
 fn two() -> World {
@@ -233,6 +236,12 @@ fn about_to_decide() -> World {
     start
 }
 
+/// Who registers before the other's second plan is put may know the first alone.
+#[test]
+fn a_collector_that_changes_its_plan_while_another_comes() {
+    println!("{} states", holds(&about_to_decide(), &[Replanner(50), Collector(Patience::Evict)]));
+}
+
 /// Whether its plan is carried out or not, both have to know.
 #[test]
 #[ignore = "16 million states: some minutes"]
@@ -248,6 +257,7 @@ fn three_collectors_by_chance() {
     let left_over = World { orphans: true, ..World::default() };
     for (start, others) in [
         (about_to_decide(), &[Decider(50)][..]),
+        (about_to_decide(), &[Replanner(50)]),
         (repository(&["b"], &[]), &[]),
         (two(), &[Forgetter(2)]),
         (two(), &[Writer("b"), Forgetter(2)]),
