@@ -172,11 +172,11 @@ pub fn plan_without(
     monitor: &dyn Monitor,
 ) -> Result<Survey> {
     repository.may_collect()?;
-    let (condemned, mut looks) = (Default::default(), 0);
+    let (plans, mut looks) = (Default::default(), 0);
     let look = loop {
         let named = || -> Result<HashSet<_>> { Ok(repository.index_objects()?.into_iter().collect()) };
         let before = named()?;
-        let look = Look::at(repository, cache, options, (&condemned, forgotten), monitor);
+        let look = Look::at(repository, cache, options, (&plans, forgotten), monitor);
         looks += 1;
         // Who registers nothing has packs moved and removed under his eyes.
         if looks == LOOKS_MAX || matches!(look, Err(Error::Interrupted)) || before.is_subset(&named()?) {
@@ -232,6 +232,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         keys: None,
         seen: HashSet::new(),
         survey: Survey::default(),
+        shunned: HashSet::new(),
         condemned: 0,
         parity: Cost::default(),
         held: false,

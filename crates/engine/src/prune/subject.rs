@@ -20,7 +20,7 @@ use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, Snapsh
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
@@ -44,6 +44,8 @@ pub(super) struct Collection<'a> {
     pub seen: HashSet<SnapshotId>,
     /// What was found.
     pub survey: Survey,
+    /// Packs that may go at any time by another's plan.
+    pub shunned: HashSet<PackId>,
     /// Bytes of the packs that are condemned.
     pub condemned: u64,
     /// What bands without them cost.
@@ -79,14 +81,15 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Look at everything and change nothing. Packs may be condemned already; and snapshots pass for forgotten.
+    /// Look at everything and change nothing. What plans condemn already may go at any time, or never; and snapshots pass for forgotten.
     pub fn at(
         repository: &Repository,
         cache: &Arc<Cache>,
         options: &Options,
-        (condemned, forgotten): (&BTreeSet<PackId>, &[SnapshotId]),
+        (plans, forgotten): (&Known, &[SnapshotId]),
         monitor: &dyn Monitor,
     ) -> Result<Self> {
+        let condemned = &plans.condemned();
         let mut snapshots = repository.standing_snapshots()?;
         snapshots.retain(|snapshot| !forgotten.contains(&snapshot.id));
         let mut ground = Ground::look(repository)?;
@@ -147,6 +150,7 @@ impl Look {
         }
         survey.indexes = objects.len();
         objects.extend(ground.of_evicted(repository)?);
+        objects.extend(plans.plans.iter().flat_map(|plan| &plan.indexes).filter(|id| ground.objects.contains_key(*id)));
         // What is said of a pack that can't be asked itself is as good as what else is said of it.
         let keys = places.keys();
         objects.extend(ground.naming(&keys.contested.difference(&keys.unsettled).copied().collect()));
@@ -324,7 +328,8 @@ impl Collection<'_> {
             return Ok((ground, None));
         }
         let known: HashSet<PackId> = ground.known().collect();
-        let first = known.difference(condemned).copied().collect();
+        let stays = |pack: &&PackId| !condemned.contains(*pack) && !self.shunned.contains(*pack);
+        let first = known.iter().filter(stays).copied().collect();
         let workers = self.options.workers;
         // Afresh: of what has come since, too, it is asked whether it is so.
         let (keys, broken) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
@@ -368,7 +373,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
     type Error = Error;
 
     fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
-        let look_at = || Look::at(self.repository, self.cache, self.options, (&known.condemned(), &[]), self.monitor);
+        let look_at = || Look::at(self.repository, self.cache, self.options, (known, &[]), self.monitor);
         let mut look = look_at()?;
         if !look.healed.is_empty() {
             look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;
@@ -379,6 +384,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
+        self.shunned = known.condemned().into_iter().collect();
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
         self.reseal(&look.reseal)?;
         if look.is_idle() {

@@ -21,7 +21,7 @@ pub(super) struct Scales<'a> {
     pub ground: &'a Ground,
     pub places: &'a Places,
     pub options: &'a Options,
-    /// Packs that are to go anyhow, by somebody else's plan.
+    /// Packs that may go at any time by somebody else's plan, or never. What is needed and elsewhere, too, isn't marked in them.
     pub condemned: &'a BTreeSet<PackId>,
     /// The generation that is written now.
     pub newest: u32,
@@ -79,13 +79,11 @@ impl Scales<'_> {
 
     /// Choose, by what is marked now.
     pub fn choose(&mut self, marks: &Marks) -> Result<Choice> {
-        let (mut unused, mut candidates) = (Vec::new(), Vec::new());
+        let (mut unused, mut candidates, mut shunned) = (Vec::new(), Vec::new(), Vec::new());
         let mut survey = Survey::default();
         for (id, (kind, len)) in &self.ground.packs {
             survey.all.add(*len);
-            let Some((info, chunks)) = self.ground.named.get(id).filter(|_| !self.condemned.contains(id)) else {
-                continue;
-            };
+            let Some((info, chunks)) = self.ground.named.get(id) else { continue };
             if self.is_contested(id) {
                 survey.needed += len;
                 continue;
@@ -116,11 +114,17 @@ impl Scales<'_> {
             if info.generation != self.newest && older.is_none() {
                 survey.older_closed.add(*len);
             }
+            // What is needed of it is to be where nobody's plan takes it away.
+            if self.condemned.contains(id) {
+                shunned.push(*id);
+            }
             let Cost { unused, drops, moves } = cost;
             candidates.push(Candidate { pack: *id, kind: *kind, older, len: *len, unused, drops, moves });
         }
         let mut chosen = choose::choose(&candidates, survey.needed, self.limits(&survey));
+        chosen.extend(shunned);
         chosen.sort_unstable();
+        chosen.dedup();
         for candidate in candidates.iter().filter(|c| chosen.binary_search(&c.pack).is_ok()) {
             survey.repacked.add(candidate.len);
             if candidate.older.is_some() {

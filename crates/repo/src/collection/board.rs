@@ -67,6 +67,8 @@ pub trait Board {
     fn plan(&self, id: PlanId) -> Result<Option<Plan>, Self::Error>;
     /// Let a plan stand.
     fn put_plan(&self, plan: &Plan) -> Result<(), Self::Error>;
+    /// Whether any of the packs and index objects is there that a plan condemns.
+    fn has_any_of(&self, plan: &Plan) -> Result<bool, Self::Error>;
     /// Remove a plan.
     fn remove_plan(&self, id: PlanId) -> Result<(), Self::Error>;
 

@@ -1,7 +1,7 @@
 //! A collection: from its registration to the removal of what it condemned.
 
-use super::decide::{evict_beside, own_word};
-use super::{Board, Fate, Flag, commit, end, register, register::Known};
+use super::decide::{Standing, own_word, standing};
+use super::{Board, Fate, Flag, commit, end, evict, register, register::Known};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
@@ -22,14 +22,11 @@ pub struct Draft {
 /// Take back a collection that failed: its plans and its session, unless it was decided on. For whoever made it.
 pub fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
     // One that was decided on, or perhaps was, is for others to carry out.
-    let stands = match board.creates_atomically()? {
-        true => decided(board, me)?.is_some(),
-        false => {
-            let flags = board.flags(me)?;
-            flags.contains(&Flag::Commit(me)) && !flags.contains(&Flag::Evicted(me))
-        }
+    let has_decided = match board.creates_atomically()? {
+        true => matches!(standing(board, me)?, Standing::Decided(_)),
+        false => board.flags(me)?.contains(&Flag::Commit(me)),
     };
-    if stands {
+    if has_decided {
         return Ok(());
     }
     let plans = remove_plans_of(board, me);
@@ -53,13 +50,14 @@ pub trait Subject<B: Board> {
     type Error: From<B::Error>;
 
     /// The first look. May write packs and index objects that take the place of others; nothing that it condemns may be
-    /// needed by any snapshot at hand, that of an open session included, if the packs that are condemned
-    /// already are taken for gone. `None`: there is nothing to condemn.
+    /// needed by any snapshot at hand, that of an open session included, if the packs that the known plans condemn
+    /// are taken for gone: they may go at any time, or never. They are condemned once more where nothing of them is needed, and
+    /// the index objects of those plans in any case. `None`: there is nothing to condemn.
     fn look(&mut self, board: &B, known: &Known) -> Result<Option<Draft>, Self::Error>;
 
     /// The second look, now that nobody is left who might not know the plan: takes from the draft what a snapshot that
     /// has come since needs after all, and adds index objects that have come since and name condemned packs. It reads
-    /// the index afresh: what the first look saw, another collector may have removed.
+    /// the index afresh: what the first look saw, another collector may have removed. What the known plans condemn is taken for gone here, too.
     fn look_again(&mut self, board: &B, draft: &mut Draft) -> Result<(), Self::Error>;
 
     /// An id that was never used before.
@@ -109,9 +107,9 @@ pub fn collect<B: Board, S: Subject<B>>(
             return Ok(Collected::Blocked(plan.session));
         }
     }
-    settle(board, &known)?;
-    // Those plans were carried out or never will be: what they condemn is gone, or a pack like any other.
-    let Some(mut draft) = subject.look(board, &Known::default())? else {
+    // Those plans were carried out or never will be: what they condemn is gone, or a pack like any other. Where that can't be known, they stand.
+    let doubtful = settle(board, &known)?;
+    let Some(mut draft) = subject.look(board, &doubtful)? else {
         board.remove_session(me)?;
         return Ok(Collected::Nothing);
     };
@@ -154,27 +152,21 @@ fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B
     end(board, plan.session)
 }
 
-/// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on.
-fn settle<B: Board>(board: &B, known: &Known) -> Result<(), B::Error> {
+/// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on. Gives those of which that
+/// isn't known.
+fn settle<B: Board>(board: &B, known: &Known) -> Result<Known, B::Error> {
+    let mut doubtful = Known::default();
     for plan in &known.plans {
-        match decided(board, plan.session)? {
-            Some(id) => finish(board, plan.session, id)?,
-            // Its collector is gone without having decided, or was evicted.
-            None if !board.has_session(plan.session)? => board.remove_plan(plan.id)?,
-            // It is at work, or stopped: then it is in the way, and will be dealt with there.
-            None => {}
+        match standing(board, plan.session)? {
+            Standing::Decided(id) => finish(board, plan.session, id)?,
+            Standing::Void => board.remove_plan(plan.id)?,
+            // Nothing is left that could be carried out.
+            Standing::Doubtful if !board.has_any_of(plan)? => board.remove_plan(plan.id)?,
+            // One that is open is in the way, and will be dealt with there.
+            Standing::Doubtful | Standing::Open => doubtful.plans.push(plan.clone()),
         }
     }
-    Ok(())
-}
-
-/// The plan that a collector has decided on. One that was evicted has not, whatever it put before it learned that; and nobody knows while somebody
-/// is about to.
-fn decided<B: Board>(board: &B, collector: SessionId) -> Result<Option<PlanId>, B::Error> {
-    Ok(match own_word(board, collector)? {
-        Some(Verdict::Collected { plan }) => Some(plan),
-        _ => None,
-    })
+    Ok(doubtful)
 }
 
 /// Carry out the plan that a collector has decided on.
@@ -241,36 +233,18 @@ fn clear<B: Board>(
     me: SessionId,
     patience: &mut dyn FnMut(SessionId) -> Patience,
 ) -> Result<bool, B::Error> {
-    clear_beside(board, session, me, patience, &mut Vec::new())
-}
-
-/// The same, where these are over, or are seen to already.
-fn clear_beside<B: Board>(
-    board: &B,
-    session: SessionId,
-    me: SessionId,
-    patience: &mut dyn FnMut(SessionId) -> Patience,
-    over: &mut Vec<SessionId>,
-) -> Result<bool, B::Error> {
     while board.has_session(session)? {
         // Who has decided is over, whether he has cleared up or not, and whether he may: nothing that he does is in anybody's way.
         let is_over = own_word(board, session)?.is_some();
         match if is_over { Patience::Evict } else { patience(session) } {
             Patience::Wait => {}
             Patience::GiveUp => return Ok(false),
-            Patience::Evict => match evict_beside(board, session, me, over)? {
-                Fate::Ended | Fate::Evicted => return Ok(true),
-                Fate::Collector(id) => return finish(board, session, id).map(|()| true),
-                // Once they are, what they made of it stands.
-                Fate::Contended(others) => {
-                    for other in others {
-                        over.push(other);
-                        if !clear_beside(board, other, me, patience, over)? {
-                            return Ok(false);
-                        }
-                    }
+            Patience::Evict => {
+                if let Fate::Collector(id) = evict(board, session, me)? {
+                    finish(board, session, id)?;
                 }
-            },
+                return Ok(true);
+            }
         }
     }
     Ok(true)

@@ -18,9 +18,20 @@ pub enum Fate {
     Evicted,
     /// It is a collector whose plan has been decided on, and has to be carried out.
     Collector(PlanId),
-    /// It is a collector that has decided, too late perhaps: these are evicting it, too, and may not have seen that. Elsewhere than in stores
-    /// that create atomically.
-    Contended(Vec<SessionId>),
+}
+
+/// How it stands about a collector's plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// This one has been decided on, and has to be carried out.
+    Decided(PlanId),
+    /// None will ever be.
+    Void,
+    /// The collector is at work, or stopped.
+    Open,
+    /// It has decided, and it was evicted, and nobody can tell what came first: whoever saw the decision alone carries the plan out, at any time
+    /// from now on. Elsewhere than in stores that create atomically.
+    Doubtful,
 }
 
 /// Decide that a session's work counts. `false`: it was evicted, or it may have been.
@@ -65,23 +76,40 @@ fn end_for<B: Board>(board: &B, session: SessionId, committed: SnapshotId) -> Re
     end(board, session).map(|()| Fate::Ended)
 }
 
-/// Get `session` out of the way of the collector `by`.
-pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
-    evict_beside(board, session, by, &[])
+/// How it stands about the plans of a collector.
+pub(super) fn standing<B: Board>(board: &B, collector: SessionId) -> Result<Standing, B::Error> {
+    let decided = |flag| -> Result<Option<Standing>, B::Error> {
+        Ok(match board.verdict(flag)? {
+            Some(Verdict::Collected { plan }) => Some(Standing::Decided(plan)),
+            _ => None,
+        })
+    };
+    if board.creates_atomically()? {
+        return Ok(match decided(Flag::Decision(collector))? {
+            Some(decided) => decided,
+            None if board.has_session(collector)? => Standing::Open,
+            None => Standing::Void,
+        });
+    }
+    // First the session: who removes it has put his flag before, or has carried out everything.
+    let at_work = board.has_session(collector)?;
+    let flags = board.flags(collector)?;
+    let has_decided = flags.contains(&Flag::Commit(collector));
+    let is_claimed = flags.iter().any(|flag| matches!(flag, Flag::Claim(..)));
+    Ok(match flags.contains(&Flag::Evicted(collector)) {
+        true if has_decided => Standing::Doubtful,
+        // Should it decide now, nobody will see that and not see this.
+        true => Standing::Void,
+        false if has_decided && !is_claimed => decided(Flag::Commit(collector))?.unwrap_or(Standing::Open),
+        false if at_work => Standing::Open,
+        false if has_decided => Standing::Doubtful,
+        false => Standing::Void,
+    })
 }
 
-/// The same. `over`: collectors that are, whose claims mean nothing any more.
-pub(super) fn evict_beside<B: Board>(
-    board: &B,
-    session: SessionId,
-    by: SessionId,
-    over: &[SessionId],
-) -> Result<Fate, B::Error> {
-    if board.creates_atomically()? {
-        evict_atomically(board, session, by)
-    } else {
-        evict_by_flags(board, session, by, over)
-    }
+/// Get `session` out of the way of the collector `by`.
+pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
+    if board.creates_atomically()? { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
 }
 
 fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
@@ -112,32 +140,29 @@ fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> R
 /// The writer puts its flag and then looks for a claim; the collector puts its claim and then looks for the writer's
 /// flag. At least one of them sees the other.
 ///
-/// Of two collectors one may see the flag, and the other not yet. Whether a plan is carried out or never will be they have to agree on: so who
-/// sees both the flag and another's claim knows neither, until that one is over.
-fn evict_by_flags<B: Board>(
-    board: &B,
-    session: SessionId,
-    by: SessionId,
-    over: &[SessionId],
-) -> Result<Fate, B::Error> {
+/// Of two collectors one may see the flag, and the other not yet; and no flags make them agree. So who sees another's claim beside the flag of a
+/// collector evicts it, too: then its plan is [`Standing::Doubtful`] for everybody who looks after that.
+fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
     let claim = Flag::Claim(session, by);
     board.replace(claim, &Verdict::Claimed { by })?;
     let flags = board.flags(session)?;
+    let is_anothers = |flag: &Flag| matches!(flag, Flag::Claim(..)) && *flag != claim;
+    let gone = |evicted| {
+        if evicted {
+            board.replace(Flag::Evicted(session), &Verdict::Evicted { plan: 0 })?;
+        }
+        board.remove_session(session)
+    };
     let fate = if flags.contains(&Flag::Evicted(session)) {
-        board.remove_session(session)?;
+        gone(false)?;
         Fate::Evicted
     } else if flags.contains(&Flag::Commit(session)) {
         match board.verdict(Flag::Commit(session))? {
-            Some(Verdict::Collected { plan }) => {
-                let others = flags.iter().filter_map(|flag| match flag {
-                    Flag::Claim(_, other) if *other != by && !over.contains(other) => Some(*other),
-                    _ => None,
-                });
-                match others.collect::<Vec<_>>() {
-                    none if none.is_empty() => Fate::Collector(plan),
-                    others => Fate::Contended(others),
-                }
+            Some(Verdict::Collected { .. }) if flags.iter().any(is_anothers) => {
+                gone(true)?;
+                Fate::Evicted
             }
+            Some(Verdict::Collected { plan }) => Fate::Collector(plan),
             Some(Verdict::Committed { snapshot }) => end_for(board, session, snapshot)?,
             Some(_) => end(board, session).map(|()| Fate::Ended)?,
             None => Fate::Ended,
@@ -145,11 +170,10 @@ fn evict_by_flags<B: Board>(
     } else if !board.has_session(session)? {
         Fate::Ended
     } else if board.has_counted(session)? {
-        board.remove_session(session)?;
+        gone(false)?;
         Fate::Ended
     } else {
-        board.replace(Flag::Evicted(session), &Verdict::Evicted { plan: 0 })?;
-        board.remove_session(session)?;
+        gone(true)?;
         Fate::Evicted
     };
     board.remove(claim)?;

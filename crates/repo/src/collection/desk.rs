@@ -268,6 +268,14 @@ impl Board for Desk<'_> {
         Ok(self.repository.store().put(&names::plan(plan.id), &bytes, Put::Create)?)
     }
 
+    fn has_any_of(&self, plan: &Plan) -> Result<bool> {
+        let packs =
+            plan.packs.iter().flat_map(|id| [PackKind::Data, PackKind::Tree].map(|kind| names::pack(kind, *id)));
+        let names: Vec<String> = packs.chain(plan.indexes.iter().map(|id| names::index(*id))).collect();
+        let lens = self.repository.ask_many(&names, |name| self.repository.store().len(name))?;
+        Ok(lens.iter().any(Option::is_some))
+    }
+
     fn remove_plan(&self, id: PlanId) -> Result<()> {
         Ok(self.repository.store().delete(&names::plan(id))?)
     }

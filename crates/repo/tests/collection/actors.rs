@@ -46,6 +46,8 @@ pub enum Broken {
     ClaimsUnseen,
     /// The same: whoever evicts doesn't look for commits.
     CommitsUnseen,
+    /// The same: of plans that were decided on, and evicted, nobody is in doubt.
+    DoubtUnseen,
 }
 
 pub struct Play<'s, 'a> {
@@ -68,6 +70,9 @@ impl Board for Play<'_, '_> {
     }
     fn put_plan(&self, plan: &Plan) -> Result<(), Pause> {
         self.script.ask(Step::PutPlan(plan.clone())).map(drop)
+    }
+    fn has_any_of(&self, plan: &Plan) -> Result<bool, Pause> {
+        answer!(self.script, Step::AnyOf(plan.clone()), Bool)
     }
     fn remove_plan(&self, id: PlanId) -> Result<(), Pause> {
         self.script.ask(Step::RemovePlan(id)).map(drop)
@@ -274,9 +279,28 @@ pub fn decider(play: &Play, me: u8, again: bool) -> Result<String, Pause> {
     Ok("done".into())
 }
 
+/// A collector of long ago that has claimed another, and has not seen that it decided, goes on.
+pub fn claimant(play: &Play, me: u8, session: SessionId) -> Result<String, Pause> {
+    let me = SessionId([me; 16]);
+    play.replace(Flag::Evicted(session), &Verdict::Evicted { plan: 0 })?;
+    play.remove_session(session)?;
+    play.remove(Flag::Claim(session, me))?;
+    Ok("evicted it".into())
+}
+
+/// A collector of long ago that knows a plan for decided on, as it was, carries it out.
+pub fn carrier(play: &Play, id: PlanId) -> Result<String, Pause> {
+    let Some(plan) = play.plan(id)? else { return Ok("carried out".into()) };
+    play.remove_indexes(&plan.indexes)?;
+    play.remove_packs(&plan.packs)?;
+    play.remove_plan(id)?;
+    end(play, plan.session)?;
+    Ok("carried it out".into())
+}
+
 /// A collection; whoever is in the way is evicted, or left in peace.
 pub fn collector(play: &Play, me: u8, patience: Patience) -> Result<String, Pause> {
-    let mut things = Things { me, indexes: Indexes::new(), seen: BTreeSet::new(), plans: 0 };
+    let mut things = Things { me, indexes: Indexes::new(), seen: BTreeSet::new(), shunned: BTreeSet::new(), plans: 0 };
     Ok(match collect(play, SessionId([me; 16]), &mut things, &mut |_| patience)? {
         Collected::Nothing => "nothing".into(),
         Collected::Done(draft) => format!("done: {:?}", draft.packs),
@@ -290,6 +314,8 @@ struct Things {
     me: u8,
     indexes: Indexes,
     seen: BTreeSet<SnapshotId>,
+    /// What doubtful plans condemn.
+    shunned: BTreeSet<PackId>,
     plans: u8,
 }
 
@@ -312,15 +338,17 @@ impl Subject<Play<'_, '_>> for Things {
     type Error = Pause;
 
     fn look(&mut self, play: &Play, known: &Known) -> Result<Option<Draft>, Pause> {
+        let doubtless = Known::default();
+        let known = if play.broken == Broken::DoubtUnseen { &doubtless } else { known };
         let snapshots = play.snapshots()?;
         let mut packs;
         (self.indexes, packs) = play.found()?;
         self.seen = snapshots.keys().copied().collect();
         let needed: BTreeSet<Chunk> = snapshots.values().flat_map(|s| s.chunks.iter().copied()).collect();
-        let standing = known.condemned();
-        let mut homes = self.homes(&needed, &standing);
+        self.shunned = known.condemned();
+        let mut homes = self.homes(&needed, &self.shunned);
         for (chunk, pack) in self.homes(&needed, &BTreeSet::new()) {
-            // Only in a condemned pack: its plan won't be carried out, since who made it has not seen us.
+            // Only in a condemned pack: nobody will carry out its plan, or that would have been seen to.
             homes.entry(chunk).or_insert(pack);
         }
         let mut moved = BTreeSet::new();
@@ -331,15 +359,13 @@ impl Subject<Play<'_, '_>> for Things {
                 moved.extend(used);
             }
         }
-        if packs.is_empty() {
+        let goes = |(id, named): &(&IndexId, &BTreeMap<PackId, BTreeSet<Chunk>>)| {
+            named.keys().any(|p| packs.contains(p)) || known.plans.iter().any(|plan| plan.indexes.contains(id))
+        };
+        let indexes: Vec<IndexId> = self.indexes.iter().filter(goes).map(|(id, _)| *id).collect();
+        if packs.is_empty() && indexes.is_empty() {
             return Ok(None);
         }
-        let indexes: Vec<IndexId> = self
-            .indexes
-            .iter()
-            .filter(|(_, named)| named.keys().any(|p| packs.contains(p)))
-            .map(|(id, _)| *id)
-            .collect();
         let mut kept: BTreeMap<_, _> = indexes.iter().flat_map(|id| self.indexes[id].clone()).collect();
         kept.retain(|pack, _| !packs.contains(pack));
         if !moved.is_empty() {
@@ -365,7 +391,7 @@ impl Subject<Play<'_, '_>> for Things {
                 self.indexes = play.found()?.0;
             }
             let condemned: BTreeSet<PackId> = draft.packs.iter().copied().collect();
-            let elsewhere = self.homes(&needed, &condemned);
+            let elsewhere = self.homes(&needed, &condemned.union(&self.shunned).copied().collect());
             let only_there: BTreeSet<Chunk> =
                 needed.iter().filter(|chunk| !elsewhere.contains_key(chunk)).copied().collect();
             let acquitted: BTreeSet<PackId> = self.homes(&only_there, &BTreeSet::new()).into_values().collect();

@@ -38,6 +38,8 @@ pub enum Step {
     Plans,
     Plan(PlanId),
     PutPlan(Plan),
+    /// Whether anything is there of what it condemns.
+    AnyOf(Plan),
     RemovePlan(PlanId),
     Sessions,
     HasSession(SessionId),
@@ -88,6 +90,10 @@ impl World {
             Step::Plans => return Answer::Plans(self.plans.keys().copied().collect()),
             Step::Plan(id) => return Answer::Plan(self.plans.get(&id).cloned()),
             Step::PutPlan(plan) => drop(self.plans.insert(plan.id, plan)),
+            Step::AnyOf(plan) => {
+                let any = plan.packs.iter().any(|id| self.packs.contains_key(id));
+                return Answer::Bool(any || plan.indexes.iter().any(|id| self.indexes.contains_key(id)));
+            }
             Step::RemovePlan(id) => drop(self.plans.remove(&id)),
             Step::Sessions => return Answer::Sessions(self.sessions.iter().copied().collect()),
             Step::HasSession(id) => return Answer::Bool(self.sessions.contains(&id)),
