@@ -45,11 +45,11 @@ pub struct Restore {
     /// Delete what is in the restored folders and not in the snapshot
     ///
     /// At and below the sources of the backup; in the folders above them nothing is deleted, nor is the repository that is read, nor what Drumlin
-    /// keeps for itself. Where rules left something out of the backup, it is refused without --exclude or --delete-excluded.
+    /// keeps for itself. Where rules left something out of the backup, or it could not read something, it is refused without --exclude or --delete-excluded.
     #[arg(long)]
     pub delete: bool,
 
-    /// With --delete: also what rules left out of the backup
+    /// With --delete: also what rules left out of the backup, and what it could not read
     #[arg(long, requires = "delete")]
     pub delete_excluded: bool,
 

@@ -11,6 +11,7 @@ use crate::render::size::counted;
 use crate::render::summary;
 use drumlin_engine::restore::{Options, restore};
 use drumlin_engine::select::open_reader;
+use drumlin_format::snapshot::Summary;
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
 use drumlin_store::Location;
 use std::io::ErrorKind;
@@ -55,7 +56,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             "{entries} could not be read when this snapshot was made: what could not be read is not in it"
         ));
     }
-    spare_excluded(context, &args, snapshot.summary.excluded)?;
+    spare_unseen(context, &args, &snapshot.summary)?;
     let repository_folder = match context.place()?.location() {
         Location::Local(path) => Some(path),
         _ => None,
@@ -121,19 +122,32 @@ fn real(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| above.canonicalize().ok())
 }
 
-/// What rules left out of a backup was never compared with anything: --delete is no word about it.
-fn spare_excluded(context: &Context, args: &Restore, excluded: u64) -> Result<()> {
-    if !args.delete || args.delete_excluded || excluded == 0 || !args.exclude.is_empty() {
+/// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word about it.
+fn spare_unseen(context: &Context, args: &Restore, summary: &Summary) -> Result<()> {
+    if !args.delete || args.delete_excluded {
         return Ok(());
     }
-    let entries = counted(excluded, "entry", "entries");
-    let message = format!("rules left {entries} out of this snapshot, and --delete would delete what has their places");
+    let entries = |n| counted(n, "entry", "entries");
+    let (message, hint) = match () {
+        () if summary.unreadable > 0 => (
+            format!(
+                "{} could not be read when this snapshot was made, and --delete would delete what it doesn't have because of that",
+                entries(summary.unreadable)
+            ),
+            "restore without --delete, or say --delete-excluded; --dry-run shows what would go",
+        ),
+        () if summary.excluded > 0 && args.exclude.is_empty() => (
+            format!(
+                "rules left {} out of this snapshot, and --delete would delete what has their places",
+                entries(summary.excluded)
+            ),
+            "name what is to stay by --exclude, as the backup did, or say --delete-excluded; --dry-run shows what would go",
+        ),
+        () => return Ok(()),
+    };
     match args.dry_run {
         true => context.out.warn(message),
-        false => {
-            let hint = "name what is to stay by --exclude, as the backup did, or say --delete-excluded; --dry-run shows what would go";
-            return Err(Failure::failed(message).hint(hint));
-        }
+        false => return Err(Failure::failed(message).hint(hint)),
     }
     Ok(())
 }

@@ -63,6 +63,25 @@ fn what_rules_left_out_is_deleted_only_when_that_is_said() {
     home.run(&["restore", &folder, "--target", &target, "--delete-excluded"]).expect(2);
 }
 
+#[test]
+fn what_could_not_be_read_is_deleted_only_when_that_is_said() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src", "missing"]).expect(3);
+    home.write("src/deep/new", "new");
+    let (folder, target) = (home.saved_folder(), home.text("src"));
+    let restore = |more: &[&str]| home.run(&[&["restore", &folder, "--target", &target, "--delete"], more].concat());
+    for more in [&[][..], &["--exclude", "*.o"]] {
+        let ran = restore(more).expect(1);
+        for part in ["1 entry could not be read", "--delete-excluded"] {
+            assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+        }
+    }
+    assert!(home.path("src/deep/new").exists());
+    restore(&["--delete-excluded"]).expect(0);
+    assert!(!home.path("src/deep/new").exists());
+}
+
 /// On the way to what is saved, and to the repository in it, there is a symlink.
 #[test]
 fn a_repository_is_not_saved_into_itself() {

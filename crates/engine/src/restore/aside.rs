@@ -43,6 +43,11 @@ impl Asides {
         Ok(())
     }
 
+    /// Whether it is one of them: the path of its directory below the target, and its name.
+    pub fn has(&self, dir: &[u8], name: &[u8]) -> bool {
+        lock(&self.all).iter().any(|aside| (&*aside.dir, &*aside.name) == (dir, name))
+    }
+
     /// Something could not be restored.
     pub fn lost(&self, path: &[u8]) {
         let is_below = |above: &[u8]| path.strip_prefix(above).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));

@@ -36,16 +36,29 @@ pub(super) struct AtHand {
     pub barred: bool,
 }
 
+/// What is known of a directory before it begins.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// All that the snapshot has in it is wanted.
+    pub whole: bool,
+    /// What else is there may be deleted, if all of it is wanted.
+    pub deletes: bool,
+    /// So far every directory that was to be made could be.
+    pub all_made: bool,
+    /// Something is in its way, or in that of one above it: why was told.
+    pub barred: bool,
+}
+
 impl AtHand {
-    /// `whole`: all that the snapshot has in it is wanted, so that what else is there may be deleted. `all_made`: so far every directory that was
-    /// to be made could be.
-    pub fn begin(context: &Context, selection: &Selection, key: &[u8], whole: bool, all_made: bool) -> Self {
+    /// The directory of that key.
+    pub fn begin(context: &Context, selection: &Selection, key: &[u8], terms: Terms) -> Self {
+        let Terms { whole, deletes, all_made, barred } = terms;
         let path: Arc<[u8]> = selection.below(key).into();
         let source = selection::source_dir(key);
         // Nothing is in it yet: only what has all of it puts anything there.
         let is_new = whole && !path.is_empty() && context.target.as_ref().is_some_and(Target::is_new);
         let is_unopened = is_new && all_made && !selection.is_picky() && !context.options.dry_run;
-        let handle = match context.target.as_ref().filter(|_| !is_unopened).map(|t| t.dir(&path)) {
+        let handle = match context.target.as_ref().filter(|_| !is_unopened && !barred).map(|t| t.dir(&path)) {
             None => None,
             Some(Ok(handle)) => Some(handle),
             // It is made when something in it is wanted; or nothing is; or why it could not be made was told then.
@@ -58,13 +71,14 @@ impl AtHand {
         let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
-        let deletes = context.options.delete && whole && !cut && selection.is_of_sources(key);
+        let deletes = context.options.delete && deletes && whole && !cut && selection.is_of_sources(key);
         let keep = (deletes && there.is_some()).then(Vec::new);
-        let barred = context.own.is_of_repository(&path);
-        if barred {
+        let is_repository = context.own.is_of_repository(&path);
+        if is_repository {
             let cause = "it lies in the repository that is read, into which nothing is restored";
             context.problem(&source, ProblemKind::Unwritable, cause);
         }
+        let barred = barred || is_repository;
         let handle = handle.filter(|_| !barred);
         let is_unopened = is_unopened && !barred;
         AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred }
@@ -93,6 +107,11 @@ impl AtHand {
 
     pub fn is(&self, key: &[u8]) -> bool {
         self.key == key
+    }
+
+    /// Its key in the tree.
+    pub fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// The snapshot has an entry of that name.

@@ -7,7 +7,7 @@ use super::worker::Context;
 use crate::Result;
 use crate::convert;
 use crate::list::report_damage;
-use drumlin_format::tree::Kind;
+use drumlin_format::tree::{Kind, join};
 use drumlin_host::place::Wanted;
 use drumlin_repo::tree::Cursor;
 
@@ -30,9 +30,11 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             if meta.kind != Kind::Dir || !planned.selection.covers(dir, name) {
                 continue;
             }
-            let below = planned.selection.below(dir);
-            let own = if below.is_empty() { name.to_vec() } else { [&below[..], b"/", name].concat() };
-            if !planned.made.contains(&own) && !planned.selection.wants(&path, meta) {
+            let own = selection::joined(&planned.selection.below(dir), name);
+            // One that was there and only leads to what is wanted stays as it is.
+            let is_wanted = planned.selection.wants(&path, meta) && !planned.selection.is_way(dir, name);
+            let is_barred = selection::is_below(&planned.barred, &join(dir, name));
+            if !planned.made.contains(&own) && !is_wanted || is_barred {
                 continue;
             }
             let extras = extras(&body.contents[at]);

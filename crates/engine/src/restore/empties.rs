@@ -9,8 +9,6 @@ use super::existing;
 use super::selection::{Selection, source, source_dir};
 use super::worker::Context;
 use drumlin_format::tree::join;
-use drumlin_host::meta::Stat;
-use drumlin_host::place::TargetDir;
 use std::collections::BTreeSet;
 
 /// Keys of directories that are there and of which no entry was met yet.
@@ -27,12 +25,10 @@ impl Empties {
         Empties { waiting: (options.delete && whole).then(BTreeSet::new) }
     }
 
-    /// A directory of the snapshot, all of which is wanted, is there as `stat`, in `parent`. One that something else is mounted on
-    /// is left alone: the snapshot may be of what is below it.
-    pub fn expect(&mut self, dir: &[u8], name: &[u8], parent: &TargetDir, stat: &Stat) {
-        if let Some(waiting) = &mut self.waiting
-            && parent.stat_self().is_ok_and(|above| above.dev == stat.dev)
-        {
+    /// A directory of the snapshot, all of which is wanted, is there. Not of one that something else is mounted on: the snapshot may be of what is
+    /// below it.
+    pub fn expect(&mut self, dir: &[u8], name: &[u8]) {
+        if let Some(waiting) = &mut self.waiting {
             waiting.insert(join(dir, name));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Overwrite;
 use super::own::Stance;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use super::worker::Context;
 use crate::convert;
 use crate::monitor::{Change, ProblemKind, add};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
 /// is whole: see [`make_way`].
 pub(super) fn there(
-    context: &Context,
+    (context, selection): (&Context, &Selection),
     (dir, handle): (&[u8], &Arc<TargetDir>),
     name: &[u8],
     meta: &Meta,
@@ -36,6 +36,9 @@ pub(super) fn there(
     }
     if !same_kind && convert::kind(stat.kind) == Kind::Dir {
         let cause = match (context.options.delete, context.own.stance(dir, name, &stat)) {
+            (true, Stance::Free) if holds_spared(selection, handle, name, path) => {
+                "a directory of that name is there, and in it what --exclude or --include leaves out"
+            }
             (true, Stance::Free) => return Some(Some(stat)),
             (true, _) => "a directory of that name is there that Drumlin itself needs",
             (false, _) => "a directory of that name is there; --delete would remove it",
@@ -57,6 +60,29 @@ pub(super) fn make_way(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> pla
     }
 }
 
+/// Whether a symlink is where a directory of the snapshot only leads to what was saved, as a path looks through it: that is no directory to be
+/// made. Told if so.
+pub(super) fn leads_elsewhere(context: &Context, handle: &TargetDir, name: &[u8], path: &[u8]) -> bool {
+    let is_link =
+        handle.stat(name).is_ok_and(|stat| stat.is_some_and(|stat| convert::kind(stat.kind) == Kind::Symlink));
+    if is_link {
+        let to = handle.read_link(name).unwrap_or_default();
+        let cause = format!(
+            "a symbolic link to '{}' is there, which restores don't follow, nor replace by a folder on the way to others: \
+             restore 'SNAPSHOT:{}' with --target where it leads",
+            to.escape_ascii(),
+            path.escape_ascii()
+        );
+        context.problem(path, ProblemKind::Unwritable, cause);
+    }
+    is_link
+}
+
+/// Whether something else is mounted on an entry of a directory.
+pub(super) fn is_mounted(handle: &TargetDir, stat: &Stat) -> bool {
+    handle.stat_self().map_or(true, |above| above.dev != stat.dev)
+}
+
 /// Delete an entry that the snapshot doesn't have, if it would have been restored. `dir`: the path of its directory below the target.
 pub(super) fn delete(
     context: &Context,
@@ -66,23 +92,30 @@ pub(super) fn delete(
     selection: &Selection,
 ) {
     let Ok(Some(stat)) = handle.stat(name) else { return };
-    if !selection.wants(path, &convert::meta(&stat, 0)) {
+    if !selection.wants(path, &convert::meta(&stat, 0)) || context.asides.has(dir, name) {
         return;
     }
-    match context.own.stance(dir, name, &stat) {
-        Stance::Free => {}
+    if place::is_aside(name) {
+        let cause = "it stays: a restore that did not end, or not with all of it, has set it aside, and there may be no other of it; \
+                     remove it once it isn't wanted";
+        context.problem(path, ProblemKind::Unwritable, cause);
+        return;
+    }
+    let is_free = match context.own.stance(dir, name, &stat) {
         Stance::Own => return,
-        Stance::Around => {
-            let within = [dir, if dir.is_empty() { b"" } else { b"/" }, name].concat();
-            let listed = handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle)));
-            match listed {
-                Ok((names, handle)) => names.iter().for_each(|name| {
-                    delete(context, (&within, &handle), name, &[path, b"/", name].concat(), selection);
-                }),
-                Err(e) => context.problem(path, ProblemKind::Unwritable, e),
-            }
-            return;
+        Stance::Around if is_mounted(handle, &stat) => return,
+        Stance::Around => false,
+        Stance::Free => !holds_spared(selection, handle, name, path),
+    };
+    if !is_free {
+        let within = selection::joined(dir, name);
+        match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
+            Ok((names, handle)) => names.iter().for_each(|name| {
+                delete(context, (&within, &handle), name, &[path, b"/", name].concat(), selection);
+            }),
+            Err(e) => context.problem(path, ProblemKind::Unwritable, e),
         }
+        return;
     }
     if !context.options.dry_run
         && let Err(e) = remove(handle, name, &stat)
@@ -91,6 +124,25 @@ pub(super) fn delete(
     }
     add(&context.counters().deleted, 1);
     context.monitor.entry(Change::Deleted, path);
+}
+
+/// Whether something in a directory, or below it, is left out by the patterns.
+fn holds_spared(selection: &Selection, handle: &TargetDir, name: &[u8], path: &[u8]) -> bool {
+    if !selection.has_rules() {
+        return false;
+    }
+    // What can't be looked into can't be removed either.
+    let Ok((names, handle)) = handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) else {
+        return false;
+    };
+    names.iter().any(|name| {
+        let Ok(Some(stat)) = handle.stat(name) else { return false };
+        let path = [path, b"/", name].concat();
+        !selection.wants(&path, &convert::meta(&stat, 0))
+            || convert::kind(stat.kind) == Kind::Dir
+                && !is_mounted(&handle, &stat)
+                && holds_spared(selection, &handle, name, &path)
+    })
 }
 
 /// Remove whatever it is; the cause, if some of it stays.

@@ -1,13 +1,14 @@
 //! Further names of files that are there: hard links, or files of their own where the target can't have them.
 
+use super::compare;
 use super::existing;
 use super::plan::{Planned, extras, owner};
 use super::stream::Stream;
 use super::worker::Context;
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
-use drumlin_format::tree::{Content, Data, Meta};
-use drumlin_host::place::{self, FileId};
+use drumlin_format::tree::{Content, Data, Kind, Meta};
+use drumlin_host::place::{self, FileId, TargetDir};
 use drumlin_repo::tree::Cursor;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -64,6 +65,31 @@ impl Links {
                 true
             }
         }
+    }
+
+    /// A file that is there stays: further names of it become links to it, if it has these contents.
+    pub fn keep(
+        &mut self,
+        context: &Context,
+        handle: &TargetDir,
+        link: Link,
+        meta: &Meta,
+        content: &Content,
+    ) -> Result<()> {
+        if meta.kind != Kind::File || meta.nlink < 2 || context.options.dry_run {
+            return Ok(());
+        }
+        let Ok((file, stat)) = handle.open_existing(&link.name) else { return Ok(()) };
+        if stat.size != meta.size {
+            return Ok(());
+        }
+        match compare::same(context, &file, &content.data, meta.size, |_| ()) {
+            Ok(true) => _ = self.first.entry(identity(meta, content)).or_insert((link, meta.nlink - 1)),
+            Ok(false) => {}
+            Err(Error::Repo(e)) if e.is_damage() => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
     }
 }
 
@@ -148,10 +174,12 @@ fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratc
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let there = match target.dir(&link.dir).and_then(|dir| Ok((dir.stat(&link.name)?, dir))) {
         Ok((None, _)) => None,
-        Ok((Some(_), handle)) => match existing::there(context, (&link.dir, &handle), &link.name, meta, &path) {
-            Some(there) => there,
-            None => return Ok(()),
-        },
+        Ok((Some(_), handle)) => {
+            match existing::there((context, &planned.selection), (&link.dir, &handle), &link.name, meta, &path) {
+                Some(there) => there,
+                None => return Ok(()),
+            }
+        }
         Err(e) => {
             context.unwritable(&path, e);
             return Ok(());

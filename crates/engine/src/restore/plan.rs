@@ -1,14 +1,14 @@
 //! The plan: the tree read in order; directories, links and devices made on the way; files gathered into windows whose
 //! chunks are handed out in pack order.
 
-use super::at_hand::AtHand;
+use super::at_hand::{AtHand, Terms};
 use super::empties::Empties;
 use super::existing;
 use super::hand_out::hand_out;
 use super::links::{Link, Links};
 use super::locate::Locator;
 use super::range::Range;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use super::stream::Stream;
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::worker::{Context, Task};
@@ -57,6 +57,10 @@ pub(super) struct Planner<'a> {
     all_made: bool,
     /// Files of several names that were there before, and are one of the snapshot's each.
     claimed: HashSet<FileId>,
+    /// Keys of directories that are there and on which something is mounted: in them nothing is deleted.
+    mounted: Vec<Vec<u8>>,
+    /// Keys of directories in whose place a symlink is.
+    barred: Vec<Vec<u8>>,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -69,6 +73,8 @@ pub(super) struct Planned {
     pub leaves: Vec<LeafRef>,
     /// Directories that were made for what is wanted in them: paths below the target.
     pub made: HashSet<Vec<u8>>,
+    /// Keys of directories in whose place a symlink is: it was told.
+    pub barred: Vec<Vec<u8>>,
     pub selection: Selection,
 }
 
@@ -89,6 +95,8 @@ impl<'a> Planner<'a> {
             made: HashSet::new(),
             all_made: true,
             claimed: HashSet::new(),
+            mounted: Vec::new(),
+            barred: Vec::new(),
             gap: false,
         })
     }
@@ -190,7 +198,13 @@ impl<'a> Planner<'a> {
 
     /// What is left to do when the files are there.
     pub fn finish(self) -> Planned {
-        Planned { links: self.links.found, leaves: self.leaves, made: self.made, selection: self.selection }
+        Planned {
+            links: self.links.found,
+            leaves: self.leaves,
+            made: self.made,
+            barred: self.barred,
+            selection: self.selection,
+        }
     }
 
     fn entry(&mut self, leaf: &Leaf, body: &Body, at: usize, range: &Range) -> Result<()> {
@@ -201,8 +215,13 @@ impl<'a> Planner<'a> {
                 self.hand_out()?;
             }
             self.empties.begin(dir, self.context, &self.selection);
-            let whole = range.has_all_of(dir) && !self.gap;
-            self.dir = Some(AtHand::begin(self.context, &self.selection, dir, whole, self.all_made));
+            let terms = Terms {
+                whole: range.has_all_of(dir) && !self.gap,
+                deletes: !selection::is_below(&self.mounted, dir),
+                all_made: self.all_made,
+                barred: selection::is_below(&self.barred, dir),
+            };
+            self.dir = Some(AtHand::begin(self.context, &self.selection, dir, terms));
         }
         let current = self.dir.as_mut().expect("begun above");
         current.keep(name);
@@ -249,16 +268,33 @@ impl<'a> Planner<'a> {
         }
         let there = match current.had(name) {
             Some(handle) => {
-                let Some(there) = existing::there(context, (&current.path, handle), name, meta, &path) else {
+                if meta.kind == Kind::Dir
+                    && self.selection.may_be_link(dir, name)
+                    && existing::leads_elsewhere(context, handle, name, &path)
+                {
+                    self.barred.push(join(dir, name));
+                    return Ok(false);
+                }
+                let at = (&*current.path, handle);
+                let Some(there) = existing::there((context, &self.selection), at, name, meta, &path) else {
+                    let link = Link { dir: current.path.clone(), name: name.into() };
+                    self.links.keep(context, handle, link, meta, content)?;
                     return Ok(false);
                 };
                 if let Some(stat) = &there
+                    && context.options.delete
                     && meta.kind == Kind::Dir
                     && convert::kind(stat.kind) == Kind::Dir
                     && range.has_all_of(&join(dir, name))
                     && self.selection.is_of_sources(&join(dir, name))
                 {
-                    self.empties.expect(dir, name, handle, stat);
+                    // What is asked for by its own path is no stranger.
+                    let is_within = range.has_all_of(dir) && self.selection.is_of_sources(dir);
+                    match existing::is_mounted(handle, stat) {
+                        true if is_within => self.mounted.push(join(dir, name)),
+                        false if !selection::is_below(&self.mounted, dir) => self.empties.expect(dir, name),
+                        _ => {}
+                    }
                 }
                 there
             }
@@ -288,11 +324,11 @@ impl<'a> Planner<'a> {
         let owner = owner(context, leaf, meta);
         let mtime = convert::host_time(meta.mtime);
         if meta.kind == Kind::File {
-            let is_whole_at_once = matches!(content.data, Data::None | Data::Chunk(_));
+            // What is left alone because it is there must be whole as soon as it is.
             let stream = there.is_some()
                 || meta.size >= STREAM_BYTES
                 || context.options.dry_run
-                || context.options.overwrite.spares() && !is_whole_at_once;
+                || context.options.overwrite.spares();
             if stream {
                 // What another file of the snapshot has already, under another name, isn't this one's.
                 let is_taken = there.as_ref().is_some_and(|there| {
@@ -328,10 +364,18 @@ impl<'a> Planner<'a> {
         let made = match meta.kind {
             Kind::File => handle.place_file(name, &[], &wanted),
             Kind::Dir => match (&there, in_the_way) {
-                (None, None) => handle.create_dir(name, extras.flags).map(|()| Vec::new()),
-                (None, Some(_)) => {
-                    let within = (&*current.path, &*handle);
-                    context.asides.make_dir(within, name, extras.flags, &path).map(|()| Vec::new())
+                (None, in_the_way) => {
+                    let made = match in_the_way {
+                        None => handle.create_dir(name, extras.flags),
+                        Some(_) => context.asides.make_dir((&*current.path, &*handle), name, extras.flags, &path),
+                    };
+                    made.and_then(|()| match self.selection.is_way(current.key(), name) {
+                        true => {
+                            self.made.insert(selection::joined(&current.path, name));
+                            on_the_way(&handle, name, &wanted)
+                        }
+                        false => Ok(Vec::new()),
+                    })
                 }
                 (Some(stat), _) => {
                     // It gets its mode when all is in it.
@@ -488,6 +532,15 @@ impl<'a> Planner<'a> {
             dir.end(self.context, &self.selection);
         }
     }
+}
+
+/// A directory that was made on the way to what is wanted, and that a later run would leave as it is: so it is closed to nobody should this one be
+/// killed. It is finished with all others; problems are told then.
+fn on_the_way(handle: &TargetDir, name: &[u8], wanted: &Wanted) -> place::Result<place::Problems> {
+    if wanted.mode & 0o700 == 0o700 {
+        handle.open_dir(name)?.finish_dir(wanted)?;
+    }
+    Ok(Vec::new())
 }
 
 /// Whether a symlink, a pipe, a socket or a device that is there is the one that is wanted.

@@ -17,6 +17,12 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// Whether an entry, by its directory and name, is in it.
+    pub fn holds(&self, at: (&[u8], &[u8])) -> bool {
+        (&self.start.0[..], &self.start.1[..]) <= at
+            && self.end.as_ref().is_none_or(|end| at < (&end.0[..], &end.1[..]))
+    }
+
     /// Whether all entries of a directory of which some are in this stretch are.
     pub fn has_all_of(&self, dir: &[u8]) -> bool {
         // A stretch begins with a single entry, or with the first one of a directory that is wanted with all below it.

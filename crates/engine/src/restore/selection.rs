@@ -17,6 +17,8 @@ pub(super) struct Selection {
     base: Vec<u8>,
     /// The keys of what was saved; an empty one is everything.
     sources: HashSet<Vec<u8>>,
+    /// Those that were given with a slash at the end: a symlink may be there.
+    followed: HashSet<Vec<u8>>,
     include: Option<Filter>,
     exclude: Filter,
 }
@@ -30,10 +32,12 @@ impl Selection {
                 .map_err(|e| Error::Repo(drumlin_repo::Error::Misuse(e.to_string())))
         };
         let base = options.subfolder.as_deref().and_then(range::key).map(|(dir, name)| join(&dir, &name));
+        let paths = || options.snapshot.paths.iter();
         Ok(Selection {
             ranges: ranges(&options.paths, options.subfolder.as_deref()),
             base: base.unwrap_or_default(),
-            sources: options.snapshot.paths.iter().filter_map(|path| source_key(path)).collect(),
+            sources: paths().filter_map(|path| source_key(path)).collect(),
+            followed: paths().filter(|path| path.ends_with(b"/")).filter_map(|path| source_key(path)).collect(),
             include: if options.include.is_empty() { None } else { Some(filter(&options.include)?) },
             exclude: filter(&options.exclude)?,
         })
@@ -43,6 +47,24 @@ impl Selection {
     pub fn is_of_sources(&self, dir: &[u8]) -> bool {
         let above = (0..dir.len()).filter(|at| dir[*at] == 0).map(|at| &dir[..at]);
         above.chain([&b""[..], dir]).any(|dir| self.sources.contains(dir))
+    }
+
+    /// Whether a directory only leads to what was saved, or to what is wanted of it: its path may look through symlinks, and what is known
+    /// of it may be older than the snapshot.
+    pub fn is_way(&self, dir: &[u8], name: &[u8]) -> bool {
+        let at = (dir, name);
+        let is_wanted = self.ranges.iter().any(|range| !range.way && range.holds(at));
+        !is_wanted || !self.is_of_sources(&join(dir, name))
+    }
+
+    /// The same, or it is a source that was given with a slash at the end.
+    pub fn may_be_link(&self, dir: &[u8], name: &[u8]) -> bool {
+        self.is_way(dir, name) || self.followed.contains(&join(dir, name))
+    }
+
+    /// Whether there are patterns, so that not all of a directory may be wanted.
+    pub fn has_rules(&self) -> bool {
+        self.include.is_some() || self.exclude.has_rules()
     }
 
     /// Whether only what matches a pattern is wanted, so that directories are made when something in them is.
@@ -63,10 +85,7 @@ impl Selection {
 
     /// Whether an entry of the tree is part of the restore, or of the way to something that is.
     pub fn covers(&self, dir: &[u8], name: &[u8]) -> bool {
-        self.ranges.iter().any(|r| {
-            (&r.start.0[..], &r.start.1[..]) <= (dir, name)
-                && r.end.as_ref().is_none_or(|end| (dir, name) < (&end.0[..], &end.1[..]))
-        })
+        self.ranges.iter().any(|range| range.holds((dir, name)))
     }
 
     /// Where in the tree a path that was asked for stands; `None` for the root.
@@ -115,6 +134,16 @@ pub(super) fn source(dir: &[u8], name: &[u8]) -> Vec<u8> {
 /// The absolute path of a directory in the source; empty for the root.
 pub(super) fn source_dir(dir: &[u8]) -> Vec<u8> {
     if dir.is_empty() { Vec::new() } else { [&b"/"[..], &slashes(dir)].concat() }
+}
+
+/// Whether a directory is one of these, or lies below one.
+pub(super) fn is_below(dirs: &[Vec<u8>], key: &[u8]) -> bool {
+    dirs.iter().any(|dir| key.strip_prefix(&dir[..]).is_some_and(|rest| matches!(rest, [] | [0, ..])))
+}
+
+/// The path of an entry below the target, whose directory's is `dir`.
+pub(super) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 
 fn slashes(key: &[u8]) -> Vec<u8> {

@@ -8,4 +8,5 @@ mod links;
 mod locked;
 mod midway;
 mod scene;
+mod spared;
 mod there;

@@ -163,6 +163,9 @@ fn who_spares_what_is_there_meets_no_half_files_of_a_run_that_was_killed() {
     let scene = scene(|source| {
         fs::write(source.join("large"), Rng::new(3).bytes(9 << 20)).unwrap();
         (0..6).for_each(|n| fs::write(source.join(n.to_string()), Rng::new(n).bytes(400_000)).unwrap());
+        // Of one chunk, and of none.
+        (0..300).for_each(|n| fs::write(source.join(format!("small-{n}")), Rng::new(n).bytes(60_000)).unwrap());
+        fs::write(source.join("empty"), "").unwrap();
     });
     let len = |path: PathBuf| fs::metadata(path).map_or(0, |meta| meta.len());
     for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
@@ -174,6 +177,13 @@ fn who_spares_what_is_there_meets_no_half_files_of_a_run_that_was_killed() {
                 // Half a file may well be as long as the whole.
                 let Ok(there) = fs::read(scene.target.join(name)) else { continue };
                 assert!(there == fs::read(scene.source.join(name)).unwrap(), "half of {name}");
+            }
+            // Its name is there when its time is.
+            for n in 0..300 {
+                let name = format!("small-{n}");
+                let Ok(there) = fs::metadata(scene.target.join(&name)) else { continue };
+                let source = fs::metadata(scene.source.join(&name)).unwrap();
+                assert_eq!((there.len(), there.modified().unwrap()), (60_000, source.modified().unwrap()), "{name}");
             }
         };
         let monitor = Looking { quiet: Quiet::default(), look: &look };

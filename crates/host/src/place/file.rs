@@ -229,6 +229,12 @@ pub(super) fn free_name(suffix: &str) -> Vec<u8> {
     format!(".drumlin-{:016x}.{suffix}", u64::from_le_bytes(random)).into_bytes()
 }
 
+/// Whether a name is one that [`super::TargetDir::set_aside`] gives.
+pub fn is_aside(name: &[u8]) -> bool {
+    let random = name.strip_prefix(b".drumlin-").and_then(|rest| rest.strip_suffix(b".old"));
+    random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Writes everything at the descriptor's own position: the start of a new file.
 pub(super) fn write_all(fd: BorrowedFd<'_>, mut data: &[u8]) -> rustix::io::Result<()> {
     while !data.is_empty() {

@@ -38,7 +38,7 @@ pub use big::BigFile;
 pub use dir::TargetDir;
 pub use entry::FileId;
 pub use error::{Error, Problem, Problems, Result, What};
-pub use file::{NewFile, TempFile};
+pub use file::{NewFile, TempFile, is_aside};
 pub use list::Names;
 pub use owners::Owners;
 pub use remove::Removed;
