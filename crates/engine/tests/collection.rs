@@ -199,11 +199,16 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     restores(&bench, &back, &one);
 }
 
-/// A checkpoint whose answer was lost may be there: its session goes on protecting what it refers to. One that was put
-/// is committed when the run fails later.
+/// A checkpoint whose answer was lost may be there, or an index object: its session goes on protecting what they refer to, until it is evicted. A checkpoint that
+/// was put is committed when the run fails later.
 #[test]
-fn a_run_that_fails_ends_its_session_only_if_no_snapshot_is_in_doubt() {
-    for in_doubt in [true, false] {
+fn a_run_that_fails_ends_its_session_only_if_nothing_of_it_is_in_doubt() {
+    for (name, kind, snapshots, sessions) in [
+        ("snapshots/*", Kind::Io, 1, 1),
+        ("index/*", Kind::Io, 1, 1),
+        ("index/*", Kind::Refused, 1, 0),
+        ("data/*", Kind::Io, 0, 0),
+    ] {
         let bench = bench();
         let source = source(&bench, "source", 5);
         // So many directories that several checkpoints fall between them.
@@ -212,16 +217,72 @@ fn a_run_that_fails_ends_its_session_only_if_no_snapshot_is_in_doubt() {
             fs::write(source.join(format!("dir-{n}/file")), Rng::new(900 + n).bytes(900_000)).unwrap();
         }
         settle();
-        let when =
-            if in_doubt { When::op(Op::Put).named("snapshots/*") } else { When::op(Op::Put).named("index/*").skip(1) };
+        let op = if name == "data/*" { Op::Upload } else { Op::Put };
+        let when = When::op(op).named(name).skip(usize::from(name != "snapshots/*") as _);
         let faults = FaultStore::new(bench.memory.clone());
-        faults.faults().add(when, Fault::FailAfter(Kind::Io));
+        faults.faults().add(when, Fault::FailAfter(kind));
         let repository = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
         let options = backup::Options { checkpoint_bytes: 1, ..options(&[&source]) };
         assert!(backup::backup(&repository, &bench.cache, options, &Quiet::default()).is_err());
-        assert_eq!(objects(&bench, names::SNAPSHOTS, SnapshotId::parse).len(), 1);
-        assert_eq!(objects(&bench, names::SESSIONS, SessionId::parse).len(), usize::from(in_doubt));
+        assert_eq!(objects(&bench, names::SNAPSHOTS, SnapshotId::parse).len(), snapshots, "{name}, {kind:?}");
+        assert_eq!(objects(&bench, names::SESSIONS, SessionId::parse).len(), sessions, "{name}, {kind:?}");
     }
+}
+
+/// A failure is no answer: the next prune settles what was decided.
+#[test]
+fn a_prune_whose_decision_is_in_doubt_takes_nothing_back() {
+    for fault in [Fault::Fail(Kind::Io), Fault::FailAfter(Kind::Io)] {
+        let bench = bench();
+        let (gone, kept) = (source(&bench, "gone", 1), source(&bench, "kept", 2));
+        let forgotten = bench.backup(&gone).snapshot.unwrap();
+        let report = bench.backup(&kept);
+        bench.repository.remove_snapshot(forgotten.id).unwrap();
+        let before = packs(&bench).len();
+        let faults = FaultStore::new(bench.memory.clone());
+        faults.faults().add(When::op(Op::Put).named("decisions/*"), fault);
+        let repository = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
+        assert!(prune::prune(&repository, &bench.cache, &prune_options(), &Quiet::default()).is_err());
+        assert_eq!(packs(&bench).len(), before);
+        let sessions = objects(&bench, names::SESSIONS, SessionId::parse);
+        assert_eq!((objects(&bench, names::PLANS, PlanId::parse).len(), sessions.len()), (1, 1));
+        let options = prune::Options { evict: sessions, ..prune_options() };
+        prune::prune(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
+        assert!(packs(&bench).len() < before);
+        assert_eq!(objects(&bench, names::PLANS, PlanId::parse), []);
+        restores(&bench, &report, &kept);
+    }
+}
+
+/// It comes after a prune has removed what it names, as nobody's.
+#[test]
+fn an_index_object_that_takes_effect_late_is_believed_by_nobody() {
+    let bench = bench();
+    let source = source(&bench, "source", 7);
+    let faults = FaultStore::new(bench.memory.clone());
+    faults.faults().add(When::op(Op::Put).named("index/*"), Fault::FailAfter(Kind::Io));
+    faults.faults().add(When::op(Op::Delete).named("index/*"), Fault::Fail(Kind::Io));
+    let repository = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
+    assert!(backup::backup(&repository, &bench.cache, options(&[&source]), &Quiet::default()).is_err());
+    let late = objects(&bench, names::INDEX, IndexId::parse);
+    assert_eq!(late.len(), 1, "it is there, though it was said to have failed");
+    let bytes = bench.memory.get(&names::index(late[0])).unwrap();
+    bench.memory.delete(&names::index(late[0])).unwrap();
+    let other = self::source(&bench, "other", 8);
+    let kept = bench.backup(&other);
+    let sessions = objects(&bench, names::SESSIONS, SessionId::parse);
+    prune::prune(
+        &bench.repository,
+        &bench.cache,
+        &prune::Options { evict: sessions, ..prune_options() },
+        &Quiet::default(),
+    )
+    .unwrap();
+    bench.memory.put(&names::index(late[0]), &bytes, Put::Create).unwrap();
+    let again = again(&bench, &source, Parent::None);
+    assert!(again.counts.bytes_new > 900_000);
+    restores(&bench, &again, &source);
+    restores(&bench, &kept, &other);
 }
 
 /// A storage that lets nobody create alone.

@@ -10,7 +10,7 @@ use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::{Block, PackKind, Slot};
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
-use drumlin_store::{Put, Soon};
+use drumlin_store::{Kind, Put, Soon};
 use std::collections::{BTreeMap, HashSet};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +52,8 @@ struct Ledger {
     puts: Puts,
     /// Held by whoever writes an index object.
     writing: Mutex<()>,
+    /// See [`WriteSession::is_in_doubt`].
+    doubt: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -91,9 +93,12 @@ impl Ledger {
         // Nameless, it may be there before what it names is durable.
         store.expect(Soon::Bytes { name: &name, bytes: &bytes });
         store.sync()?;
-        store.put(&name, &bytes, Put::Create).inspect_err(|_| {
-            // It may be there and not be durable, and nobody shall remember it then once the session has ended.
+        store.put(&name, &bytes, Put::Create).inspect_err(|e| {
+            // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
             let _ = store.delete(&name);
+            if matches!(e.kind, Kind::Io | Kind::Transient) {
+                self.doubt.store(true, Ordering::Relaxed);
+            }
         })?;
         self.puts.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
@@ -138,8 +143,9 @@ impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, generation, .. } = registration;
-        let (pending, puts, writing) = Default::default();
-        let ledger = Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, puts, writing });
+        let (pending, puts, writing, doubt) = Default::default();
+        let ledger =
+            Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, puts, writing, doubt });
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
@@ -218,6 +224,17 @@ impl WriteSession {
         // Each takes some round trips.
         self.repository.ask_many(&packers, |packer| packer.finish())?;
         self.ledger.write(0)
+    }
+
+    /// Whether an index object that could not be put may yet appear: its packs would be taken for stored by whoever reads it, though they were removed
+    /// as nobody's, if the session had ended. So it isn't to be ended: once it is evicted, nobody refers to what it names.
+    pub fn is_in_doubt(&self) -> bool {
+        self.ledger.doubt.load(Ordering::Relaxed)
+    }
+
+    /// The same, for who has no hold of it any more when it is asked.
+    pub fn doubt(&self) -> Arc<AtomicBool> {
+        self.ledger.doubt.clone()
     }
 
     /// The packs that it has put.
@@ -321,8 +338,11 @@ impl WriteSession {
         Ok(())
     }
 
-    /// End a session of which no snapshot was put.
+    /// End a session of which no snapshot was put, unless it is in doubt ([`WriteSession::is_in_doubt`]).
     pub fn abandon(self) -> Result<()> {
+        if self.is_in_doubt() {
+            return Ok(());
+        }
         Desk::new(&self.repository).remove_session(self.id)
     }
 }

@@ -156,10 +156,12 @@ fn attempt(
             let placed = *run.placed();
             if let Ok(session) = run.end_session() {
                 let _ = match placed {
-                    // Nobody refers to what was written.
-                    Placed::Nothing => session.abandon(),
+                    // What it has named may yet appear: the session stays, and is evicted one day.
+                    _ if session.is_in_doubt() => Ok(()),
                     // As whole as any partial snapshot.
                     Placed::Snapshot(checkpoint) => session.commit(checkpoint),
+                    // Nobody refers to what was written.
+                    Placed::Nothing => session.abandon(),
                     // It may yet appear, and must not count then without a session that protects what it refers to.
                     Placed::Unknown => Ok(()),
                 };

@@ -22,7 +22,7 @@ use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
-use drumlin_repo::collection::{Collected, Desk, bury, collect, withdraw};
+use drumlin_repo::collection::{Collected, Desk, bury, collect};
 use drumlin_repo::{Cache, Repository, random_id};
 use silence::Waiting;
 use state::State;
@@ -232,6 +232,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         keys: None,
         seen: HashSet::new(),
         survey: Survey::default(),
+        losses: HashSet::new(),
         shunned: HashSet::new(),
         condemned: 0,
         parity: Cost::default(),
@@ -294,15 +295,8 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
         Ok(Collected::Blocked(session)) => Err(Error::Busy(silence::describe(&desk, session))),
-        Ok(Collected::Evicted) => {
-            let _ = withdraw(&desk, me);
-            Err(Error::Busy("another prune has overtaken this one".into()))
-        }
-        Err(e) => {
-            // If that fails as well, the next collection does it.
-            let _ = withdraw(&desk, me);
-            Err(e)
-        }
+        Ok(Collected::Evicted) => Err(Error::Busy("another prune has overtaken this one".into())),
+        Err(e) => Err(e),
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Collection<'a> {
     pub seen: HashSet<SnapshotId>,
     /// What was found.
     pub survey: Survey,
+    /// The losses that stood at the first look.
+    pub losses: HashSet<LossId>,
     /// Packs that may go at any time by another's plan.
     pub shunned: HashSet<PackId>,
     /// Bytes of the packs that are condemned.
@@ -72,6 +74,8 @@ pub(super) struct Look {
     pub healed: Vec<LossId>,
     /// Losses of which some is there again, as they are without that: what is there once more is not to be excused when it is missing.
     pub narrowed: Vec<Loss>,
+    /// All losses that stand.
+    losses: HashSet<LossId>,
     /// Snapshots that are to be sealed anew.
     reseal: Vec<SnapshotId>,
     /// What is damaged and stays: to be told if this look is the one that counts.
@@ -99,6 +103,7 @@ impl Look {
             ground.refuse_all(&snapshots)?;
         }
         let losses = repository.losses()?;
+        let standing = losses.iter().map(|loss| loss.id).collect();
         // What a repair has put aside may yet be of use.
         let aside: HashSet<&PackId> = losses.iter().flat_map(|loss| &loss.packs).collect();
         ground.packs.retain(|pack, _| !aside.contains(pack));
@@ -173,6 +178,7 @@ impl Look {
         let look = Look {
             healed,
             narrowed,
+            losses: standing,
             reseal,
             ground,
             snapshots,
@@ -320,6 +326,10 @@ impl Collection<'_> {
 impl Collection<'_> {
     /// How things stand now, and what snapshots need that have come since the first look, if some have.
     fn since(&mut self, condemned: &HashSet<PackId>) -> Result<(Ground, Option<Marks>)> {
+        if self.repository.loss_ids()?.into_iter().collect::<HashSet<_>>() != self.losses {
+            // A repair has named again what the first look took for lost.
+            return Err(Error::Doubt("a repair came to its end meanwhile: prune again".into()));
+        }
         let mut new = self.repository.standing_snapshots()?;
         new.retain(|snapshot| !self.seen.contains(&snapshot.id));
         let mut ground = Ground::look(self.repository)?;
@@ -327,9 +337,9 @@ impl Collection<'_> {
         if new.is_empty() {
             return Ok((ground, None));
         }
-        let known: HashSet<PackId> = ground.known().collect();
-        let stays = |pack: &&PackId| !condemned.contains(*pack) && !self.shunned.contains(*pack);
-        let first = known.iter().filter(stays).copied().collect();
+        // What others may remove at any time stands for nothing: no writer that has come since has referred to it.
+        let known: HashSet<PackId> = ground.known().filter(|pack| !self.shunned.contains(pack)).collect();
+        let first = known.difference(condemned).copied().collect();
         let workers = self.options.workers;
         // Afresh: of what has come since, too, it is asked whether it is so.
         let (keys, broken) = ground.keys(self.repository, self.cache, workers, self.monitor)?;
@@ -384,6 +394,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
+        self.losses = look.losses.clone();
         self.shunned = known.condemned().into_iter().collect();
         self.seen = look.snapshots.iter().map(|s| s.id).collect();
         self.reseal(&look.reseal)?;
@@ -457,5 +468,9 @@ impl Subject<Desk<'_>> for Collection<'_> {
 
     fn plan_id(&mut self) -> Result<PlanId> {
         Ok(PlanId(random_id()?))
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.session.as_ref().is_some_and(WriteSession::is_in_doubt)
     }
 }

@@ -74,7 +74,9 @@ impl Scales<'_> {
 
     /// What is needed of it nobody knows before its index objects are made anew, by what it says itself.
     fn is_contested(&self, pack: &PackId) -> bool {
-        !self.condemned.contains(pack) && self.places.keys().contested.contains(pack)
+        let keys = self.places.keys();
+        // What a plan condemns goes by what it says itself.
+        keys.contested.contains(pack) && (!self.condemned.contains(pack) || keys.unsettled.contains(pack))
     }
 
     /// Choose, by what is marked now.

@@ -14,7 +14,7 @@ use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::prune::silence::{Waiting, describe};
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
-use drumlin_repo::collection::{Collected, Desk, collect, discard, withdraw};
+use drumlin_repo::collection::{Collected, Desk, collect, discard};
 use drumlin_repo::history::Act;
 use drumlin_repo::{Cache, Repository, SnapshotInfo, names, random_id};
 use std::collections::HashSet;
@@ -195,14 +195,8 @@ fn mend(desk: &Desk, mending: &mut Mending, waiting: &mut Waiting, monitor: &dyn
     match collect(desk, me, mending, &mut |session| waiting.patience(session)) {
         Ok(Collected::Nothing | Collected::Done(_)) => Ok(()),
         Ok(Collected::Blocked(session)) => Err(blocked(desk, session, monitor)),
-        Ok(Collected::Evicted) => {
-            let _ = withdraw(desk, me);
-            Err(Error::Busy("another prune or repair has overtaken this one".into()))
-        }
-        Err(e) => {
-            let _ = withdraw(desk, me);
-            Err(e)
-        }
+        Ok(Collected::Evicted) => Err(Error::Busy("another prune or repair has overtaken this one".into())),
+        Err(e) => Err(e),
     }
 }
 

@@ -20,6 +20,7 @@ use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The packs of bands, and their lengths.
 type Members = HashMap<PackId, (PackKind, u64)>;
@@ -32,6 +33,8 @@ pub(super) struct Mending<'a> {
     monitor: &'a dyn Monitor,
     pub me: SessionId,
     session: Option<WriteSession>,
+    /// See [`WriteSession::doubt`].
+    doubt: Arc<AtomicBool>,
     /// Packs that were found damaged by reading them.
     damaged: HashSet<PackId>,
     /// Damaged packs that others were made from: left out of the index, unless something is missing.
@@ -66,6 +69,7 @@ impl<'a> Mending<'a> {
             monitor,
             me,
             session: None,
+            doubt: Arc::default(),
             damaged: options.damaged.clone(),
             replaced: HashSet::new(),
             last_resort: false,
@@ -419,6 +423,7 @@ impl Subject<Desk<'_>> for Mending<'_> {
         let nothing = Some(HashSet::new());
         let index = Arc::new(Index::open_among(self.repository, self.cache.clone(), HashMap::new(), nothing)?);
         let session = WriteSession::begin(registration, index, self.cache.clone());
+        self.doubt = session.doubt();
         self.scan(&ground, &session)?;
         if self.last_resort {
             self.take_up(&ground, &session)?;
@@ -478,6 +483,10 @@ impl Subject<Desk<'_>> for Mending<'_> {
 
     fn plan_id(&mut self) -> Result<PlanId> {
         Ok(PlanId(random_id()?))
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Ordering::Relaxed)
     }
 }
 

@@ -6,8 +6,10 @@ use crate::meanwhile::{Meanwhile, WhileReading};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{Options, Unused, prune};
 use drumlin_engine::{Error, backup, repair, restore};
-use drumlin_format::PackId;
+use drumlin_format::loss::Loss;
+use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_format::{LossId, PackId};
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Put, Store};
 use drumlin_testkit::compare;
@@ -226,5 +228,32 @@ fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
     assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "nothing was moved");
     assert_eq!((survey.removed.packs, survey.repacked.packs), (0, 0), "{survey:?}");
     assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    history.whole();
+}
+
+/// A repair has named again what stood in a loss: the prune that looked before took it for lost, and would have other index objects without it.
+#[test]
+fn a_repair_that_ends_beside_a_prune_is_not_undone() {
+    let mut history = History::new(3);
+    history.forget(|at| at == 0);
+    let mut entries = Vec::new();
+    for (id, _) in history.bench.repository.index_objects().unwrap() {
+        entries.extend(history.bench.repository.index_entries(id).unwrap().unwrap());
+    }
+    let entry = entries.iter().filter(|entry| entry.kind == PackKind::Data).max_by_key(|entry| entry.pack_len).unwrap();
+    let chunks = entry.table.chunks.iter().map(|chunk| chunk.id).collect();
+    let loss = Loss { id: LossId([4; 16]), chunks, packs: vec![entry.pack] };
+    history.bench.repository.put_loss(&loss).unwrap();
+    let inside = history.bench.memory.clone();
+    let then = move || inside.delete(&names::loss(loss.id)).unwrap();
+    let store =
+        Meanwhile { inner: history.bench.memory.clone(), prefix: "plans/", then: std::sync::Mutex::new(Some(then)) };
+    let repository = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let thorough = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let ended = prune(&repository, &history.bench.cache, &thorough, &Quiet::default());
+    let refused = ended.unwrap_err().to_string();
+    assert!(refused.contains("a repair came to its end"), "{refused}");
+    history.whole();
+    prune_all(&history.bench).unwrap();
     history.whole();
 }

@@ -1,7 +1,7 @@
 //! A collection: from its registration to the removal of what it condemned.
 
 use super::decide::{Standing, own_word, standing};
-use super::{Board, Fate, Flag, commit, end, evict, register, register::Known};
+use super::{Board, Fate, commit, end, evict, register, register::Known};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
@@ -19,16 +19,8 @@ pub struct Draft {
     pub unnamed: Vec<PackId>,
 }
 
-/// Take back a collection that failed: its plans and its session, unless it was decided on. For whoever made it.
-pub fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
-    // One that was decided on, or perhaps was, is for others to carry out.
-    let has_decided = match board.creates_atomically()? {
-        true => matches!(standing(board, me)?, Standing::Decided(_)),
-        false => board.flags(me)?.contains(&Flag::Commit(me)),
-    };
-    if has_decided {
-        return Ok(());
-    }
+/// Take back a collection that has not come to its decision: its plans and its session.
+fn withdraw<B: Board>(board: &B, me: SessionId) -> Result<(), B::Error> {
     let plans = remove_plans_of(board, me);
     // Even if that failed: a plan without its session is nobody's.
     board.remove_session(me)?;
@@ -62,6 +54,11 @@ pub trait Subject<B: Board> {
 
     /// An id that was never used before.
     fn plan_id(&mut self) -> Result<PlanId, Self::Error>;
+
+    /// Whether something that could not be put may yet appear, and be believed if the session ends.
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
 }
 
 /// What to do about a session in the way.
@@ -90,12 +87,35 @@ pub enum Collected {
 
 /// Collect, as the session `me`, which is new. `patience` is asked about each session in the way, again and again.
 ///
-/// May be stopped at any point: what stands then is finished, or undone, by the next collection.
+/// May be stopped at any point: what stands then is finished, or undone, by the next collection. One that fails before it decides undoes that
+/// itself; if its decision fails, it may be there all the same, and others settle that.
 pub fn collect<B: Board, S: Subject<B>>(
     board: &B,
     me: SessionId,
     subject: &mut S,
     patience: &mut dyn FnMut(SessionId) -> Patience,
+) -> Result<Collected, S::Error> {
+    let mut decides = false;
+    let collected = run(board, me, subject, patience, &mut decides);
+    let is_undecided = match &collected {
+        Err(_) => !decides && !subject.is_in_doubt(),
+        // Where there are flags, ours is there: somebody may have seen it alone.
+        Ok(Collected::Evicted) => board.creates_atomically()?,
+        Ok(_) => false,
+    };
+    if is_undecided {
+        // If that fails as well, the next collection does it.
+        let _ = withdraw(board, me);
+    }
+    collected
+}
+
+fn run<B: Board, S: Subject<B>>(
+    board: &B,
+    me: SessionId,
+    subject: &mut S,
+    patience: &mut dyn FnMut(SessionId) -> Patience,
+    decides: &mut bool,
 ) -> Result<Collected, S::Error> {
     let known = register(board, me)?;
     settle(board, &known)?;
@@ -131,6 +151,7 @@ pub fn collect<B: Board, S: Subject<B>>(
         board.put_plan(&plan)?;
         plans.push(plan.id);
     }
+    *decides = true;
     if !commit(board, me, &Verdict::Collected { plan: plan.id })? {
         return Ok(Collected::Evicted);
     }
@@ -171,17 +192,20 @@ fn settle<B: Board>(board: &B, known: &Known) -> Result<Known, B::Error> {
 
 /// Carry out the plan that a collector has decided on.
 fn finish<B: Board>(board: &B, session: SessionId, id: PlanId) -> Result<(), B::Error> {
-    // Listed after the decision: it may be on a plan that was put since others were listed.
-    let mut plans = Vec::new();
-    for plan in board.plans()? {
-        plans.extend(board.plan(plan)?.filter(|plan| plan.session == session));
-    }
-    let ids: Vec<PlanId> = plans.iter().map(|plan| plan.id).collect();
-    match plans.iter().find(|plan| plan.id == id) {
-        Some(plan) => carry_out(board, plan, &ids),
+    // After the decision: it may be on a plan that was put since others were listed.
+    let Some(plan) = board.plan(id)?.filter(|plan| plan.session == session) else {
         // It was carried out, and its collector was stopped right before its end.
-        None => end(board, session),
+        return end(board, session);
+    };
+    let mut ids = Vec::new();
+    for other in board.plans()? {
+        // One that can't be read is no reason not to: without this session it is nobody's, and a repair removes it.
+        let is_of_session = other == id || matches!(board.plan(other), Ok(Some(plan)) if plan.session == session);
+        ids.extend(is_of_session.then_some(other));
     }
+    // The one that it is about goes last: whoever finishes this later has to find it.
+    ids.sort_by_key(|other| *other == id);
+    carry_out(board, &plan, &ids)
 }
 
 /// End sessions that are known to be over, so that what they left counts as nobody's.

@@ -171,7 +171,8 @@ fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Res
         Fate::Ended
     } else if board.has_counted(session)? {
         gone(false)?;
-        Fate::Ended
+        // The claim stays: should the session be a collector's, and decide yet, it sees that it has not.
+        return Ok(Fate::Ended);
     } else {
         gone(true)?;
         Fate::Evicted

@@ -11,7 +11,7 @@ mod desk;
 mod register;
 
 pub use board::{Board, Flag};
-pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, discard, withdraw};
+pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, discard};
 pub use decide::{Fate, commit, end, evict};
 pub(crate) use desk::Announced;
 pub use desk::{Desk, Registration};

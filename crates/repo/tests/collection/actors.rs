@@ -354,7 +354,7 @@ impl Subject<Play<'_, '_>> for Things {
         let mut moved = BTreeSet::new();
         for (pack, held) in self.indexes.values().flatten() {
             let used: BTreeSet<Chunk> = held.iter().filter(|c| homes.get(c) == Some(pack)).copied().collect();
-            if used != *held {
+            if used != *held || self.shunned.contains(pack) {
                 packs.insert(*pack);
                 moved.extend(used);
             }
@@ -394,7 +394,12 @@ impl Subject<Play<'_, '_>> for Things {
             let elsewhere = self.homes(&needed, &condemned.union(&self.shunned).copied().collect());
             let only_there: BTreeSet<Chunk> =
                 needed.iter().filter(|chunk| !elsewhere.contains_key(chunk)).copied().collect();
-            let acquitted: BTreeSet<PackId> = self.homes(&only_there, &BTreeSet::new()).into_values().collect();
+            // What others may remove at any time stands for nothing here.
+            let mut acquitted = self.homes(&only_there, &self.shunned);
+            for (chunk, pack) in self.homes(&only_there, &BTreeSet::new()) {
+                acquitted.entry(chunk).or_insert(pack);
+            }
+            let acquitted: BTreeSet<PackId> = acquitted.into_values().collect();
             if !acquitted.is_empty() {
                 // Then the index objects that name it stay as well.
                 draft.packs.retain(|pack| !acquitted.contains(pack));

@@ -33,7 +33,8 @@ impl Script<'_> {
                 Ok(answer.clone())
             }
             None => {
-                self.asked.replace(Some(step));
+                // Some go on after a failure: what they ask then isn't asked yet.
+                self.asked.borrow_mut().get_or_insert(step);
                 Err(Pause)
             }
         }
