@@ -237,7 +237,7 @@ impl Client {
             let response = self.pool.call(&endpoint, &request, &most, tries).map_err(|broken| {
                 // What answers there is no server of this sort, or can't be trusted: that won't pass. Where one has answered before, the line
                 // has garbled it, or something on the way speaks in its place for a while.
-                let has_answered = !broken.dialing && self.understood.load(Ordering::Relaxed);
+                let has_answered = self.understood.load(Ordering::Relaxed);
                 let kind = match broken.error.kind() {
                     ErrorKind::InvalidData | ErrorKind::Other if !has_answered => Kind::Io,
                     _ => Kind::Transient,
@@ -257,7 +257,7 @@ impl Client {
                 return Ok(Ok(response));
             }
             let said = Said::read(&response);
-            match self.learn(&said, &keys, &endpoint, ahead) {
+            match self.learn(&said, &keys, (&endpoint, &region), ahead) {
                 Lesson::Again if lesson < LESSONS_MAX => {}
                 _ => return Ok(Err(said)),
             }
@@ -265,8 +265,15 @@ impl Client {
         unreachable!("the loop has no end of its own")
     }
 
-    /// What can be put right by ourselves. `used` is how far the server's clock was taken to be ahead.
-    fn learn(&self, said: &Said, keys: &Arc<sign::Keys>, endpoint: &Endpoint, used: i64) -> Lesson {
+    /// What can be put right by ourselves: said to a request to this endpoint, signed for this region. `used` is how far the server's clock was taken to
+    /// be ahead.
+    fn learn(
+        &self,
+        said: &Said,
+        keys: &Arc<sign::Keys>,
+        (endpoint, signed_for): (&Endpoint, &str),
+        used: i64,
+    ) -> Lesson {
         if said.is_skewed()
             && let Some(theirs) = said.date.as_deref().and_then(time::http)
         {
@@ -291,9 +298,9 @@ impl Client {
         }
         let elsewhere = matches!(said.status, 301 | 307 | 400) || said.code == "AuthorizationHeaderMalformed";
         if elsewhere && let Some(region) = &said.region {
-            let mut known = lock(&self.region);
-            if *region != *known {
-                known.clone_from(region);
+            // Of several requests that are taught the same, the first one keeps it.
+            lock(&self.region).clone_from(region);
+            if region != signed_for {
                 return Lesson::Again;
             }
         }

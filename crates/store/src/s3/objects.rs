@@ -15,9 +15,10 @@ impl Inner {
     pub(super) fn len(&self, name: &str) -> Result<Option<u64>> {
         let ask = Ask::new("HeadObject", "HEAD", name);
         match self.client.call("find", &ask, &mut 0)? {
-            Ok(response) => match response.header("content-length").and_then(|len| len.parse().ok()) {
+            // An answer to a HEAD needn't say it (RFC 9110, 8.6).
+            Ok(response) => match content_length(&response) {
                 Some(len) => Ok(Some(len)),
-                None => Err(self.because(Kind::Io, "find", name, "the server doesn't say how long it is")),
+                None => self.len_by_range(name),
             },
             Err(said) if said.is_missing() => Ok(None),
             // An answer to a HEAD can't say why.
@@ -58,7 +59,8 @@ impl Inner {
     fn len_by_range(&self, name: &str) -> Result<Option<u64>> {
         let ask = Ask { headers: &[("range", "bytes=0-0")], most: 1, ..Ask::new("GetObject", "GET", name) };
         match self.client.call("find", &ask, &mut 0)? {
-            Ok(response) => match total(&response) {
+            // A server may pass over the range.
+            Ok(response) => match if response.status == 200 { content_length(&response) } else { total(&response) } {
                 Some(len) => Ok(Some(len)),
                 None => Err(self.because(Kind::Io, "find", name, "the server doesn't say how long it is")),
             },
@@ -193,6 +195,10 @@ impl Inner {
 /// The right that it takes to read an object, or a version of it.
 fn reading(is_version: bool) -> &'static str {
     if is_version { "GetObjectVersion" } else { "GetObject" }
+}
+
+fn content_length(response: &Response) -> Option<u64> {
+    response.header("content-length").and_then(|len| len.parse().ok())
 }
 
 /// The length of the whole object, of which an answer gives a range.

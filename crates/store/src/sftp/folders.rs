@@ -137,6 +137,18 @@ impl Folders {
         }
     }
 
+    /// What came of the sync of a folder. Some file systems, such as shares of others' machines, don't know what that is: OpenSSH's server tells their
+    /// EINVAL as a bad message, and their ENOSYS as unsupported. There is nothing more that can be done then, as with one that opens none.
+    pub(super) fn synced(&self, peer: &Peer, reply: Reply) -> std::result::Result<(), Trouble> {
+        match reply.done() {
+            Err(trouble) if trouble.is(status::BAD_MESSAGE) || trouble.is(status::UNSUPPORTED) => {
+                peer.syncs_folders.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            other => other.map_err(|trouble| self.fail(trouble)),
+        }
+    }
+
     /// A sync has failed: nothing can be promised to be durable any more.
     pub(super) fn fail(&self, trouble: Trouble) -> Trouble {
         match trouble {
@@ -250,9 +262,7 @@ impl Folders {
             }
             let mut flight = peer.flight();
             wanted.sync(&mut flight);
-            for reply in flight.land()? {
-                reply.done().map_err(|trouble| self.fail(trouble))?;
-            }
+            flight.land()?.into_iter().try_for_each(|reply| self.synced(peer, reply))?;
             // What could not be opened isn't there, or can't be synced.
             let mut state = lock(&self.state);
             for folder in &wanted.folders {

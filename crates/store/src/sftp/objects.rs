@@ -17,7 +17,7 @@ use super::folders::Opened;
 use super::peer::{Peer, Trouble};
 use super::publish::Named;
 use super::spare::File;
-use super::wire::{Reply, Request, open, status};
+use super::wire::{Request, open, status};
 use super::{Inner, split};
 use crate::name::TMP;
 use crate::whose::Writer;
@@ -339,10 +339,9 @@ impl Inner {
             let mut replies = flight.land()?.into_iter();
             let mut next = || replies.next().ok_or(Trouble::Odd);
             let told = (next()?.done(), next()?.attrs(), next()?.attrs());
-            synced = match replies.next().map(Reply::done) {
-                Some(Err(trouble)) => return Err(self.folders.fail(trouble)),
-                synced => synced.is_some(),
-            };
+            let sync = replies.next();
+            synced = sync.is_some();
+            sync.map_or(Ok(()), |reply| self.folders.synced(peer, reply))?;
             Ok(told)
         })?;
         self.kept.forget(name);

@@ -176,10 +176,7 @@ impl Inner {
                 Err(trouble) => return Ok(Err(trouble)),
                 Ok(()) => {
                     self.folders.mark(folder);
-                    return match replies.find_map(|reply| reply.done().err()) {
-                        Some(trouble) => Err(self.folders.fail(trouble)),
-                        None => Ok(Ok(())),
-                    };
+                    return replies.try_for_each(|reply| self.folders.synced(peer, reply)).map(Ok);
                 }
             }
         }

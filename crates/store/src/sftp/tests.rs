@@ -169,6 +169,58 @@ fn a_server_whose_handles_are_others_conforms() {
     }
 }
 
+/// Answers the sync of a folder as OpenSSH does where the file system doesn't know what that is.
+const ROUGH: &str = r#"
+opened, folders, syncing = set(), set(), set()
+
+def heard(packet):
+    number = packet[1:5]
+    if packet[0] == 3:  # OPEN: path, flags
+        length = struct.unpack(">I", packet[5:9])[0]
+        if struct.unpack(">I", packet[9 + length:13 + length])[0] == 1:
+            opened.add(number)
+    if packet[0] == 200 and packet[9:26] == b"fsync@openssh.com" and packet[30:] in folders:
+        syncing.add(number)
+    return packet
+
+def said(packet):
+    number = packet[1:5]
+    if packet[0] == 102:  # HANDLE
+        (folders.add if number in opened else folders.discard)(packet[9:])
+        opened.discard(number)
+    if packet[0] == 101 and number in syncing:  # STATUS
+        syncing.discard(number)
+        packet = packet[:5] + struct.pack(">II", CODE, 11) + b"Bad message" + struct.pack(">I", 0)
+    return packet
+"#;
+
+/// What else can be done is done; a file that can't be synced is another matter.
+#[test]
+fn a_server_on_which_folders_can_not_be_synced_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let folder = |name: &str| new_folder(dir.path(), name);
+    let create = |script: &Path, repo: &Path| {
+        let command = format!("exec python3 '{}' \"exec {SERVER} -d '{}'\"", script.display(), repo.display());
+        SftpStore::create(&Location::Program(command), &Surroundings::default())
+    };
+    for code in ["5", "8"] {
+        let base = folder(code);
+        let script = meddling(&base, &ROUGH.replace("CODE", code));
+        let count = std::cell::Cell::new(0);
+        crate::conformance::check(|| {
+            count.set(count.get() + 1);
+            Box::new(create(&script, &new_folder(&base, &format!("repo-{}", count.get()))).unwrap())
+        });
+    }
+    let base = folder("failure");
+    let refused = create(&meddling(&base, &ROUGH.replace("CODE", "4")), &new_folder(&base, "repo"));
+    let refused = refused.and_then(|store| store.put("a", b"1", Put::Create).and_then(|()| store.sync()));
+    assert!(refused.is_err(), "a failure is one");
+}
+
 /// What was announced is put as if it had not been, and what is never put leaves nothing.
 #[test]
 fn what_is_announced_is_put_as_anything_is() {

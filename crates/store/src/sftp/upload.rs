@@ -192,7 +192,9 @@ impl SftpUpload {
 
     /// Open the file on one more connection, if those at hand are busy and another one is not.
     fn widen(&mut self) {
-        let Some(under) = self.under.as_mut().filter(|_| self.manner == Manner::Mendable) else { return };
+        // Who offers no sync may have no file there but a stream to somewhere else, which takes what comes next and nothing else.
+        let under = self.under.as_mut().filter(|under| self.manner == Manner::Mendable && under.syncs());
+        let Some(under) = under else { return };
         let taken: Vec<u64> = under.lanes.iter().map(|lane| lane.peer.number).collect();
         let least = under.lanes.iter().map(|lane| lane.peer.load()).min().unwrap_or(0);
         let Some(peer) = self.store.pool.another(least, &taken) else { return };

@@ -27,6 +27,7 @@ pub(super) mod status {
     pub const NO_SUCH_FILE: u32 = 2;
     pub const PERMISSION_DENIED: u32 = 3;
     pub const FAILURE: u32 = 4;
+    pub const BAD_MESSAGE: u32 = 5;
     pub const NO_CONNECTION: u32 = 6;
     pub const CONNECTION_LOST: u32 = 7;
     pub const UNSUPPORTED: u32 = 8;

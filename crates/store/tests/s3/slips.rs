@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use drumlin_store::{FIND_BUCKET, Haste, Kind, Put, Store, Surroundings, Thaw};
 use drumlin_testkit::s3::{Habits, Instead, KEYS, S3};
+use drumlin_testkit::{Line, Relay};
+use std::time::Duration;
 
 use crate::place::User;
 
@@ -117,6 +119,32 @@ fn the_bucket_tells_its_region() {
     server.asked();
     store.put("a", b"1", Put::Create).unwrap();
     assert_eq!(server.asked().len(), 1, "it is remembered");
+}
+
+/// Requests that were on their way, signed for another one, when it was told.
+#[test]
+fn all_who_are_told_the_region_at_once_go_by_it() {
+    let server = S3::with(Habits { region: Some("eu-central-9".into()), ..Habits::default() });
+    server.set("p/a", b"1");
+    let relay = Relay::to(server.port(), Line::long(Duration::from_millis(200)));
+    let endpoint = format!("http://127.0.0.1:{}", relay.port());
+    let user = User::of(&endpoint, &[("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1)]);
+    let store = user.open("p");
+    std::thread::scope(|scope| {
+        let gets: Vec<_> = (0..8).map(|_| scope.spawn(|| store.get("a"))).collect();
+        gets.into_iter().for_each(|get| assert_eq!(get.join().unwrap().unwrap(), b"1"));
+    });
+}
+
+#[test]
+fn a_length_that_is_not_told_at_once() {
+    for (silent_heads, ignores_ranges) in [(true, false), (false, true), (true, true)] {
+        let server = S3::with(Habits { silent_heads, ignores_ranges, ..Habits::default() });
+        let store = User::at(&server).create("p");
+        store.put("a", &vec![1; 100_000], Put::Create).unwrap();
+        assert_eq!(store.len("a").unwrap(), Some(100_000), "{silent_heads} {ignores_ranges}");
+        assert_eq!(store.len("none").unwrap(), None);
+    }
 }
 
 #[test]

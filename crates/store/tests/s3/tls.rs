@@ -5,6 +5,10 @@ use drumlin_testkit::s3::{KEYS, S3};
 use drumlin_testkit::{Line, Relay, Rng};
 
 use crate::place::User;
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn user(endpoint: &str, bundle: &str) -> User {
     User::of(endpoint, &[("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1), ("AWS_CA_BUNDLE", bundle)])
@@ -37,6 +41,41 @@ fn a_server_that_is_trusted() {
     relay.cut_at(vec![relay.bytes().0 + relay.bytes().1 + (6 << 20)]);
     assert!(store.get("large").unwrap() == content);
     assert!(user.told().is_empty());
+}
+
+/// A balancer that begins anew, or somebody else's network for a while: what it says then is no TLS that anybody could agree on.
+#[test]
+fn a_handshake_that_fails_in_the_midst_of_it_passes() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("ca.pem");
+    std::fs::write(&bundle, S3::authority()).unwrap();
+    let server = S3::over_tls();
+    let relay = Relay::to(server.port(), Line::default());
+    let (front, refusals) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(AtomicU32::new(0)));
+    let (port, to, left) = (front.local_addr().unwrap().port(), relay.port(), refusals.clone());
+    std::thread::spawn(move || {
+        for client in front.incoming().map_while(Result::ok) {
+            if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+                // A fatal alert: internal error.
+                let _ = (&client).write_all(&[0x15, 3, 3, 0, 2, 2, 80]);
+                continue;
+            }
+            let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+            for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    let user = user(&format!("https://localhost:{port}"), bundle.to_str().unwrap());
+    let store = user.create("p");
+    store.put("a", b"1", Put::Create).unwrap();
+    refusals.store(2, Ordering::Relaxed);
+    relay.cut();
+    assert_eq!(store.get("a").unwrap(), b"1");
+    assert_eq!(refusals.load(Ordering::Relaxed), 0, "it was refused, and came again");
 }
 
 #[test]

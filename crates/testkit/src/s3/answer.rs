@@ -315,13 +315,19 @@ fn read(state: &mut State, request: &Request, key: &str) -> Response {
             headers.push(("x-amz-restore", format!("ongoing-request=\"{}\"", *left > 0)));
             *left = left.saturating_sub(1);
         }
-        headers.push(("content-length", len.to_string()));
+        headers.push(match state.habits.silent_heads {
+            true => ("transfer-encoding", "chunked".to_owned()),
+            false => ("content-length", len.to_string()),
+        });
         return Response { status: 200, headers, body: Vec::new() };
     }
     if is_cold && object.thaws_in != Some(0) {
         return error(403, "InvalidObjectState");
     }
-    ranged(&object.bytes, headers, request)
+    match state.habits.ignores_ranges {
+        true => Response { status: 200, headers, body: object.bytes.to_vec() },
+        false => ranged(&object.bytes, headers, request),
+    }
 }
 
 /// All of it, or the range that is asked for.

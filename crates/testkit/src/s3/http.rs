@@ -119,7 +119,7 @@ fn converse(shared: &Shared, socket: &TcpStream, stream: impl Read + Write) {
         for (name, value) in &response.headers {
             bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }
-        if !response.headers.iter().any(|(name, _)| *name == "content-length") {
+        if !response.headers.iter().any(|(name, _)| matches!(*name, "content-length" | "transfer-encoding")) {
             bytes.extend_from_slice(format!("content-length: {}\r\n", response.body.len()).as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");

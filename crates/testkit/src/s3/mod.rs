@@ -42,6 +42,10 @@ pub struct Habits {
     pub region: Option<String>,
     /// Actions (`PutObject` and so on, as rights are named) that nobody may do.
     pub forbidden: HashSet<&'static str>,
+    /// An answer to a HEAD says no length.
+    pub silent_heads: bool,
+    /// Ranges are passed over: all of an object comes.
+    pub ignores_ranges: bool,
     /// Keys in a listing's page.
     pub page: Option<usize>,
     /// Keeps what is replaced or removed.
