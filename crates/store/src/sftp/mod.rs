@@ -41,8 +41,8 @@ mod wire;
 
 pub use address::Address;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
@@ -70,6 +70,8 @@ struct Inner {
     found: AtomicBool,
     folders: Folders,
     reserved: Reserved,
+    /// See [`Inner::renames_over`].
+    renames_over: OnceLock<bool>,
     kept: Kept,
     ahead: Ahead,
     spare: Spare,
@@ -105,6 +107,7 @@ impl SftpStore {
             found: AtomicBool::new(false),
             folders: Folders::default(),
             reserved: Reserved::default(),
+            renames_over: OnceLock::new(),
             kept: Kept::default(),
             ahead: Ahead::default(),
             spare: Spare::default(),

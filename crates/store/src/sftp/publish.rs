@@ -3,15 +3,16 @@
 //! | way | where |
 //! |---|---|
 //! | link | the server offers hard links (`hardlink@openssh.com`), and its file system has them |
-//! | rename | OpenSSH, for an account that may not link, or may not replace: its rename is a link and a removal, and never replaces |
+//! | rename | OpenSSH, for an account that may not link or replace, and where links are not to be had: its rename is a link and a removal, or a look and a rename where there are no links, and never replaces; and servers without OpenSSH's extensions that keep to version 3 of the protocol, by which a rename never does |
 //! | reserve | elsewhere: whoever creates the empty name owns it, and renames over it |
 //!
 //! Only with the last one may a reader, or a crash, find an object empty; and it is as good as the server's exclusive creation
 //! is: rclone's is not.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::thread::{ThreadId, current};
 
 use super::folders::Opened;
 use super::peer::{Peer, Trouble};
@@ -30,21 +31,21 @@ pub(super) enum Named {
     NoReplacing,
 }
 
-/// Names that this process has asked for by creating them empty, and not given to anything yet. When the connection breaks in between,
-/// an empty object of such a name is nobody else's: whoever tries again goes on with it. (Two clients that want one name at
+/// Names that threads of this process have asked for by creating them empty, and not given to anything yet. When the connection breaks in between,
+/// an empty object of such a name is nobody else's: the thread that tries again goes on with it. (Two clients that want one name at
 /// one moment may then both get it, on a server that says of neither which it was; most names are random.)
 #[derive(Default)]
-pub(super) struct Reserved(Mutex<HashSet<String>>);
+pub(super) struct Reserved(Mutex<HashMap<String, ThreadId>>);
 
 impl Reserved {
-    /// Whether what stands under a name is such an empty object.
+    /// Whether what stands under a name is such an empty object of this thread's.
     pub(super) fn has(&self, name: &str, attrs: &Attrs) -> bool {
-        attrs.size == Some(0) && lock(&self.0).contains(name)
+        attrs.size == Some(0) && lock(&self.0).get(name) == Some(&current().id())
     }
 
     /// Whether nobody else here has asked for it.
     fn ask_for(&self, name: &str) -> bool {
-        lock(&self.0).insert(name.to_owned())
+        *lock(&self.0).entry(name.to_owned()).or_insert_with(|| current().id()) == current().id()
     }
 
     fn forget(&self, name: &str) {
@@ -63,6 +64,10 @@ impl Inner {
         opened: &Opened,
     ) -> Result<Named, Trouble> {
         if how == Put::Replace {
+            if !peer.offers().replace && !peer.offers().sync && self.renames_over(peer)? {
+                let to = self.path(name);
+                return self.named_by(peer, name, opened, &Request::Rename { from, to: &to })?.map(|()| Named::Done);
+            }
             if !peer.offers().replace {
                 // Where nothing is, nothing has to be replaced.
                 let named = self.publish(peer, from, name, Put::Create, opened)?;
@@ -88,8 +93,8 @@ impl Inner {
                 Err(_) => peer.links.store(false, Ordering::Relaxed),
             }
         }
-        // To rename over a reserved name takes the right to replace; OpenSSH's own rename takes none.
-        if peer.offers().sync && !(peer.offers().link && peer.offers().replace) {
+        // To rename over a reserved name takes the right to replace; a rename that never does takes none, and nobody has to see the name empty.
+        if peer.offers().sync || !peer.offers().replace && !self.renames_over(peer)? {
             return match self.named_by(peer, name, opened, &Request::Rename { from, to: &self.path(name) })? {
                 Ok(()) => Ok(Named::Done),
                 Err(_) if self.is_there(peer, name)? => Ok(Named::Taken),
@@ -121,6 +126,24 @@ impl Inner {
                 Err(trouble)
             }
         }
+    }
+
+    /// Whether this server's plain rename replaces what is there. By version 3 of the protocol it must not; some do it all the same.
+    pub(super) fn renames_over(&self, peer: &Arc<Peer>) -> Result<bool, Trouble> {
+        if let Some(known) = self.renames_over.get() {
+            return Ok(*known);
+        }
+        let mut files = Vec::new();
+        for _ in 0..2 {
+            let file = self.path(&self.temporary().map_err(|_| Trouble::Odd)?);
+            let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
+            let handle = peer.one(&Request::Open { path: &file, flags, mode: Some(0o600) })?.handle()?;
+            peer.one(&Request::Close { handle: &handle })?.done()?;
+            files.push(file);
+        }
+        let renamed = peer.one(&Request::Rename { from: &files[0], to: &files[1] })?.done();
+        files.iter().skip(usize::from(renamed.is_ok())).for_each(|file| peer.tell(&Request::Remove { path: file }));
+        Ok(*self.renames_over.get_or_init(|| renamed.is_ok()))
     }
 
     /// Create the empty object of a name; `false` if somebody has it.

@@ -169,6 +169,39 @@ fn a_server_whose_handles_are_others_conforms() {
     }
 }
 
+/// Hides that it can replace, and does so by its plain rename.
+const REPLACING: &str = r#"
+name = b"posix-rename@openssh.com"
+
+def heard(packet):
+    if packet[0] == 18:  # RENAME
+        packet = bytes([200]) + packet[1:5] + struct.pack(">I", len(name)) + name + packet[5:]
+    return packet
+
+def said(packet):
+    if packet[0] == 2:  # VERSION
+        packet = packet.replace(name, b"posix-RENAME@example.com")
+    return packet
+"#;
+
+/// It offers none of OpenSSH's extensions: everything depends on what its rename does.
+#[test]
+fn a_server_whose_rename_replaces_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let script = meddling(dir.path(), REPLACING);
+    let count = std::cell::Cell::new(0);
+    crate::conformance::check(|| {
+        count.set(count.get() + 1);
+        let repo = new_folder(dir.path(), &format!("repo-{}", count.get()));
+        let server = format!("exec {SERVER} -P fsync,hardlink -d '{}'", repo.display());
+        let command = format!("exec python3 '{}' \"{server}\"", script.display());
+        Box::new(SftpStore::create(&Location::Program(command), &Surroundings::default()).unwrap())
+    });
+}
+
 /// Answers the sync of a folder as OpenSSH does where the file system doesn't know what that is.
 const ROUGH: &str = r#"
 opened, folders, syncing = set(), set(), set()
@@ -225,8 +258,16 @@ fn a_server_on_which_folders_can_not_be_synced_conforms() {
 #[test]
 fn what_is_announced_is_put_as_anything_is() {
     let dir = tempfile::tempdir().unwrap();
-    for (number, options) in
-        ["", "-P hardlink", "-P posix-rename", "-P rename,posix-rename,hardlink", "-P fsync"].into_iter().enumerate()
+    for (number, options) in [
+        "",
+        "-P hardlink",
+        "-P posix-rename",
+        "-P rename,posix-rename,hardlink",
+        "-P fsync",
+        "-P fsync,hardlink,posix-rename",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let repo = new_folder(dir.path(), &number.to_string());
         let Some(location) = location(&repo, options) else { return };
@@ -472,6 +513,7 @@ fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
         ("-P hardlink", 131),
         ("-P fsync", 131),
         ("-P fsync,hardlink", 67),
+        ("-P fsync,hardlink,posix-rename", 131),
     ];
     let mut runs = Vec::new();
     for (way, (options, step)) in ways.into_iter().enumerate() {

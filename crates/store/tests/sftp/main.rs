@@ -4,4 +4,5 @@ mod accounts;
 mod lines;
 mod logins;
 mod place;
+mod questions;
 mod rclone;

@@ -35,7 +35,12 @@ pub(super) enum Proof {
     Agent(PublicKey),
     Key(Arc<PrivateKey>),
     Password(Zeroizing<String>),
+    /// What a person answered to its questions.
+    Answers(Answers),
 }
+
+/// Questions, and their answers.
+type Answers = Vec<(String, Zeroizing<String>)>;
 
 /// A login under way.
 struct Attempt<'a> {
@@ -93,6 +98,10 @@ impl Attempt<'_> {
             Some(Proof::Key(key)) => self.key(key.clone()).await?,
             Some(Proof::Password(password)) => self.password(password.clone()).await?,
             Some(Proof::Agent(key)) => self.agent(Some(key.clone())).await?,
+            // Codes that count once are asked for anew.
+            Some(Proof::Answers(answers)) => {
+                self.takes(MethodKind::KeyboardInteractive) && self.interactive(Some(answers)).await?
+            }
             None => false,
         };
         if again || self.agent(None).await? || self.files().await? {
@@ -263,7 +272,7 @@ impl Attempt<'_> {
             return Ok(false);
         }
         if self.takes(MethodKind::KeyboardInteractive) {
-            if self.interactive().await? {
+            if self.interactive(None).await? {
                 return Ok(true);
             }
             self.tried.push("answers to its questions".into());
@@ -299,14 +308,19 @@ impl Attempt<'_> {
         Ok(accepted)
     }
 
-    async fn interactive(&mut self) -> Result<bool, Failure> {
+    /// `known`: the answers that it took before. Nobody is asked then.
+    async fn interactive(&mut self, known: Option<&Answers>) -> Result<bool, Failure> {
+        let mut given = Answers::new();
         let user = self.hop.user.clone();
         let limit = self.hop.answer_timeout();
         let start = self.session.authenticate_keyboard_interactive_start(user, None::<String>);
         let mut response = within(limit, self.line, start).await.map_err(|wait| wait.failure(limit))?;
         for _ in 0..ROUNDS_MAX {
             match response {
-                KeyboardInteractiveAuthResponse::Success => return Ok(true),
+                KeyboardInteractiveAuthResponse::Success => {
+                    self.proof = Some(Proof::Answers(given));
+                    return Ok(true);
+                }
                 KeyboardInteractiveAuthResponse::Failure { remaining_methods, partial_success } => {
                     return Ok(self.note(AuthResult::Failure { remaining_methods, partial_success }));
                 }
@@ -315,8 +329,13 @@ impl Attempt<'_> {
                     for prompt in prompts {
                         let question = format!("{} {}", instructions.trim(), prompt.prompt.trim());
                         let question = format!("{}: {} ", self.hop.shown(), question.trim().escape_debug());
-                        let Some(answer) = self.ask(question).await else { return Ok(false) };
+                        let answer = match known {
+                            None => self.ask(question.clone()).await,
+                            Some(known) => known.iter().find(|(asked, _)| *asked == question).map(|(_, a)| a.clone()),
+                        };
+                        let Some(answer) = answer else { return Ok(false) };
                         answers.push(answer.to_string());
+                        given.push((question, answer));
                     }
                     let respond = self.session.authenticate_keyboard_interactive_respond(answers);
                     response = within(limit, self.line, respond).await.map_err(|wait| wait.failure(limit))?;
