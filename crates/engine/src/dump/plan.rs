@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Root;
-use drumlin_format::tree::{self, Data, Kind, Ref, Time};
+use drumlin_format::tree::{self, Data, Kind, Ref, Time, marks};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Refs;
 use std::collections::{BTreeMap, HashMap};
@@ -152,6 +152,10 @@ impl<'a> Plan<'a> {
             return Ok(Ok(()));
         }
         let meta = *entry.meta();
+        if meta.marks & marks::CONTENTS_MISSING != 0 {
+            let cause = "its contents could not be read when it was backed up".to_owned();
+            return Ok(self.push(Event::Missing(entry.path(), cause)));
+        }
         let content = match entry.content() {
             Ok(content) => content,
             Err(Error::Repo(e)) if e.is_damage() => {

@@ -195,6 +195,23 @@ fn a_damaged_file_is_told_and_the_archive_stays_whole() {
     assert!(matches!(single, Err(Error::Repo(e)) if e.is_damage()));
 }
 
+/// An empty file would pass for one that was empty.
+#[test]
+fn a_file_that_was_never_read_is_told_and_left_out() {
+    let mut fixture = Fixture::new();
+    fixture.write(&[("dir/unread", 5), ("dir/too", 0)]);
+    let options = Options { path: TreePath::root(), relative_to: TreePath::root(), workers: 2 };
+    for format in [Format::Tar, Format::Zip] {
+        let monitor = Quiet::default();
+        let (_, report) = archive(&fixture, &options, format, &monitor);
+        assert_eq!((report.files, report.damaged, monitor.counters().get().damaged), (0, 2, 2));
+        assert!(monitor.problems().iter().all(|p| p.cause.contains("could not be read")), "{:?}", monitor.problems());
+    }
+    let (monitor, path) = (Quiet::default(), TreePath::parse(b"/dir/unread").unwrap());
+    dump_file(&fixture.reader(), fixture.root(), &path, 1, &monitor, &mut io::sink()).unwrap();
+    assert_eq!(monitor.counters().get().damaged, 1);
+}
+
 #[test]
 fn a_list_that_is_not_the_file_is_noticed() {
     let (source, fixture) = sample();

@@ -36,6 +36,12 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
             dump_archive(&look.reader, root, &options, format, monitor, &mut out)
         }
     });
+    if dumped.is_err()
+        && let Some(path) = &args.target
+    {
+        // Half of it is of no use, and would be in the way of the next try.
+        let _ = std::fs::remove_file(path);
+    }
     match (out.failed.take(), dumped) {
         // Whoever read it has had enough.
         (Some(ErrorKind::BrokenPipe), _) => return Err(Failure::silent()),
