@@ -1,5 +1,6 @@
 //! Unlocking: from what the user has to the secrets of a role.
 
+use crate::keys::NewLock;
 use crate::{Error, Repository, Result, keys, names};
 use drumlin_format::config::Config;
 use drumlin_format::key::{KeyObject, Lock, Secrets};
@@ -44,6 +45,21 @@ impl Repository {
             });
         }
         Ok((secrets, is_copy))
+    }
+
+    /// Fails if another key than this one has the passphrase already: of two whoever opens the repository by it would get either, and perhaps not
+    /// the one that may do what he wants.
+    pub(crate) fn refuse_twin(&self, lock: &NewLock, own: Option<KeyId>) -> Result<()> {
+        let NewLock::Passphrase(passphrase, _) = lock else { return Ok(()) };
+        let store = &**self.store();
+        for id in keys::ids(store)?.into_iter().filter(|id| Some(*id) != own) {
+            // One that is damaged opens nothing.
+            let Ok((object, _)) = keys::twice(store, id).read() else { continue };
+            if let Ok(Some(_)) = try_passphrase(&object, passphrase) {
+                return Err(Error::Misuse(format!("the key {id} has this passphrase already: choose another one")));
+            }
+        }
+        Ok(())
     }
 }
 

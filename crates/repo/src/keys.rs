@@ -103,6 +103,7 @@ impl Repository {
         if self.secrets().owner_signing.is_none() {
             return Err(self.not_allowed("add keys"));
         }
+        self.refuse_twin(lock, None)?;
         let id = KeyId(random_id()?);
         let signing = SigningKey::new(random_secret()?).map_err(|_| Error::Misuse("no signing key".into()))?;
         let lesser = self.secrets().lessen(role, id, Some(signing));
@@ -128,6 +129,7 @@ impl Repository {
     /// Change what opens the key in use; its role and certificate stay. Rewrites one small object.
     pub fn relock(&self, lock: &NewLock) -> Result<()> {
         let secrets = self.secrets();
+        self.refuse_twin(lock, Some(secrets.key))?;
         let name = names::key(secrets.key);
         let both = self.certified(secrets.key);
         let object = self.read_twice(&both)?;
@@ -339,6 +341,22 @@ mod tests {
 
     fn open(store: &Arc<dyn Store>, text: &str) -> Result<Repository> {
         Repository::open(store.clone(), &Unlock::Passphrase(text.as_bytes().to_vec()))
+    }
+
+    /// Whoever opens the repository by it would get either.
+    #[test]
+    fn no_two_keys_have_one_passphrase() {
+        let (store, owner) = repository();
+        let twin = owner.add_key(Role::Reader, &passphrase("owner"), "twin", 2).unwrap_err().to_string();
+        assert!(twin.contains("has this passphrase already"), "{twin}");
+        owner.add_key(Role::Reader, &passphrase("reader"), "reader", 2).unwrap();
+        let reader = open(&store, "reader").unwrap();
+        assert!(reader.relock(&passphrase("owner")).is_err());
+        reader.relock(&passphrase("reader")).unwrap();
+        assert_eq!(
+            (open(&store, "reader").unwrap().role(), open(&store, "owner").unwrap().role()),
+            (Role::Reader, Role::Owner)
+        );
     }
 
     #[test]

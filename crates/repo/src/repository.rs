@@ -275,11 +275,11 @@ impl Repository {
         }
     }
 
-    /// Fails unless the key may remove what no snapshot needs.
-    pub fn may_collect(&self) -> Result<()> {
+    /// Fails unless the key may remove what no snapshot needs; `what` says for what.
+    pub fn may_collect(&self, what: &'static str) -> Result<()> {
         match (self.role(), &self.secrets.signing) {
             (Role::Owner | Role::Keeper, Some(_)) => Ok(()),
-            _ => Err(self.not_allowed("prune")),
+            _ => Err(self.not_allowed(what)),
         }
     }
 

@@ -129,7 +129,7 @@ pub fn cover(repository: &Repository, cache: &Cache, options: &Options, monitor:
 /// # Errors
 /// As there.
 pub fn plan(repository: &Repository, options: &Options) -> Result<Report> {
-    repository.may_collect()?;
+    repository.may_collect("make parity")?;
     let upkeep = Upkeep::look(repository, options, &Without::default())?;
     let mut report = Report::default();
     upkeep.stands(&mut report);
@@ -158,7 +158,7 @@ pub fn off(
 ) -> Result<Report> {
     let gone = |bands: &Bands| Report { removed: all(bands), ..Report::default() };
     if dry_run {
-        repository.may_collect()?;
+        repository.may_collect("make parity")?;
         return Ok(gone(&Bands::look(repository)?));
     }
     with_session(repository, options, |desk, me, now| {
@@ -195,7 +195,7 @@ fn with_session(
     options: &Options,
     work: impl FnOnce(&Desk, SessionId, Duration) -> Result<Report>,
 ) -> Result<Report> {
-    repository.may_collect()?;
+    repository.may_collect("make parity")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     let desk = Desk::of(repository, convert::session(&options.host, "parity", now.as_secs().cast_signed()));

@@ -171,7 +171,7 @@ pub fn plan_without(
     forgotten: &[SnapshotId],
     monitor: &dyn Monitor,
 ) -> Result<Survey> {
-    repository.may_collect()?;
+    repository.may_collect("prune")?;
     let (plans, mut looks) = (Default::default(), 0);
     let look = loop {
         let named = || -> Result<HashSet<_>> { Ok(repository.index_objects()?.into_iter().collect()) };
@@ -195,7 +195,7 @@ pub fn plan_without(
 /// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Nothing`], [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
-    repository.may_collect()?;
+    repository.may_collect("prune")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     let unfinished = Unfinished::clear(repository);

@@ -130,7 +130,7 @@ const ROUNDS_MAX: usize = 3;
 /// Something else than index objects is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]);
 /// [`Error::Busy`] if somebody is at work who may be harmed: then nothing is removed.
 pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
-    repository.may_collect()?;
+    repository.may_collect("repair")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let missing = repository.look_back(now.as_secs().cast_signed(), true)?;
     if !missing.is_but_indexes() {
