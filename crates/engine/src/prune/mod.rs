@@ -196,13 +196,29 @@ pub fn plan_without(
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect("prune")?;
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(report) = attempt(repository, cache, options, monitor, &mut waited)? {
+            return Ok(report);
+        }
+    }
+}
+
+/// `None`: it has gone out of another's way, which is through now. `waited`: for how long it has waited so far.
+fn attempt(
+    repository: &Repository,
+    cache: &Arc<Cache>,
+    options: &Options,
+    monitor: &dyn Monitor,
+    waited: &mut Duration,
+) -> Result<Option<Report>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     let unfinished = Unfinished::clear(repository);
     let mut state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.is_remembered(cache) {
-        return Ok(Report {
+        return Ok(Some(Report {
             survey: None,
             gone: Tally::default(),
             written: 0,
@@ -210,11 +226,11 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             after: before,
             unfinished,
             parity: None,
-        });
+        }));
     }
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
-    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now);
     let me = SessionId(random_id()?);
+    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now).of_prune(me, *waited);
     // Those that are over, at once, whether there is something to remove or not: what they left is looked at as nobody's.
     let over: Vec<_> = state.sessions().filter(|session| waiting.is_over(*session)).collect();
     if !over.is_empty() {
@@ -277,7 +293,7 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
             if is_sound() && is_looked_at(&after)? {
                 after.remember(cache);
             }
-            Ok(report)
+            Ok(Some(report))
         }
         Ok(Collected::Done(draft)) => {
             clear()?;
@@ -291,10 +307,17 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
                 after.remember(cache);
             }
             report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
-            Ok(report)
+            Ok(Some(report))
         }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
-        Ok(Collected::Blocked(session)) => Err(Error::Busy(silence::describe(&desk, session))),
+        Ok(Collected::Blocked(session)) => {
+            let is_through = waiting.wait_outside(session)?;
+            *waited = waiting.waited();
+            if is_through {
+                return Ok(None);
+            }
+            if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(silence::describe(&desk, session))) }
+        }
         Ok(Collected::Evicted) => Err(Error::Busy("another prune has overtaken this one".into())),
         Err(e) => Err(e),
     }

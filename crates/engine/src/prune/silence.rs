@@ -38,6 +38,10 @@ pub(crate) struct Waiting<'a> {
     now: Duration,
     /// Sessions that were told to be waited for.
     told: HashSet<SessionId>,
+    /// A prune's own session: of two that are in each other's way one has to go out of it.
+    me: Option<SessionId>,
+    /// The session that it goes out of the way of.
+    yields_to: Option<SessionId>,
 }
 
 /// What a session had written when it was seen first like that, and when that was, in seconds since 1970.
@@ -57,7 +61,18 @@ impl<'a> Waiting<'a> {
         now: Duration,
     ) -> Self {
         let (waited, looked, told) = (Duration::ZERO, HashMap::new(), HashSet::new());
-        Waiting { repository, cache, desk, options, monitor, waited, looked, now, told }
+        let (me, yields_to) = (None, None);
+        Waiting { repository, cache, desk, options, monitor, waited, looked, now, told, me, yields_to }
+    }
+
+    /// For a prune, whose session is `me`, and that has waited for so long before.
+    pub fn of_prune(self, me: SessionId, waited: Duration) -> Self {
+        Waiting { me: Some(me), waited, ..self }
+    }
+
+    /// How long was waited.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     pub fn patience(&mut self, session: SessionId) -> Patience {
@@ -67,6 +82,38 @@ impl<'a> Waiting<'a> {
         if self.is_over(session) {
             return Patience::Evict;
         }
+        if self.has_to_yield(session) {
+            self.yields_to = Some(session);
+            return Patience::GiveUp;
+        }
+        self.pause(session)
+    }
+
+    /// Two prunes that have both registered wait for each other's end, as either may not know the other's plan. So one of them, the one with the larger id,
+    /// ends, and begins anew when the other is through; and any of them for a repair.
+    fn has_to_yield(&self, session: SessionId) -> bool {
+        let Some(me) = self.me else { return false };
+        match self.desk.session(session) {
+            Ok(Some(of)) if of.purpose == "prune" => session < me,
+            Ok(Some(of)) => of.purpose == "repair",
+            _ => false,
+        }
+    }
+
+    /// Once this prune is out of the way of another: wait for the end of that. `false`: it had not been in its way, or there was no waiting for it.
+    pub fn wait_outside(&mut self, session: SessionId) -> crate::Result<bool> {
+        if self.yields_to != Some(session) {
+            return Ok(false);
+        }
+        while self.desk.has_session(session)? && !self.is_over(session) {
+            if self.monitor.stop() || self.pause(session) == Patience::GiveUp {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn pause(&mut self, session: SessionId) -> Patience {
         let left = self.options.wait.saturating_sub(self.waited);
         if left.is_zero() {
             return Patience::GiveUp;

@@ -257,3 +257,34 @@ fn a_repair_that_ends_beside_a_prune_is_not_undone() {
     prune_all(&history.bench).unwrap();
     history.whole();
 }
+
+/// Each may not know the other's plan: so one of them goes out of the way, and begins anew.
+#[test]
+fn two_prunes_at_once_do_not_wait_for_each_other_for_ever() {
+    for _ in 0..4 {
+        let mut history = History::new(4);
+        history.forget(|at| at < 2);
+        let barrier = std::sync::Barrier::new(2);
+        let start = std::time::Instant::now();
+        std::thread::scope(|scope| {
+            let prunes: Vec<_> = (0..2)
+                .map(|_| {
+                    let store = Arc::new(history.bench.memory.clone());
+                    let repository = Repository::open(store, &Unlock::File(history.bench.key_file())).unwrap();
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        let folder = tempfile::tempdir().unwrap();
+                        let cache = Arc::new(Cache::open(&repository, None, folder.path()).unwrap());
+                        let wait = std::time::Duration::from_secs(60);
+                        let thorough = Options { max_unused: Unused::Bytes(0), wait, ..prune_options() };
+                        barrier.wait();
+                        prune(&repository, &cache, &thorough, &Quiet::default())
+                    })
+                })
+                .collect();
+            prunes.into_iter().for_each(|prune| drop(prune.join().unwrap().unwrap()));
+        });
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+        history.whole();
+    }
+}
