@@ -8,7 +8,7 @@ use crate::Result;
 use crate::convert;
 use crate::list::report_damage;
 use drumlin_format::tree::{Kind, join};
-use drumlin_host::place::Wanted;
+use drumlin_host::place::{Target, Wanted};
 use drumlin_repo::tree::Cursor;
 
 /// Give the restored directories their metadata.
@@ -51,6 +51,27 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
                 Err(e) => context.unwritable(&path, e),
             }
         }
+    }
+    if target.is_made() { own(context, planned, target) } else { Ok(()) }
+}
+
+/// A target that was made for a folder of the snapshot is that folder: it isn't open to more than that was.
+fn own(context: &Context, planned: &Planned, target: &Target) -> Result<()> {
+    let Some((dir, name)) = planned.selection.base() else { return Ok(()) };
+    let mut cursor = Cursor::new(context.reader.clone(), context.options.snapshot.root)?;
+    cursor.seek(&dir, &name)?;
+    let Some(child) = cursor.next_leaf()? else { return Ok(()) };
+    let leaf = cursor.leaf(&child)?;
+    let body = cursor.body(&child, &leaf)?;
+    let Some(at) = leaf.iter().position(|(d, n, _)| (d, n) == (&dir[..], &name[..])) else { return Ok(()) };
+    let (_, _, meta) = leaf.get(at);
+    let extras = extras(&body.contents[at]);
+    let (mode, mtime) = (meta.mode, convert::host_time(meta.mtime));
+    let wanted = Wanted { mode, owner: Some(owner(context, &leaf, meta)), mtime, extras: &extras };
+    let path = selection::source(&dir, &name);
+    match target.root().finish_dir(&wanted) {
+        Ok(problems) => context.attributes(&path, problems),
+        Err(e) => context.unwritable(&path, e),
     }
     Ok(())
 }

@@ -347,6 +347,10 @@ impl<'a> Planner<'a> {
             there => (there, None),
         };
         if context.options.dry_run {
+            if meta.kind == Kind::Dir && in_the_way.is_some() {
+                // It would give way, and nothing be there yet.
+                self.barred.push(join(current.key(), name));
+            }
             let is_kept = match (&there, current.had(name)) {
                 (Some(there), Some(handle)) => meta.kind == Kind::Dir || is_right(handle, name, meta, content, there),
                 _ => false,

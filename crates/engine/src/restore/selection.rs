@@ -99,6 +99,13 @@ impl Selection {
         Some((dir, name))
     }
 
+    /// The folder that stands for the target, if that isn't all there is.
+    pub fn base(&self) -> Option<range::Key> {
+        let name = self.base.rsplit(|b| *b == 0).next().filter(|name| !name.is_empty())?;
+        let dir = &self.base[..self.base.len() - name.len()];
+        Some((dir.strip_suffix(&[0]).unwrap_or(dir).to_vec(), name.to_vec()))
+    }
+
     /// The absolute path in the source of an entry, whose directory is `dir` below the target.
     pub fn source_of(&self, dir: &[u8], name: &[u8]) -> Vec<u8> {
         let mut path = source_dir(&self.base);

@@ -65,3 +65,30 @@ fn what_matches_comes_with_the_directories_that_lead_to_it() {
     }
     assert_eq!(fs::read_link(scene.target.join("c")).unwrap(), Path::new("elsewhere"));
 }
+
+/// Nobody who could not look into the folder looks into what was made of it.
+#[test]
+fn a_target_that_is_made_is_open_to_nobody_else_than_the_folder_was() {
+    let scene = scene(|source| {
+        fs::create_dir_all(source.join("private/within")).unwrap();
+        fs::write(source.join("private/within/file"), "saved").unwrap();
+        fs::set_permissions(source.join("private"), PermissionsExt::from_mode(0o710)).unwrap();
+        fs::File::open(source.join("private")).unwrap().set_modified(at(1000)).unwrap();
+    });
+    let restore = |folder: &Path, target: &Path| {
+        let subfolder = Some(folder.as_os_str().as_bytes().to_vec());
+        let (_, monitor) = scene.run(Options { subfolder, target: target.to_owned(), ..scene.options() });
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        let meta = fs::metadata(target).unwrap();
+        (meta.mode() & 0o7777, meta.modified().unwrap())
+    };
+    assert_eq!(restore(&scene.source.join("private"), &scene.target.join("new/made")), (0o710, at(1000)));
+    // One that was there stays as it is.
+    let there = scene.target.join("there");
+    fs::create_dir(&there).unwrap();
+    fs::set_permissions(&there, PermissionsExt::from_mode(0o751)).unwrap();
+    assert_eq!(restore(&scene.source.join("private"), &there).0, 0o751);
+    let whole = Options { subfolder: None, target: scene.target.join("whole"), ..scene.options() };
+    scene.run(whole);
+    assert_eq!(fs::metadata(scene.target.join("whole")).unwrap().mode() & 0o7777, 0o700);
+}

@@ -76,13 +76,18 @@ fn a_dry_run_counts_what_a_run_then_does() {
     });
     let target = &scene.target;
     let replace = |name: &str| fs::remove_file(target.join(name)).map(|()| target.join(name)).unwrap();
-    let states: [(&str, &dyn Fn(), u64); 7] = [
+    let states: [(&str, &dyn Fn(), u64); 8] = [
         ("no folder", &|| fs::remove_dir(target).unwrap(), 10),
         ("all of it", &|| (), 0),
         ("links that lead elsewhere", &|| symlink("elsewhere", replace("dir/link")).unwrap(), 1),
         ("a file in the place of a link", &|| fs::write(replace("link"), "there").unwrap(), 1),
         ("a file in the place of a further name", &|| fs::write(replace("dir/second"), "first").unwrap(), 1),
         ("other contents of both names", &|| fs::write(target.join("other"), "OTHER").unwrap(), 2),
+        (
+            "a file in the place of a folder",
+            &|| fs::remove_dir_all(target.join("dir")).and_then(|()| fs::write(target.join("dir"), "there")).unwrap(),
+            5,
+        ),
         ("an empty folder", &|| fs::remove_dir_all(target).and_then(|()| fs::create_dir(target)).unwrap(), 10),
     ];
     for (state, make, changes) in states {

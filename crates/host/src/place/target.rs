@@ -1,6 +1,7 @@
 //! The folder that a restore writes into, and what is known of the process that does.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,6 +23,7 @@ const BUFFERS_KEPT_MAX: usize = 4;
 /// The folder that entries are created below.
 pub struct Target {
     root: Arc<TargetDir>,
+    is_made: bool,
 }
 
 /// What all handles below one target share.
@@ -48,18 +50,18 @@ impl Target {
     /// `path` is the user's own word, so symlinks in it are followed; nothing below it is.
     pub fn open(path: &Path, create: bool) -> Result<Target> {
         let bytes = path.as_os_str().as_bytes();
-        if create {
-            std::fs::create_dir_all(path).map_err(|source| Error::System {
-                op: "create",
-                name: bytes.to_vec(),
-                source,
-            })?;
-        }
+        let is_made =
+            create && make(path).map_err(|source| Error::System { op: "create", name: bytes.to_vec(), source })?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| Error::system("open", bytes, e))?;
         let root = Arc::new(TargetDir::new(fd, true, Arc::new(Shared::new())));
         root.shared().alike.store(root.list().is_ok_and(|names| names.is_empty()), Ordering::Relaxed);
-        Ok(Target { root })
+        Ok(Target { root, is_made })
+    }
+
+    /// Whether it was made when it was opened: for nobody else, until it gets its metadata.
+    pub fn is_made(&self) -> bool {
+        self.is_made
     }
 
     /// Whether all directories below it are new: made since it was opened, by whom it was opened for.
@@ -86,6 +88,20 @@ impl Target {
             Ok(()) => Ok(()),
             Err(e) => Err(Error::system("sync", b".", e)),
         }
+    }
+}
+
+/// Make a folder for nobody else, and what leads to it, unless it is there: whether it was made.
+fn make(path: &Path) -> std::io::Result<bool> {
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(true),
+        // Whatever it is, opening it tells.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(_) if path.is_dir() => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
