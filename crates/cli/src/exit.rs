@@ -271,7 +271,10 @@ impl From<drumlin_store::Error> for Failure {
             Kind::Transient if !matches!(error.location.as_bytes(), [b'/', ..]) => {
                 failure.hint("it may pass: run it again, and it goes on from what is stored")
             }
-            Kind::Full => failure.hint(format!("make room on the storage of {}, and run it again", error.location)),
+            Kind::Full => failure.hint(format!(
+                "make room on the storage of {}, and run it again; what a backup has stored that failed 'drumlin prune' frees",
+                error.location
+            )),
             Kind::Refused if matches!(error.action, "open" | "read" | "list") => {
                 failure.hint(format!("check who may read {}", error.location))
             }
