@@ -59,7 +59,7 @@ pub(super) struct Planner<'a> {
     claimed: HashSet<FileId>,
     /// Keys of directories that are there and on which something is mounted: in them nothing is deleted.
     mounted: Vec<Vec<u8>>,
-    /// Keys of directories in whose place a symlink is.
+    /// Keys of directories in whose place a symlink is that stays; or, in a dry run, something that would give way.
     barred: Vec<Vec<u8>>,
     /// A part of the tree could not be read.
     gap: bool,
@@ -73,7 +73,7 @@ pub(super) struct Planned {
     pub leaves: Vec<LeafRef>,
     /// Directories that were made for what is wanted in them: paths below the target.
     pub made: HashSet<Vec<u8>>,
-    /// Keys of directories in whose place a symlink is: it was told.
+    /// Keys of directories in whose place a symlink is that stays: it was told.
     pub barred: Vec<Vec<u8>>,
     pub selection: Selection,
 }
@@ -542,7 +542,8 @@ impl<'a> Planner<'a> {
 /// killed. It is finished with all others; problems are told then.
 fn on_the_way(handle: &TargetDir, name: &[u8], wanted: &Wanted) -> place::Result<place::Problems> {
     if wanted.mode & 0o700 == 0o700 {
-        handle.open_dir(name)?.finish_dir(wanted)?;
+        // Whoever it is open to is enough: what else it shall have may be in the way of what is made in it.
+        handle.open_dir(name)?.finish_dir(&Wanted { extras: &Extras::default(), ..*wanted })?;
     }
     Ok(Vec::new())
 }

@@ -227,7 +227,7 @@ fn an_index_object_that_comes_late() {
 }
 
 #[test]
-#[ignore = "millions of states: a minute or two, built with --release"]
+#[ignore = "tens of millions of states: half an hour and more, built with --release"]
 fn two_collectors_and_a_writer() {
     let who = [Writer("a"), Collector(Patience::Evict), Collector(Patience::Evict)];
     println!("{} states", holds(&repository(&["a", "b"], &["b"]), &who));
