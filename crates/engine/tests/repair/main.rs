@@ -52,15 +52,21 @@ fn the_index_is_made_anew_from_the_packs() {
     }
 }
 
+/// Somebody else's prune, with a plan.
+fn planned(scene: &Scene, session: SessionId, plan: PlanId) -> Desk<'_> {
+    let desk = Desk::of(&scene.bench.repository, Session::new("elsewhere", "prune", 5));
+    desk.put_session(session).unwrap();
+    let (packs, indexes, snapshots) = (vec![PackId([9; 16])], Vec::new(), Vec::new());
+    desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots, unnamed: Vec::new() }).unwrap();
+    desk
+}
+
 /// What another collector has decided on is carried out all the same.
 #[test]
 fn a_plan_that_nobody_can_read_beside_one_that_was_decided_on() {
     let mut scene = Scene::new();
     let (session, plan) = (SessionId([3; 16]), PlanId([3; 16]));
-    let desk = Desk::of(&scene.bench.repository, Session::new("elsewhere", "prune", 5));
-    desk.put_session(session).unwrap();
-    let (packs, indexes, snapshots) = (vec![PackId([9; 16])], Vec::new(), Vec::new());
-    desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots, unnamed: Vec::new() }).unwrap();
+    let desk = planned(&scene, session, plan);
     desk.create(Flag::Decision(session), &Verdict::Collected { plan }).unwrap();
     scene.bench.memory.put(&names::plan(PlanId([5; 16])), b"torn", Put::Create).unwrap();
     let (repository, cache) = scene.fresh();
@@ -79,10 +85,7 @@ fn plans_and_losses_that_nobody_can_read_go_once_nobody_is_at_work() {
     for decided in [false, true] {
         let mut scene = Scene::new();
         let (session, plan) = (SessionId([3; 16]), PlanId([3; 16]));
-        let desk = Desk::of(&scene.bench.repository, Session::new("elsewhere", "prune", 5));
-        desk.put_session(session).unwrap();
-        let (packs, indexes, snapshots) = (vec![PackId([9; 16])], Vec::new(), Vec::new());
-        desk.put_plan(&Plan { id: plan, session, packs, indexes, snapshots, unnamed: Vec::new() }).unwrap();
+        let desk = planned(&scene, session, plan);
         if decided {
             desk.create(Flag::Decision(session), &Verdict::Collected { plan }).unwrap();
         }
