@@ -48,6 +48,16 @@ pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
     Ok(sys::stat_at(fd.as_fd(), b"\0", Follow::No)?)
 }
 
+/// See to it that whatever is stored into an open file through a mapping from now on gives it another time.
+///
+/// The kernel stamps a file at the first such store into a page that is clean, and at no other until that page is written back, half a minute later by
+/// default. So the pages are begun to be written back, which costs nothing where none is dirty. File systems that don't write pages back (tmpfs), or keep
+/// them elsewhere (overlayfs), don't do it; that is no error.
+pub fn have_stores_stamped(file: impl AsFd) {
+    // Whatever it says, the file is read.
+    let _ = sys::write_out(file.as_fd());
+}
+
 /// Whether opening what the walk has found failed because nothing of that name is left, or something of another type.
 pub fn is_gone(error: &io::Error) -> bool {
     // A symlink isn't followed, a file is no directory, a socket can't be opened at all. ESTALE may be said of a whole file system that is

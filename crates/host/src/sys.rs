@@ -1,6 +1,6 @@
 //! The system calls that a walk is made of, each one call and no allocation.
 //!
-//! `unsafe` is kept to two places here, for which the safe ways copy or scan more than a walk can afford. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond `PATH_MAX`.
+//! `unsafe` is kept to three places here: two for which the safe ways copy or scan more than a walk can afford, and a call that has none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond `PATH_MAX`.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -86,6 +86,16 @@ pub(crate) fn getdents(dir: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Err
     // SAFETY: the kernel writes at most `buf.len()` bytes to `buf`, which outlives the call.
     let n = unsafe { libc::syscall(libc::SYS_getdents64, dir.as_raw_fd(), buf.as_mut_ptr(), buf.len()) };
     usize::try_from(n).map_err(|_| last_errno())
+}
+
+/// Begin to write out what of a file is dirty; nothing is synced, and nothing waited for: whoever waits takes the failures of earlier writes with him, which
+/// are for those who sync.
+pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: no memory is handed over, and the descriptor is open as long as it is borrowed.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
 }
 
 /// Where the name stands in a record of `getdents64`.

@@ -6,6 +6,7 @@
 //! worker, which tells why.
 
 use super::job::Entry;
+use super::racy::have_stores_stamped;
 use super::worker::has_holes;
 use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::read::{self, Had};
@@ -95,6 +96,7 @@ fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     }
     let file = entry.dir.open_file(&entry.name).ok()?;
     let took = start.elapsed();
+    have_stores_stamped(&file, &entry.stat);
     let mut bytes = Vec::with_capacity(entry.stat.size as usize);
     let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);
     let (after, had) = (read::restat(&file), read::extras_of_fd(&file));

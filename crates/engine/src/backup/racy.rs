@@ -4,13 +4,28 @@
 //! entries", whose document tells of the same trap.
 
 use drumlin_format::tree::marks;
-use drumlin_host::meta::Stat;
+use drumlin_host::meta::{Stat, Time};
+use drumlin_host::read;
+use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// File systems stamp with the kernel's coarse clock (up to 10 ms behind).
 const FINE: Duration = Duration::from_millis(20);
 /// Some know only every second second.
 const COARSE: Duration = Duration::from_millis(2020);
+
+/// Beyond any time for which the kernel leaves a page dirty.
+const DIRTY: Duration = Duration::from_secs(60 * 60);
+
+/// Before a file is read of which this is the state: where somebody may have stored into it through a mapping of late, see to it that the next such
+/// store gives it another time. Such a store changes both times, to that of the clock.
+pub(super) fn have_stores_stamped(file: &File, stat: &Stat) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let is_recent = |time: &Time| Duration::new(time.sec.max(0) as u64, time.nsec) + DIRTY >= now;
+    if stat.size > 0 && is_recent(&stat.mtime) && is_recent(&stat.ctime) {
+        read::have_stores_stamped(file);
+    }
+}
 
 /// The mark of an entry of which this state was found at a moment: [`marks::RACY`] or none.
 pub(super) fn racy(stat: &Stat, at: SystemTime) -> u8 {

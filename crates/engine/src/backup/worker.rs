@@ -4,7 +4,7 @@ use super::ahead::{self, Ahead, Latency, Opened};
 use super::big::Pieces;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
-use super::racy::racy;
+use super::racy::{have_stores_stamped, racy};
 use crate::convert;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
@@ -298,6 +298,9 @@ impl<'a, 'm> Worker<'a, 'm> {
         for _ in 0..ATTEMPTS {
             // Before the first byte: what changes after that, within the tick of the clock that stamped the state before, bears the same time.
             let at = begun.take().unwrap_or_else(SystemTime::now);
+            if first.is_none() {
+                have_stores_stamped(file, &entry.stat);
+            }
             let (read, after) = if let Some((bytes, after)) = first.take() {
                 let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
                 (read, after)

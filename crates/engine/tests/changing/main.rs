@@ -6,6 +6,7 @@ mod common;
 mod directories;
 mod files;
 mod leases;
+mod mapped;
 
 use common::{Bench, bench, settle, user};
 use drumlin_engine::backup::{self, Report};
