@@ -108,7 +108,8 @@ impl Faults {
         self.plan().rules.push((when, fault));
     }
 
-    /// Accept `bytes` more bytes of `put` and `write`; a call that would go beyond fails with [`Kind::Full`].
+    /// Accept `bytes` more bytes of `put` and `write`; a call that would go beyond fails with [`Kind::Full`]. What an upload took that is given up is free
+    /// again.
     pub fn full_after(&self, bytes: u64) {
         self.plan().room = Some(bytes);
     }
@@ -297,7 +298,15 @@ impl<S: Store> Store for FaultStore<S> {
             None => (self.inner.upload(name, len_hint)?, u64::MAX),
         };
         let (faults, location) = (self.faults.clone(), self.location());
-        Ok(Box::new(FaultUpload { inner, faults, location, name: name.to_owned(), limit }))
+        Ok(Box::new(FaultUpload {
+            inner: Some(inner),
+            faults,
+            location,
+            name: name.to_owned(),
+            limit,
+            failed: None,
+            taken: 0,
+        }))
     }
 
     fn sync(&self) -> Result<()> {
@@ -315,25 +324,58 @@ impl<S: Store> Store for FaultStore<S> {
 }
 
 struct FaultUpload {
-    inner: Box<dyn Upload>,
+    /// `None` once it is finished.
+    inner: Option<Box<dyn Upload>>,
     faults: Faults,
     location: String,
     name: String,
     /// How many more bytes are kept.
     limit: u64,
+    /// How a write failed: so do all calls after it.
+    failed: Option<Kind>,
+    /// What is taken as long as it may still be given up.
+    taken: u64,
+}
+
+impl Drop for FaultUpload {
+    fn drop(&mut self) {
+        if let Some(room) = &mut self.faults.plan().room {
+            *room += self.taken;
+        }
+    }
+}
+
+impl FaultUpload {
+    fn go_on(&self, op: Op) -> Result<()> {
+        self.failed.map_or(Ok(()), |kind| Err(injected(kind, op, &self.name, &self.location)))
+    }
 }
 
 impl Upload for FaultUpload {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.go_on(Op::Write)?;
         let kept = cut(bytes, self.limit);
         self.limit -= kept.len() as u64;
-        let inner = &mut self.inner;
-        self.faults.run(Op::Write, &self.name, bytes.len() as u64, &self.location, || inner.write(kept))
+        let (inner, len) = (self.inner.as_mut().expect("it isn't finished"), bytes.len() as u64);
+        let written = self.faults.run(Op::Write, &self.name, len, &self.location, || inner.write(kept));
+        match written {
+            Ok(()) if self.faults.plan().room.is_some() => self.taken += len,
+            Ok(()) => {}
+            Err(ref e) => self.failed = Some(e.kind),
+        }
+        written
     }
 
-    fn finish(self: Box<Self>) -> Result<()> {
-        let Self { inner, faults, location, name, .. } = *self;
-        faults.run(Op::Finish, &name, 0, &location, || inner.finish())
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.go_on(Op::Finish)?;
+        let inner = self.inner.take().expect("it isn't finished");
+        let taken = std::mem::take(&mut self.taken);
+        let finished = self.faults.run(Op::Finish, &self.name, 0, &self.location, || inner.finish());
+        // Whoever heard nothing may have what it took all the same.
+        if finished.as_ref().is_err_and(|e| e.kind != Kind::Transient) {
+            self.taken = taken;
+        }
+        finished
     }
 }
 
@@ -407,7 +449,12 @@ mod tests {
         let mut upload = store.upload("b", 0).unwrap();
         upload.write(&[0; 6]).unwrap();
         assert_eq!(upload.write(&[0; 1]).unwrap_err().kind, Kind::Full);
-        drop(upload);
+        // Behind what is missing nothing is written, and the object never appears.
+        assert_eq!(upload.write(&[]).unwrap_err().kind, Kind::Full);
+        assert_eq!(store.put("c", &[0; 1], Put::Create).unwrap_err().kind, Kind::Full);
+        assert_eq!(upload.finish().unwrap_err().kind, Kind::Full);
+        // Its room is free again.
+        store.put("d", &[0; 6], Put::Create).unwrap();
         assert_eq!(store.put("c", &[0; 1], Put::Create).unwrap_err().kind, Kind::Full);
         faults.clear();
         store.put("c", &[0; 1], Put::Create).unwrap();

@@ -1,6 +1,6 @@
 //! Storage as named opaque bytes: the [`Store`] trait, its implementations, its wrappers and its conformance suite.
 //!
-//! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `packs/1f/1f00…`.
+//! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `data/1f/1f00…`.
 
 mod ahead;
 mod around;
@@ -38,7 +38,7 @@ pub use sftp::{Address, SftpStore};
 /// An object's name and length as a listing gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The whole name, with its folders: `packs/1f/1f00…`.
+    /// The whole name, with its folders: `data/1f/1f00…`.
     pub name: String,
     /// Length in bytes.
     pub len: u64,
@@ -216,7 +216,8 @@ pub trait Store: Send + Sync {
 
 /// An object being written. See [`Store::upload`].
 pub trait Upload: Send {
-    /// Append bytes. Implementations may write in the background; an error may surface at a later call.
+    /// Append bytes. Implementations may write in the background; an error may surface at a later call. After one every further call fails: nobody
+    /// shall go on behind a gap.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
     /// Give the object its name, as [`Put::Create`] does: [`Kind::Exists`] if the name is taken, and what has it stays

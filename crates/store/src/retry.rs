@@ -1,16 +1,25 @@
 //! Trying again what failed in passing: with growing pauses, and no longer than the user's patience.
 //!
 //! Only failures of [`Kind::Transient`] are tried again. Whether doing it twice is safe is for whoever calls to know. A user who
-//! wants to stop doesn't wait for the end of all patience.
+//! wants to stop doesn't wait for the end of all patience. And patience is had once for an outage, not once for each call: who clears up
+//! after a storage that was not to be reached for so long doesn't wait as long again.
 
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::lock::lock;
 use crate::{Error, Kind, Result};
 
 /// Once the user wants to stop: so many attempts more, with pauses no longer than this. A line that is mended by then takes what
 /// can be saved.
 const LAST_ATTEMPTS: u32 = 5;
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// In an outage that has lasted too long already: so many attempts all the same, since the first may only find a connection that has died.
+const LEAST_ATTEMPTS: u32 = 3;
+/// An outage of which nothing was heard for so long is another one. An attempt takes a minute or two where nobody answers.
+const STALE: Duration = Duration::from_secs(300);
+/// Of an outage it is told again after so long.
+const TELL: Duration = Duration::from_secs(30);
 /// How often it is looked at whether the user wants to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -21,7 +30,7 @@ pub struct Retries {
     pub first: Duration,
     /// No pause is longer.
     pub longest: Duration,
-    /// Counted from the first failure; 0 for one attempt alone.
+    /// Counted from the first failure, of this call or of any other since the storage has done anything; 0 for one attempt alone.
     pub give_up: Duration,
 }
 
@@ -35,38 +44,90 @@ impl Default for Retries {
     }
 }
 
+/// What is known of a storage that doesn't do what it is asked, by all who ask it.
+#[derive(Debug, Default)]
+pub(crate) struct Outage(Mutex<Now>);
+
+#[derive(Debug, Default)]
+struct Now {
+    /// The first failure since it has done anything, and the last.
+    began: Option<(Instant, Instant)>,
+    /// When that was told last.
+    told: Option<Instant>,
+}
+
+impl Outage {
+    fn is_over(&self) {
+        *self.now() = Now::default();
+    }
+
+    /// A call has failed. Since when they do.
+    fn goes_on(&self) -> Instant {
+        let (mut now, at) = (self.now(), Instant::now());
+        // Nobody has asked for so long that it may have been over meanwhile.
+        let began = now.began.filter(|(_, last)| last.elapsed() < STALE).map_or(at, |(began, _)| began);
+        now.began = Some((began, at));
+        began
+    }
+
+    /// Whether it is time to tell, of which one takes note.
+    fn is_to_be_told(&self) -> bool {
+        let mut now = self.now();
+        let is_time = now.told.is_none_or(|told| told.elapsed() >= TELL);
+        if is_time {
+            now.told = Some(Instant::now());
+        }
+        is_time
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        lock(&self.0)
+    }
+}
+
 impl Retries {
-    /// Call until it succeeds, fails for good, or has failed for too long. `tell` hears of each failure that is tried
-    /// again, with the pause before that and whether it is the first of its row. `stopped`: whether the user wants to stop.
-    pub fn run<T>(
+    /// Call until it succeeds, fails for good, or has failed for too long. `tell` hears of what is tried again, now and then: not of a call's first
+    /// failure, since the next attempt usually mends that. `stopped`: whether the user wants to stop.
+    pub(crate) fn run<T>(
         &self,
+        outage: &Outage,
         mut call: impl FnMut() -> Result<T>,
-        mut tell: impl FnMut(&Error, Duration, bool),
+        mut tell: impl FnMut(&Error),
         stopped: impl Fn() -> bool,
     ) -> Result<T> {
         let mut began: Option<Instant> = None;
-        let (mut pause, mut last) = (self.first, 0);
+        let (mut pause, mut attempts, mut last) = (self.first, 0, 0);
         loop {
             let error = match call() {
                 Err(error) if error.kind == Kind::Transient => error,
-                other => return other,
+                // Said by no storage, perhaps: that somebody has given up.
+                Err(error) if error.kind == Kind::Io => return Err(error),
+                other => {
+                    outage.is_over();
+                    return other;
+                }
             };
-            let is_first = began.is_none();
+            let all_began = outage.goes_on();
+            attempts += 1;
             let began = *began.get_or_insert_with(Instant::now);
             let wait = jittered(pause);
             last += u32::from(stopped());
-            if began.elapsed() + wait > self.give_up || last > LAST_ATTEMPTS {
-                return Err(given_up(error, began, is_first));
+            let is_too_long = |began: Instant| began.elapsed() + wait > self.give_up;
+            let is_hopeless = attempts >= LEAST_ATTEMPTS && is_too_long(all_began);
+            if is_too_long(began) || is_hopeless || last > LAST_ATTEMPTS {
+                return Err(given_up(error, began, attempts));
             }
-            tell(&error, wait, is_first);
+            if attempts > 1 && outage.is_to_be_told() {
+                tell(&error);
+            }
             doze(wait, &stopped);
             pause = (pause * 2).min(self.longest);
         }
     }
 }
 
-fn given_up(error: Error, began: Instant, is_first: bool) -> Error {
-    if is_first {
+fn given_up(error: Error, began: Instant, attempts: u32) -> Error {
+    if attempts == 1 {
         return error;
     }
     let cause = format!("{}; tried again for {} seconds", error.cause(), began.elapsed().as_secs());
@@ -108,16 +169,18 @@ mod tests {
 
     #[test]
     fn what_passes_is_tried_again() {
-        let (mut calls, mut told) = (0, Vec::new());
+        let (mut calls, mut told) = (Vec::new(), 0);
         let call = || {
-            calls += 1;
-            if calls < 6 { Err(failure(Kind::Transient)) } else { Ok(calls) }
+            calls.push(Instant::now());
+            if calls.len() < 6 { Err(failure(Kind::Transient)) } else { Ok(calls.len()) }
         };
-        let result = quick(60_000).run(call, |_, pause, first| told.push((pause, first)), || false);
-        assert_eq!(result.unwrap(), 6);
-        assert_eq!(told.iter().filter(|(_, first)| *first).count(), 1);
-        assert!(told.iter().all(|(pause, _)| *pause <= Duration::from_millis(4)), "{told:?}");
-        assert!(told[4].0 >= Duration::from_millis(2), "{told:?}");
+        let outage = Outage::default();
+        let result = quick(60_000).run(&outage, call, |_| told += 1, || false);
+        assert_eq!((result.unwrap(), told), (6, 1));
+        // Pauses grow.
+        assert!(calls[5] - calls[4] >= Duration::from_millis(2), "{calls:?}");
+        // The next outage is another one.
+        assert!(outage.now().began.is_none() && outage.is_to_be_told() && !outage.is_to_be_told());
     }
 
     #[test]
@@ -128,7 +191,9 @@ mod tests {
                 calls += 1;
                 Err(failure(kind))
             };
-            let error = quick(60_000).run(call, |_, _, _| panic!("it was to be tried again"), || false).unwrap_err();
+            let error = quick(60_000)
+                .run(&Outage::default(), call, |_| panic!("it was to be tried again"), || false)
+                .unwrap_err();
             assert_eq!((error.kind, calls), (kind, 1));
         }
     }
@@ -136,11 +201,33 @@ mod tests {
     #[test]
     fn patience_ends() {
         let fails = || Err::<(), _>(failure(Kind::Transient));
-        let error = quick(30).run(fails, |_, _, _| (), || false).unwrap_err();
+        let error = quick(30).run(&Outage::default(), fails, |_| (), || false).unwrap_err();
         assert_eq!(error.kind, Kind::Transient);
         assert!(error.to_string().contains("the line broke; tried again for"), "{error}");
-        let error = quick(0).run(fails, |_, _, _| (), || false).unwrap_err();
+        let error = quick(0).run(&Outage::default(), fails, |_| (), || false).unwrap_err();
         assert_eq!(error.to_string(), "cannot read 'a' in sftp://h/r: the line broke");
+    }
+
+    #[test]
+    fn an_outage_is_waited_for_once() {
+        let (outage, retries) = (Outage::default(), quick(60));
+        let attempts = |mended_after: u32| {
+            let mut calls = 0;
+            let call = || {
+                calls += 1;
+                if calls > mended_after { Ok(()) } else { Err(failure(Kind::Transient)) }
+            };
+            let result = retries.run(&outage, call, |_| (), || false);
+            (calls, result.is_ok())
+        };
+        let (calls, _) = attempts(u32::MAX);
+        assert!(calls > LEAST_ATTEMPTS, "{calls}");
+        // Whoever comes after it tries, and no more.
+        assert_eq!(attempts(u32::MAX), (LEAST_ATTEMPTS, false));
+        assert_eq!(attempts(u32::MAX), (LEAST_ATTEMPTS, false));
+        // Once the storage does anything, all have patience again.
+        assert_eq!(attempts(1), (2, true));
+        assert_eq!(attempts(LEAST_ATTEMPTS + 2), (LEAST_ATTEMPTS + 3, true));
     }
 
     #[test]
@@ -154,7 +241,11 @@ mod tests {
                 calls += 1;
                 if calls > mended_after { Ok(()) } else { Err(failure(Kind::Transient)) }
             };
-            assert_eq!(slow.run(call, |_, _, _| (), || stopped).is_ok(), expected, "{stopped} {mended_after}");
+            assert_eq!(
+                slow.run(&Outage::default(), call, |_| (), || stopped).is_ok(),
+                expected,
+                "{stopped} {mended_after}"
+            );
             assert!(began.elapsed() < minute / 2);
         }
         // While it waits.
@@ -166,7 +257,10 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(50));
                 wants.store(true, std::sync::atomic::Ordering::Relaxed);
             });
-            assert!(slow.run(call, |_, _, _| (), || wants.load(std::sync::atomic::Ordering::Relaxed)).is_err());
+            assert!(
+                slow.run(&Outage::default(), call, |_| (), || wants.load(std::sync::atomic::Ordering::Relaxed))
+                    .is_err()
+            );
         });
         assert!(began.elapsed() < minute / 2);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <repository>/            mode 0700
-//!   packs/1f/1f00…         an object: the name is the path, mode 0444, never written again
+//!   data/1f/1f00…         an object: the name is the path, mode 0444, never written again
 //!   tmp/<writer>-<random>  an unfinished object
 //! ```
 //!

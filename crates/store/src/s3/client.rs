@@ -16,7 +16,7 @@ use super::time;
 use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::{Limit, Limits};
 use crate::lock::lock;
-use crate::retry::doze;
+use crate::retry::{Outage, doze};
 use crate::{Error, Kind, Result, Retries};
 
 /// An answer that says why not is no longer.
@@ -83,6 +83,7 @@ pub(super) struct Client {
     keys: Chain,
     pool: Pool,
     retries: Retries,
+    outage: Outage,
     tell: Option<Tell>,
     stopped: Option<Stopped>,
     /// Something was there: what fails from now on may pass.
@@ -103,6 +104,7 @@ impl Client {
             location,
             keys,
             retries: around.retries,
+            outage: Outage::default(),
             tell: around.tell.clone(),
             stopped: around.stopped.clone(),
             reached: AtomicBool::new(false),
@@ -159,6 +161,7 @@ impl Client {
         let mut throttled = 0;
         let stopped = || ask.is_given_up() || self.stopped.as_ref().is_some_and(|stopped| stopped());
         retries.run(
+            &self.outage,
             || {
                 if ask.is_given_up() {
                     let name = ask.name.unwrap_or_default();
@@ -175,12 +178,7 @@ impl Client {
                     answered => Ok(answered),
                 }
             },
-            |error, _, is_first| {
-                // The first attempt after a failure usually mends it, and nobody needs to know.
-                if !is_first {
-                    self.tell(&format!("{error}; trying again"));
-                }
-            },
+            |error| self.tell(&format!("{error}; trying again")),
             stopped,
         )
     }

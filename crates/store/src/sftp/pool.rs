@@ -12,6 +12,7 @@ use super::{program, ssh};
 use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::Limits;
 use crate::lock::lock;
+use crate::retry::Outage;
 use crate::{Error, Kind, Result, Retries};
 
 /// Connections at once.
@@ -40,6 +41,7 @@ pub(super) struct Pool {
     location: String,
     limits: Limits,
     retries: Retries,
+    outage: Outage,
     tell: Option<Tell>,
     stopped: Option<Stopped>,
     /// A path that nobody has.
@@ -65,6 +67,7 @@ impl Pool {
             location,
             limits: Limits { upload: limit(around.upload_limit), download: limit(around.download_limit) },
             retries: around.retries,
+            outage: Outage::default(),
             tell: around.tell.clone(),
             stopped: around.stopped.clone(),
             none,
@@ -100,13 +103,12 @@ impl Pool {
             true => self.retries,
             false => Retries { give_up: Duration::ZERO, ..self.retries },
         };
-        let tell = |error: &Error, _, is_first: bool| {
-            // The first attempt after a break usually mends it, and nobody needs to know.
-            if !is_first && let Some(tell) = &self.tell {
+        let tell = |error: &Error| {
+            if let Some(tell) = &self.tell {
                 tell(&format!("{error}; trying again"));
             }
         };
-        retries.run(call, tell, || self.stopped.as_ref().is_some_and(|stopped| stopped()))
+        retries.run(&self.outage, call, tell, || self.stopped.as_ref().is_some_and(|stopped| stopped()))
     }
 
     pub(super) fn broken(&self, action: &'static str, name: &str, gone: &Gone) -> Error {
