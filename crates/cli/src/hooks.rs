@@ -1,4 +1,4 @@
-//! A profile's hooks: commands for the shell before a backup, after one that made a snapshot, and after one that didn't.
+//! A profile's hooks: commands for the shell before a backup, after one that made a snapshot or needed none, and after one that failed.
 //!
 //! They learn what happened from variables: `DRUMLIN_PROFILE`, `DRUMLIN_HOOK`, and afterwards `DRUMLIN_EXIT_STATUS`,
 //! `DRUMLIN_SNAPSHOT_ID`, `DRUMLIN_ERROR`. Their output goes to standard error, so that it never mixes with JSON.
@@ -15,11 +15,11 @@ use std::process::{Command, Stdio};
 pub enum When<'a> {
     /// Before the backup.
     Before,
-    /// After one that made a snapshot.
+    /// After one that made a snapshot, or needed none.
     After {
         /// What it will exit with.
         exit: Exit,
-        /// The snapshot.
+        /// The snapshot, if one was made.
         snapshot: Option<&'a str>,
     },
     /// After one that failed or was interrupted.

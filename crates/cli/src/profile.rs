@@ -70,6 +70,8 @@ pub struct Profile {
     exclude_larger_than: Option<String>,
     /// Stay on the file systems of the sources.
     pub one_file_system: bool,
+    /// Make none where nothing has changed.
+    pub skip_if_unchanged: bool,
     /// Tags of the snapshots.
     pub tags: Vec<String>,
     /// The host's name in the snapshots.
@@ -96,7 +98,7 @@ pub struct Profile {
 pub struct Hooks {
     /// Before the backup, which doesn't start if one of them fails.
     pub before: Commands,
-    /// After a backup that made a snapshot.
+    /// After a backup that made a snapshot, or needed none.
     pub after: Commands,
     /// After one that didn't.
     pub failure: Commands,

@@ -136,6 +136,7 @@ fn save_stream(repository: &Repository, cache: &Arc<Cache>) -> Result<(), Box<dy
         late: backup::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
+        skip_unchanged: false,
         index: drumlin_repo::IndexMode::Exact,
         program: "measure".into(),
     };

@@ -3,16 +3,16 @@
 mod common;
 
 use common::{bench, bench_with, options, settle, small};
-use drumlin_engine::backup::{self, Compression, Source};
+use drumlin_engine::backup::{self, Compression, Options, Source};
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
 use drumlin_engine::{Error, restore};
 use drumlin_format::key::Role;
-use drumlin_repo::{Cache, NewLock, Repository, Unlock};
+use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
-use drumlin_store::{CallLog, MemoryStore, RecordStore, Store};
+use drumlin_store::{CallLog, Fault, FaultStore, Kind, MemoryStore, Op, RecordStore, Store, When};
 use std::fs;
 use std::io::{Cursor, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -331,6 +331,134 @@ fn streams_become_files_and_failed_ones_nothing() {
     let error = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap_err();
     assert!(matches!(&error, Error::Stream(cause) if cause.contains("status 3")), "{error}");
     assert_eq!(bench.repository.snapshots().unwrap().0.len(), before);
+}
+
+#[test]
+fn where_nothing_has_changed_no_snapshot_need_be_made() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 50);
+    settle();
+    let run = |tags: &[&str]| {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let options = Options { skip_unchanged: true, tags, ..options(&[&source]) };
+        backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap()
+    };
+    let count = || bench.repository.snapshots().unwrap().0.len();
+    let first = run(&[]).snapshot.expect("there was none");
+    let objects = || {
+        let mut names = Vec::new();
+        bench.memory.list("", &mut |l| names.push(l.name)).unwrap();
+        names
+    };
+    let before = objects();
+    let same = run(&[]);
+    assert!(same.snapshot.is_none() && same.parent.as_ref() == Some(&first) && !same.stopped);
+    assert_eq!(same.counts.unmodified, same.counts.entries);
+    assert_eq!(objects(), before, "it leaves nothing");
+    // With other tags it is another one; so it is once anything is another.
+    assert!(run(&["x"]).snapshot.is_some() && run(&["x"]).snapshot.is_none());
+    fs::set_permissions(source.join("dir1/file21"), fs::Permissions::from_mode(0o600)).unwrap();
+    settle();
+    assert!(run(&["x"]).snapshot.is_some());
+    assert_eq!(count(), 3);
+    // One that was forgotten by somebody else stands for nothing.
+    for info in bench.repository.snapshots().unwrap().0 {
+        bench.repository.remove_snapshot(info.snapshot.id).unwrap();
+    }
+    assert!(run(&["x"]).snapshot.is_some());
+}
+
+/// Where a session can't be taken back (an account that may only add), or something was stored all the same, a snapshot is made.
+#[test]
+fn a_snapshot_is_made_all_the_same_where_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = tree(folder.path(), 50);
+    settle();
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let bench = common::bench_over(Arc::new(store), memory, tempfile::tempdir().unwrap(), small());
+    let run = |force: bool| {
+        let options = Options { skip_unchanged: true, force, ..options(&[&source]) };
+        backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap()
+    };
+    assert!(run(false).snapshot.is_some() && run(false).snapshot.is_none());
+    faults.add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let added = run(false).snapshot.expect("its session stays unless it decides on one");
+    assert!(bench.repository.snapshots().unwrap().0.iter().any(|info| info.snapshot == added));
+    faults.clear();
+    // What the index doesn't have any more is stored once more.
+    let (objects, memory) = (bench.repository.index_objects().unwrap(), &bench.memory);
+    objects.iter().for_each(|(id, _)| memory.delete(&names::index(*id)).unwrap());
+    assert!(run(true).snapshot.is_some());
+}
+
+/// Gives some bytes and then fails.
+struct Breaks(Cursor<Vec<u8>>);
+
+impl Read for Breaks {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buf)? {
+            0 => Err(std::io::Error::other("it broke")),
+            n => Ok(n),
+        }
+    }
+}
+
+/// However late a dump fails: what was stored of it needn't be stored again, by whoever comes next.
+#[test]
+fn what_a_failed_run_has_stored_is_not_stored_again() {
+    let bytes = noise(3, 12_000_000);
+    let read = || Cursor::new(bytes.clone());
+    let failed = || stream("dump", read(), Err("the program failed with status 3".into()));
+    let ways: [(&str, Source, Box<dyn Monitor>); 3] = [
+        ("the program fails", failed(), Box::new(Quiet::default())),
+        ("the pipe breaks", stream("dump", Breaks(read()), Ok(())), Box::new(Quiet::default())),
+        ("it is stopped", stream("dump", read(), Ok(())), Box::new(StopAfterBytes(Counters::default(), 11_000_000))),
+    ];
+    for (name, source, monitor) in ways {
+        let bench = bench();
+        let run = |cache: &Arc<Cache>, source: Source, monitor: &dyn Monitor| {
+            backup::backup(&bench.repository, cache, Options { source, ..options(&[]) }, monitor)
+        };
+        run(&bench.cache, source, &*monitor).unwrap_err();
+        assert!(bench.repository.snapshots().unwrap().0.is_empty(), "{name}");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&bench.repository, Some(elsewhere.path()), elsewhere.path()).unwrap());
+        let report = run(&cache, stream("dump", read(), Ok(())), &Quiet::default()).unwrap();
+        // Of what was on its way when it ended some pieces of 2 MiB weren't stored.
+        assert!(report.counts.bytes_new < 7_000_000, "{name}: {} bytes", report.counts.bytes_new);
+        let target = bench.folder.path().join("target");
+        let options = common::restore_options(&report.snapshot.unwrap(), &target);
+        restore::restore(&bench.repository, &cache, options, &Quiet::default()).unwrap();
+        assert!(fs::read(target.join("dump")).unwrap() == bytes, "{name}");
+    }
+}
+
+/// What is named in the index has to be there, and a session that protects it.
+#[test]
+fn a_failed_run_names_nothing_that_is_not_there() {
+    for what in [names::SESSIONS, names::DATA] {
+        let bench = bench();
+        let memory = bench.memory.clone();
+        let lose = move || {
+            let mut names = Vec::new();
+            memory.list(what, &mut |listed| names.push(listed.name)).unwrap();
+            memory.delete(names.first().expect("there is one")).unwrap();
+            Err("the program failed".to_owned())
+        };
+        let (name, reader) = (b"dump".to_vec(), Box::new(Cursor::new(noise(4, 8_000_000))));
+        let source = Source::Stream { name, reader, outcome: Box::new(lose) };
+        let run = |source| {
+            let options = Options { source, ..options(&[]) };
+            backup::backup(&bench.repository, &bench.cache, options, &Quiet::default())
+        };
+        let error = run(source).unwrap_err();
+        assert!(matches!(error, Error::Stream(_)), "{error}");
+        assert!(bench.repository.index_objects().unwrap().is_empty(), "{what}");
+        let report = run(stream("dump", Cursor::new(noise(4, 8_000_000)), Ok(()))).unwrap();
+        assert_eq!(report.counts.bytes_new, 8_000_000);
+    }
 }
 
 #[test]

@@ -184,6 +184,23 @@ fn a_disk_that_is_full_at_any_write_costs_that_run_and_nothing_else() {
     assert!(failed >= 2 * (4 + 3 + 3 + 3 + 1), "only {failed} writes were seen to fail");
 }
 
+/// What there was room for is in the index, if there was room for that.
+#[test]
+fn what_a_full_disk_had_room_for_is_not_stored_again() {
+    let scene = Scene::new();
+    // Packs of 2 MiB: three whole ones.
+    fs::write(scene.source().join("large"), Rng::new(7).bytes(12 << 20)).unwrap();
+    settle();
+    scene.faults.full_after(8 << 20);
+    let error = store_error(scene.backup(&scene.cache(), &scene.source()).unwrap_err());
+    assert_eq!(error.kind, Kind::Full);
+    scene.faults.clear();
+    let report = scene.backup(&scene.cache(), &scene.source()).unwrap();
+    let all = report.counts.bytes;
+    assert!(report.counts.bytes_new + (5 << 20) < all, "{} of {all}", report.counts.bytes_new);
+    scene.everything_restores(&scene.source());
+}
+
 #[test]
 fn an_answer_that_is_lost_leaves_a_repository_that_goes_on() {
     let first = Scene::new();

@@ -99,8 +99,9 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
 
 fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)> {
     // A key object that is damaged, or whose lock makes no sense, is told only if no other one opens.
-    let mut damage = None;
-    for id in keys::ids(store)? {
+    let (mut damage, mut has_passphrase) = (None, false);
+    let ids = keys::ids(store)?;
+    for id in ids.iter().copied() {
         let (object, is_copy) = match keys::twice(store, id).read() {
             Err(e @ Error::Damaged { .. }) => {
                 damage = Some(e);
@@ -108,13 +109,19 @@ fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)
             }
             other => other?,
         };
+        has_passphrase |= matches!(object.lock(), Lock::Passphrase { .. });
         match try_passphrase(&object, passphrase) {
             Ok(Some(secrets)) => return Ok((secrets, is_copy)),
             Ok(None) => {}
             Err(source) => damage = Some(Error::Damaged { object: names::key(id), source }),
         }
     }
-    Err(damage.unwrap_or(Error::WrongKey { what: "passphrase", location: store.location() }))
+    let location = store.location();
+    Err(damage.unwrap_or(match () {
+        () if has_passphrase => Error::WrongKey { what: "passphrase", location },
+        () if ids.is_empty() => Error::NoKeys { location },
+        () => Error::NoPassphrase { location },
+    }))
 }
 
 /// `None` if the key is not of this passphrase, or of none: a key file's, or revoked.

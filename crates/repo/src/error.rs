@@ -30,6 +30,18 @@ pub enum Error {
         /// The repository's place.
         location: String,
     },
+    /// There is nothing to unlock it with.
+    #[error("there is no key in the repository in {location}: its folder 'keys' is empty or gone")]
+    NoKeys {
+        /// The repository's place.
+        location: String,
+    },
+    /// There is nothing that a passphrase could open.
+    #[error("none of the keys of the repository in {location} has a passphrase")]
+    NoPassphrase {
+        /// The repository's place.
+        location: String,
+    },
     /// The key was revoked.
     #[error("key {key} of the repository in {location} was revoked by its owner; ask for a new one")]
     RevokedKey {
@@ -229,6 +241,11 @@ impl Error {
     /// Whether the storage may do it a little later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Transient)
+    }
+
+    /// Whether the storage has no room left.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Full)
     }
 
     /// The object that is in cold storage, if that is the trouble.

@@ -93,13 +93,18 @@ impl Ledger {
         // Nameless, it may be there before what it names is durable.
         store.expect(Soon::Bytes { name: &name, bytes: &bytes });
         store.sync()?;
-        store.put(&name, &bytes, Put::Create).inspect_err(|e| {
+        if let Err(e) = store.put(&name, &bytes, Put::Create) {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
             let _ = store.delete(&name);
             if matches!(e.kind, Kind::Io | Kind::Transient) {
                 self.doubt.store(true, Ordering::Relaxed);
+            } else {
+                let mut waiting = lock(&self.pending);
+                waiting.chunks += pending.chunks;
+                waiting.entries.extend(pending.entries);
             }
-        })?;
+            return Err(e.into());
+        }
         self.puts.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
     }
@@ -219,11 +224,35 @@ impl WriteSession {
     /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
     /// be written. No block may be under way.
     pub fn flush(&self) -> Result<()> {
+        self.finish_packs()?;
+        self.ledger.write(0)
+    }
+
+    /// The same as far as it can be done, for a session that will end without a snapshot: finished packs are named all the same, and the next one needn't
+    /// store again what is in them. Nobody refers to it, and unless somebody does meanwhile the next prune takes it away. `closing`: the packs at hand are
+    /// closed first, which takes what closing takes.
+    ///
+    /// # Errors
+    /// Those of a snapshot ([`WriteSession::put_snapshot`]): nothing is named then. That of the first pack that can't be closed, else that of the index
+    /// object.
+    pub fn name_finished(&self, closing: bool) -> Result<()> {
+        let finished = if closing { self.finish_packs() } else { Ok(()) };
+        // Who reads the index trusts it: what an eviction or an older state of the storage has taken away mustn't be named.
+        self.refuse_unprotected()?;
+        if Desk::new(&self.repository).is_evicted(self.id)? {
+            return Err(Error::Evicted);
+        }
+        self.ledger.refuse_lost(true)?;
+        self.ledger.write(0)?;
+        finished
+    }
+
+    fn finish_packs(&self) -> Result<()> {
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers: Vec<&Packer> = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of)).collect();
         // Each takes some round trips.
-        self.repository.ask_many(&packers, |packer| packer.finish())?;
-        self.ledger.write(0)
+        let finished: Vec<Result<()>> = self.repository.ask_many(&packers, |packer| Ok::<_, Error>(packer.finish()))?;
+        finished.into_iter().collect()
     }
 
     /// Whether an index object that could not be put may yet appear: its packs would be taken for stored by whoever reads it, though they were removed
@@ -266,11 +295,8 @@ impl WriteSession {
             Some((_, bytes)) => bytes,
             None => self.seal_snapshot(snapshot)?,
         };
-        let (store, session) = (self.repository.store(), names::session(self.id));
-        let protected = || match store.len(&session)? {
-            Some(_) => Ok(()),
-            None => Err(self.lost()?),
-        };
+        let store = self.repository.store();
+        let protected = || self.refuse_unprotected();
         let is_there = || {
             let all = snapshot.partial.is_none();
             self.ledger.refuse_lost(all)?;
@@ -314,6 +340,14 @@ impl WriteSession {
         *lock(&self.announced) = announced.ok().flatten();
     }
 
+    /// Fails if the session isn't there any more.
+    fn refuse_unprotected(&self) -> Result<()> {
+        match self.repository.store().len(&names::session(self.id))? {
+            Some(_) => Ok(()),
+            None => Err(self.lost()?),
+        }
+    }
+
     /// Why the session is gone.
     fn lost(&self) -> Result<Error> {
         let location = self.repository.store().location();
@@ -339,7 +373,8 @@ impl WriteSession {
     }
 
     /// End a session of which no snapshot was put, unless it is in doubt ([`WriteSession::is_in_doubt`]).
-    pub fn abandon(self) -> Result<()> {
+    /// Where that is refused it may go on: an account that may only add can end a session by a decision alone.
+    pub fn abandon(&self) -> Result<()> {
         if self.is_in_doubt() {
             return Ok(());
         }

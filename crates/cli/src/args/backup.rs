@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 /// Save files, or a stream, as a new snapshot
 ///
-/// The snapshot is compared with the latest of the same host and sources: what has neither another size nor other times
-/// nor another inode is taken to be as it was and isn't read. The first Ctrl-C (or SIGTERM) ends the backup and leaves a
+/// The snapshot is compared with the latest of the same host and sources: what has the same size, times,
+/// inode, mode, owner and number of links is taken to be as it was and isn't read. The first Ctrl-C (or SIGTERM) ends the backup and leaves a
 /// partial snapshot, from which the next run goes on. SIGUSR1 prints how far it is.
 #[derive(Args, Debug)]
 pub struct Backup {
@@ -61,6 +61,10 @@ pub struct Backup {
     /// Compare with this snapshot instead of the latest of the same host and sources
     #[arg(long, value_name = "SNAP")]
     pub parent: Option<String>,
+
+    /// Make no snapshot if nothing has changed since the one that it is compared with, which has the same tags
+    #[arg(long, conflicts_with_all = ["stdin", "stdin_filename", "command"])]
+    pub skip_if_unchanged: bool,
 
     /// Read all files, whether they seem to have changed or not
     #[arg(short, long)]

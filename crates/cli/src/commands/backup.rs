@@ -95,6 +95,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         _ => None,
     };
 
+    let is_of_files = matches!(what, What::Paths(_));
     let watch = Watch::new(context.out, "backup");
     let (source, program) = source(what, filter, one_file_system(context, &args), watch.signals())?;
     let processors = super::processors();
@@ -122,6 +123,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
             IndexKind::Sparse => IndexMode::Sparse,
         },
         checkpoint_bytes: if args.dry_run { 0 } else { args.checkpoint },
+        skip_unchanged: is_of_files && (args.skip_if_unchanged || profile.is_some_and(|p| p.skip_if_unchanged)),
         program: concat!("drumlin ", env!("CARGO_PKG_VERSION")).into(),
     };
     // On the side: a storage that is far away takes its time to list what it has.
@@ -145,7 +147,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
     finish(context, &report, args.dry_run)
 }
 
-/// The end of a run that made a snapshot: what it did, and whether that is all that it should have done.
+/// The end of a run that made a snapshot, or needed none: what it did, and whether that is all that it should have done.
 fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
     let snapshot = report.snapshot.as_ref().filter(|_| !dry_run);
     let exit = match () {
@@ -161,7 +163,11 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
         match snapshot {
             Some(s) => context.out.note(format!("saved {}", in_words(s))),
             None if dry_run => context.out.note("a dry run: nothing was stored"),
-            None => {}
+            None => {
+                let same =
+                    report.parent.as_ref().map_or_else(String::new, |parent| format!(" since {}", in_words(parent)));
+                context.out.note(format!("nothing has changed{same}: no snapshot was made"));
+            }
         }
     }
     let done = Done { exit, snapshot: snapshot.map(|s| s.id.to_string()) };

@@ -220,3 +220,26 @@ fn streams_are_chosen_by_their_names() {
     assert!(home.run(&["--json", "snapshots", "--path", "/all.sql"]).ok().objects().is_empty());
     assert!(home.run(&["--json", "snapshots", "--path", "./all.sql"]).ok().objects().is_empty());
 }
+
+#[test]
+fn a_snapshot_is_skipped_where_nothing_has_changed() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src", "--skip-if-unchanged"]).ok();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    // What was written just now is read once more.
+    home.run(&["backup", "src"]).ok();
+    let made = || home.run(&["--json", "snapshots"]).ok().of_type("snapshot").len();
+    let before = made();
+    let skipped = home.run(&["backup", "src", "--skip-if-unchanged"]).ok();
+    assert!(skipped.stdout.contains("nothing has changed since snapshot"), "{}", skipped.stdout);
+    let summary = home.run(&["--json", "backup", "src", "--skip-if-unchanged"]).ok().the("summary");
+    assert!(summary["snapshot_id"].is_null() && summary["parent_id"].is_string(), "{summary}");
+    assert_eq!(made(), before);
+    home.write("src/a.txt", "another");
+    let saved = home.run(&["backup", "src", "--skip-if-unchanged"]).ok();
+    assert!(saved.stdout.contains("saved snapshot"), "{}", saved.stdout);
+    assert_eq!(made(), before + 1);
+    // A stream is another one each time.
+    home.run(&["backup", "--stdin", "x", "--skip-if-unchanged"]).expect(2);
+}

@@ -91,6 +91,8 @@ pub struct Options {
     pub index: IndexMode,
     /// Store a partial snapshot after so many new bytes; 0: only when stopped.
     pub checkpoint_bytes: u64,
+    /// Make no snapshot where the one that it is compared with has the same tags and the same tree.
+    pub skip_unchanged: bool,
     /// The program and its version.
     pub program: String,
 }
@@ -98,7 +100,7 @@ pub struct Options {
 /// What a backup did.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The snapshot; partial if the run was stopped. `None` only for a run that was stopped with nothing to keep.
+    /// The snapshot; partial if the run was stopped. `None` only for one that would be as its parent is: [`Options::skip_unchanged`].
     pub snapshot: Option<Snapshot>,
     /// The snapshot that it was compared with.
     pub parent: Option<Snapshot>,

@@ -20,7 +20,7 @@ use drumlin_host::walk::{self, Crew, Walk};
 use drumlin_repo::collection::{Known, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
-use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, names, random_id};
+use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, Written, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -52,6 +52,16 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
 /// doesn't have.
 fn is_of_tree(error: &drumlin_repo::Error) -> bool {
     error.is_damage() || matches!(error, drumlin_repo::Error::NotAllowed { .. })
+}
+
+/// Whether what was stored by a run that failed so is worth having named in the index: the storage does what it is asked.
+fn is_worth_naming(error: &Error) -> bool {
+    match error {
+        Error::Stream(_) | Error::Interrupted | Error::System { .. } => true,
+        // Where no pack finds room, what names those that did may.
+        Error::Repo(e) => e.is_full() || is_of_tree(e),
+        _ => false,
+    }
 }
 
 /// The options for a second attempt, that compares with nothing; `None` if the first has compared with nothing either, or
@@ -139,22 +149,26 @@ fn attempt(
         user: options.user.clone(),
         tags: options.tags.clone(),
         program: options.program.clone(),
+        skip_unchanged: options.skip_unchanged,
         known,
         losses,
         placed: Mutex::new(Placed::Nothing),
     };
     let Options { compression, force, checkpoint_bytes, .. } = options;
-    match run.pipeline(
-        Pace { workers: options.workers.max(1), late: options.late, compression, force, checkpoint_bytes },
-        feed,
-    ) {
-        Ok(outcome) => run.commit(cache, outcome),
+    let pace = Pace { workers: options.workers.max(1), late: options.late, compression, force, checkpoint_bytes };
+    match run.pipeline(pace, feed).and_then(|outcome| run.conclude(outcome)) {
+        Ok(end) => run.end(cache, end),
         Err(e) => {
             if matches!(&e, Error::Repo(e) if is_of_tree(e)) {
                 damaged.extend(distrusted(&run.reader).unwrap_or_default());
             }
             let placed = *run.placed();
             if let Ok(session) = run.end_session() {
+                // Beside a checkpoint nothing is risked: an index object that fails, and may land late, would keep that from being decided on.
+                if matches!(placed, Placed::Nothing) && is_worth_naming(&e) {
+                    // Who wants to end doesn't wait for a line.
+                    let _ = session.name_finished(!(monitor.stop() && repository.store().is_far()));
+                }
                 let _ = match placed {
                     // What it has named may yet appear: the session stays, and is evicted one day.
                     _ if session.is_in_doubt() => Ok(()),
@@ -196,6 +210,7 @@ struct Run<'a> {
     user: String,
     tags: Vec<String>,
     program: String,
+    skip_unchanged: bool,
     known: Known,
     /// What was lost and may be met again, because all is read.
     losses: Vec<LossId>,
@@ -241,7 +256,15 @@ impl Feed {
     }
 }
 
-/// What the pipeline leaves to be committed.
+/// What is left to be decided.
+struct End {
+    /// It has been put; `None` where none is to be made.
+    snapshot: Option<Snapshot>,
+    tree_bytes: u64,
+    stopped: bool,
+}
+
+/// What the pipeline leaves.
 struct Outcome {
     root: Option<Root>,
     reached: Option<Reached>,
@@ -413,41 +436,75 @@ impl Run<'_> {
         })
     }
 
-    fn commit(self, cache: &Cache, outcome: Outcome) -> Result<Report> {
-        let tree_bytes = self.session.written().tree_bytes;
-        let nothing = outcome.root.is_none();
-        if nothing && outcome.stopped {
-            // What it can't clear up others will; that it was stopped is what counts.
-            let _ = self.end_session()?.abandon();
+    /// See that all is durable that the snapshot needs, and put it, if there is to be one.
+    fn conclude(&self, outcome: Outcome) -> Result<End> {
+        let stopped = outcome.stopped;
+        if outcome.root.is_none() && stopped {
             return Err(Error::Interrupted);
         }
         // Directories that lead to nothing are nothing, too.
         if !outcome.found && self.monitor.counters().get().unreadable > 0 {
-            let _ = self.end_session()?.abandon();
             return Err(Error::NoSource);
         }
-        let partial = if outcome.stopped { outcome.reached } else { None };
+        let tree_bytes = self.session.written().tree_bytes;
+        if self.is_same(&outcome)? {
+            match self.session.abandon() {
+                // An account that may only add is rid of its session by a decision alone.
+                Err(e) if e.is_refused() => {}
+                // What it can't clear up others will.
+                _ => return Ok(End { snapshot: None, tree_bytes, stopped }),
+            }
+        }
+        let partial = if stopped { outcome.reached } else { None };
         let snapshot = self.snapshot(outcome.root, partial)?;
         self.session.expect_snapshot(&snapshot);
         self.session.flush()?;
         self.put(&snapshot)?;
+        Ok(End { snapshot: Some(snapshot), tree_bytes, stopped })
+    }
+
+    /// Decide, where anything is to be decided on.
+    fn end(self, cache: &Cache, end: End) -> Result<Report> {
         let (parents, monitor, start) = (self.parents.clone(), self.monitor, self.start);
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());
         let index = self.session.index().clone();
-        self.end_session()?.commit(snapshot.id)?;
-        cache.tidy(&index);
-        if snapshot.partial.is_none() {
-            losses::met(cache, &host, &paths, &losses);
+        let session = self.end_session()?;
+        if let Some(snapshot) = &end.snapshot {
+            session.commit(snapshot.id)?;
         }
-        parent::remember(cache, &snapshot, &parents);
+        cache.tidy(&index);
+        if let Some(snapshot) = &end.snapshot {
+            if snapshot.partial.is_none() {
+                losses::met(cache, &host, &paths, &losses);
+            }
+            parent::remember(cache, snapshot, &parents);
+        }
         Ok(Report {
             parent: parents.first().cloned(),
-            snapshot: Some(snapshot),
+            snapshot: end.snapshot,
             counts: monitor.counters().get(),
-            tree_bytes,
+            tree_bytes: end.tree_bytes,
             millis: start.elapsed().as_millis() as u64,
-            stopped: outcome.stopped,
+            stopped: end.stopped,
         })
+    }
+
+    /// Whether the snapshot that was compared with says the same, and another one isn't wanted then.
+    fn is_same(&self, outcome: &Outcome) -> Result<bool> {
+        let Some(parent) = self.parents.first().filter(|_| self.skip_unchanged && !outcome.stopped) else {
+            return Ok(false);
+        };
+        let of = |snapshot: &Snapshot| (snapshot.host.clone(), snapshot.paths.clone(), snapshot.tags.clone());
+        let is_alike = parent.root == outcome.root
+            && parent.partial.is_none()
+            && of(parent) == (self.host.clone(), self.paths.clone(), self.tags.clone());
+        // What was stored all the same, as the index had lost it, is for a snapshot to refer to; and a checkpoint is one already.
+        let has_stored = self.session.written() != Written::default() || !matches!(*self.placed(), Placed::Nothing);
+        if !is_alike || has_stored {
+            return Ok(false);
+        }
+        // It may have been forgotten since it was found.
+        Ok(self.repository.store().len(&names::snapshot(parent.id)).map_err(drumlin_repo::Error::from)?.is_some())
     }
 
     fn end_session(self) -> Result<WriteSession> {

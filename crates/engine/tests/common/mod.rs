@@ -82,6 +82,7 @@ pub fn options(paths: &[&Path]) -> Options {
         late: backup::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
+        skip_unchanged: false,
         index: drumlin_repo::IndexMode::Exact,
         program: "test".into(),
     }

@@ -183,6 +183,7 @@ impl Actor<'_> {
             memory: 8 << 20,
             index: if self.rng.one_in(4) { IndexMode::Sparse } else { IndexMode::Exact },
             checkpoint_bytes: if self.rng.one_in(3) { 6000 } else { 0 },
+            skip_unchanged: false,
             program: "simulation".into(),
         };
         self.shared.note(self.number, || format!("saves {tag}, compared with {:?}", options.parent));

@@ -95,6 +95,7 @@ impl Base {
                 memory: 8 << 20,
                 index: IndexMode::Exact,
                 checkpoint_bytes: 0,
+                skip_unchanged: false,
                 program: "simulation".into(),
             };
             let report = backup(&repository, &cache, options, &Quiet::default()).unwrap();

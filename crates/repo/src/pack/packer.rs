@@ -187,25 +187,28 @@ impl Packer {
 
     /// Close the pack at hand, so that all that was appended is in finished packs. No block may be under way.
     pub fn finish(&self) -> Result<()> {
+        let mut closed = Ok(());
         if let Some(pack) = lock(&self.current).take() {
             let mut stream = lock(&pack.stream);
             stream.full = true;
             if stream.outstanding == 0 {
-                self.close(&pack, &mut stream)?;
+                closed = self.close(&pack, &mut stream);
             }
         }
-        self.join(0)
+        closed.and(self.join(0))
     }
 
-    /// Wait until no more than so many packs are being closed.
+    /// Wait until no more than so many packs are being closed. The first failure is told, once all of these have ended.
     fn join(&self, most: usize) -> Result<()> {
-        let mut closing = lock(&self.closing);
+        let (mut closing, mut closed) = (lock(&self.closing), Ok(()));
         while closing.len() > most
             && let Some(thread) = closing.pop_front()
         {
-            thread.join().map_err(|_| Error::Misuse("a thread that closed a pack ended unexpectedly".into()))??;
+            let ended =
+                thread.join().map_err(|_| Error::Misuse("a thread that closed a pack ended unexpectedly".into()));
+            closed = closed.and(ended.flatten());
         }
-        Ok(())
+        closed
     }
 
     fn is_full(&self, table: &Table) -> bool {
@@ -289,11 +292,12 @@ impl Packer {
             number: stream.next_number,
             sink: self.sink.clone(),
         };
-        self.join(CLOSING_MAX - 1)?;
+        // That another pack has failed is no reason for this one to.
+        let joined = self.join(CLOSING_MAX - 1);
         let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
         let thread = thread.map_err(|e| Error::Misuse(format!("cannot start a thread: {e}")))?;
         lock(&self.closing).push_back(thread);
-        Ok(())
+        joined
     }
 }
 

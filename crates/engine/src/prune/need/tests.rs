@@ -86,6 +86,7 @@ impl History {
             late: backup::LATE,
             memory: 64 << 20,
             checkpoint_bytes: 0,
+            skip_unchanged: false,
             index: drumlin_repo::IndexMode::Exact,
             program: "test".into(),
         };
