@@ -19,7 +19,9 @@ const TREE_CACHE_BYTES: usize = 4 << 20;
 pub fn open_reader(repository: &Repository, cache: &Arc<Cache>) -> Result<Arc<Reader>> {
     let index = Arc::new(Index::open_lean(repository, cache.clone())?);
     cache.tidy(&index);
-    Ok(Arc::new(Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES).with_copies()))
+    Ok(Arc::new(
+        Reader::new(repository.clone(), index, cache.clone(), TREE_CACHE_BYTES).with_copies().with_told_tables(),
+    ))
 }
 
 /// Which snapshots count. What is empty excludes none.

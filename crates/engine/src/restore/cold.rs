@@ -47,7 +47,7 @@ impl Cold<'_> {
     fn needed(&self, index: &Arc<Index>, met: Option<&str>, monitor: &dyn Monitor) -> Result<Vec<Arc<PackInfo>>> {
         let memory = self.options.memory / 16;
         let reader = Reader::new(self.repository.clone(), index.clone(), self.cache.clone(), memory);
-        let reader = Arc::new(reader.with_copies());
+        let reader = Arc::new(reader.with_copies().with_told_tables());
         let mut cursor = Cursor::new(reader.clone(), self.options.snapshot.root)?;
         let mut packs = needs::packs(&reader, &mut cursor, self.options, monitor)?;
         // It may be that of a file which only seemed to be right.

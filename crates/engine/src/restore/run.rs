@@ -94,7 +94,7 @@ fn attempt(
     let index = Arc::new(Index::open_with(repository, cache.clone(), mode)?);
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
     // The blocks in which one window ends and the next begins, and those of a large file's changes.
-    let reader = reader.with_copies().with_room(options.memory / 4);
+    let reader = reader.with_copies().with_told_tables().with_room(options.memory / 4);
     let context = Context {
         reader: Arc::new(reader),
         data_ids: repository.data_ids()?.clone(),

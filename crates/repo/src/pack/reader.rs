@@ -1,7 +1,7 @@
 //! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
 
 use super::came::Came;
-use super::rescue::Lost;
+use super::rescue::{Lost, Told};
 use super::{Healed, Lru, read_footer};
 use crate::cache::{Copies, Tables};
 use crate::index::{Index, Location, PackInfo};
@@ -42,6 +42,10 @@ pub struct Reader {
     doubted: Mutex<HashSet<PackId>>,
     /// Packs that are of other generations than the index says.
     generations: Mutex<HashMap<PackId, u32>>,
+    /// Whether what index objects say of packs' tables will do, where packs can't give out their own.
+    believes: bool,
+    /// What they say.
+    pub(super) told: Mutex<Told>,
     /// The same on packs as they are seen through their bands, if there are any.
     pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
@@ -71,6 +75,8 @@ impl Reader {
             there: Mutex::default(),
             doubted: Mutex::default(),
             generations: Mutex::default(),
+            believes: false,
+            told: Mutex::default(),
             through: OnceLock::new(),
         }
     }
@@ -84,6 +90,12 @@ impl Reader {
     /// be; and it keeps copies of what it reads. Not for those who want to know what is in the repository.
     pub fn with_copies(self) -> Self {
         Reader { copies: true, ..self }
+    }
+
+    /// The same, but a pack that can't give out its table, not by its parity either, is read by that which the index has of it. For who wants contents back, and
+    /// not for who means to refer to them.
+    pub fn with_told_tables(self) -> Self {
+        Reader { believes: true, ..self }
     }
 
     /// The same, but of a storage far away the blocks of contents that came last are kept, sealed, up to so many bytes: those longest of which something
@@ -142,14 +154,18 @@ impl Reader {
         if let Some(table) = self.kept_table(info) {
             return Ok(table);
         }
-        let table = match self.signed_table(info) {
+        let own = match self.signed_table(info) {
             Err(e) if e.is_of_one_object() => match self.last_resort(&info.id)? {
-                Some(through) => self.resorted(info, through.signed_table(info), e)?,
-                None => return Err(e),
+                Some(through) => self.resorted(info, through.signed_table(info), e),
+                None => Err(e),
             },
-            other => other?,
+            other => other,
         };
-        let table = Arc::new(table.0);
+        let table = match own {
+            Ok((table, _)) => Arc::new(table),
+            Err(e) if e.is_of_one_object() && !e.is_missing() && self.believes => self.told_table(info)?.ok_or(e)?,
+            Err(e) => return Err(e),
+        };
         self.put_at_hand(info.id, table.clone());
         self.kept_tables().inspect(|tables| tables.keep(info.id, &table));
         Ok(table)
@@ -249,7 +265,12 @@ impl Reader {
                 Some(through) => self.resorted(info, through.block(info, table, number, scratch, out), e),
                 None => Err(e),
             },
-            other => other,
+            other => {
+                if self.believes {
+                    self.note_told(info);
+                }
+                other
+            }
         }
     }
 
