@@ -21,7 +21,7 @@ pub enum Exit {
     Failed = 1,
     /// The command line makes no sense.
     Usage = 2,
-    /// Done, but something of the source could not be read, or something of the target not written.
+    /// Done, but something could not be read or written, or is damaged.
     Incomplete = 3,
     /// Done, but the repository lacks what this client has seen in it, or can't be compared with that.
     Unexplained = 4,
@@ -55,7 +55,7 @@ impl Exit {
             Exit::Done => "done",
             Exit::Failed => "failed",
             Exit::Usage => "the command line makes no sense",
-            Exit::Incomplete => "done, but part of the source could not be read, or part of the target not written",
+            Exit::Incomplete => "done, but something could not be read or written, or is damaged",
             Exit::Unexplained => "done, but the storage has lost or withholds what this client has seen in it",
             Exit::NoRepository => "there is no repository at that place",
             Exit::Busy => "refused, because something else is at work",
@@ -183,14 +183,21 @@ impl From<RepoError> for Failure {
         let message = error.to_string();
         match error {
             RepoError::NoRepository { ref location } => Failure::new(Exit::NoRepository, message).hint(
-                tilde(location).unwrap_or("check the place given with -r; 'drumlin init' makes a new repository"),
+                tilde(location).unwrap_or("check that place; 'drumlin init' makes a new repository"),
             ),
+            RepoError::NoKeys { .. } => Failure::new(Exit::WrongKey, message).hint(
+                "put the folder back from a copy of the repository, or give a recovery file as the key file, and then 'drumlin key add'",
+            ),
+            RepoError::NoPassphrase { .. } => {
+                Failure::new(Exit::WrongKey, message).hint("one of their key files opens it instead")
+            }
             RepoError::WrongKey { .. } | RepoError::RevokedKey { .. } => Failure::new(Exit::WrongKey, message),
             RepoError::OtherRepository { .. } => Failure::new(Exit::WrongKey, message)
                 .hint("each repository has keys of its own; check -r and the key file"),
             RepoError::Damaged { ref source, .. } if source.is_newer() => Failure::failed(message),
             RepoError::Damaged { ref object, .. } if object == "the key file" || object == "the recovery file" => {
                 Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
+                    .hint("a file in which a passphrase stands is a password file, and no key file")
             }
             RepoError::Damaged { ref object, .. } => match remedy(object) {
                 Some(hint) => Failure::failed(message).hint(hint),
@@ -272,7 +279,8 @@ impl From<drumlin_store::Error> for Failure {
                 failure.hint("it may pass: run it again, and it goes on from what is stored")
             }
             Kind::Full => failure.hint(format!(
-                "make room on the storage of {}, and run it again; what a backup has stored that failed 'drumlin prune' frees",
+                "make room on the storage of {}, and run it again: what a backup has stored by now it needn't store again. 'drumlin prune' \
+                 frees that, too",
                 error.location
             )),
             Kind::Refused if matches!(error.action, "open" | "read" | "list") => {

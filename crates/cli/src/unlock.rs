@@ -228,13 +228,18 @@ fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Re
     }
     // Before anything is asked: a place without a repository is told at once.
     let config = Repository::read_config(&*store)?;
-    if let Ok(kept) = place::key_file(&config.id)
-        && kept.exists()
-    {
-        return by_file(store, &kept, "read the key file kept for this repository,");
+    let kept = place::key_file(&config.id);
+    if let Some(kept) = kept.as_ref().ok().filter(|kept| kept.exists()) {
+        return by_file(store, kept, "read the key file kept for this repository,");
     }
     if !can_ask() {
-        let message = format!("no passphrase or key file is given for the repository in {}", store.location());
+        let none = |kept: PathBuf| format!(", and none is kept in '{}'", shown(kept.as_os_str().as_bytes()));
+        let kept = kept.map(none);
+        let message = format!(
+            "no passphrase or key file is given for the repository in {}{}",
+            store.location(),
+            kept.unwrap_or_default()
+        );
         return Err(Failure::new(Exit::WrongKey, message).hint(hint));
     }
     let mut attempt = 1;

@@ -36,8 +36,7 @@ impl Args for Rules {
                 .action(ArgAction::Append)
                 .help_heading("What to leave out")
         };
-        let help =
-            "Leave out what matches PATTERN (syntax of .gitignore; may be repeated, the last that matches counts)";
+        let help = "Leave out what matches PATTERN (as in a .gitignore, but at any depth unless it begins with '/'; may be repeated, the last that matches counts)";
         let pattern = option("exclude", "PATTERN", help).short('e');
         let help = "Leave out what matches a pattern of FILE, one a line";
         let file = option("exclude-file", "FILE", help).value_parser(value_parser!(PathBuf));

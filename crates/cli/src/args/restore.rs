@@ -30,7 +30,7 @@ pub struct Restore {
     #[command(flatten)]
     pub select: Select,
 
-    /// Restore only what matches PATTERN (syntax of .gitignore; may be repeated)
+    /// Restore only what matches PATTERN (as in a .gitignore, but at any depth unless it begins with '/'; may be repeated)
     #[arg(short, long, value_name = "PATTERN")]
     pub include: Vec<String>,
 

@@ -54,7 +54,7 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
             // The key's file first: a repository whose key can't be written is of no use to anybody.
             let key = NewKey::new(Some(given))?;
             let created = drumlin_store::create(&location, &context.around())
-                .map_err(not_made)
+                .map_err(|e| not_made(context, &location, e))
                 .and_then(|s| key.create(Arc::from(s), like.as_ref()));
             if created.is_err() {
                 key.discard();
@@ -82,8 +82,11 @@ fn cut_like(context: &Context, location: &str, args: &Init) -> Result<Repository
 }
 
 /// A store that can't be made, in words for the one who wanted it.
-fn not_made(error: drumlin_store::Error) -> Failure {
+fn not_made(context: &Context, location: &Location, error: drumlin_store::Error) -> Failure {
     match error.kind {
+        Kind::Exists if is_repository(context, location) => {
+            drumlin_repo::Error::Exists { location: error.location }.into()
+        }
         Kind::Missing if error.action != drumlin_store::FIND_BUCKET => {
             let message = format!("cannot make a repository in {}: the folder above it does not exist", error.location);
             let usual = "make that folder first, or mount what should be there";
@@ -91,6 +94,10 @@ fn not_made(error: drumlin_store::Error) -> Failure {
         }
         _ => error.into(),
     }
+}
+
+fn is_repository(context: &Context, location: &Location) -> bool {
+    drumlin_store::open(location, &context.around()).is_ok_and(|store| Repository::read_config(&*store).is_ok())
 }
 
 impl Made {

@@ -391,10 +391,12 @@ impl<'a> Context<'a> {
             }
             let Some(first) = packs.first() else { continue };
             let which = match packs.len() {
-                1 => format!("pack '{first}' is damaged or gone, and was read through its parity"),
-                n => format!("{n} packs are damaged or gone, '{first}' among them, and were read through their parity"),
+                1 => format!("pack '{first}' is damaged or gone, and was read through its parity or the index"),
+                n => format!(
+                    "{n} packs are damaged or gone, '{first}' among them, and were read through their parity or the index"
+                ),
             };
-            let advice = "nothing is lost yet, and 'drumlin repair --read-data' writes anew what is damaged";
+            let advice = "what was read of that is whole, and 'drumlin repair --read-data' writes it anew";
             self.out.warn(format!("{which}: {advice}"));
         }
     }

@@ -57,6 +57,7 @@ struct JsonPrune {
     bytes_written: u64,
     bytes_before: u64,
     bytes_after: u64,
+    forgotten_cleared: u64,
     unfinished_removed: u64,
     unfinished_bytes: u64,
     retained: u64,
@@ -96,6 +97,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
             bytes_written: report.written,
             bytes_before: report.before,
             bytes_after: report.after,
+            forgotten_cleared: report.cleared,
             unfinished_removed: report.unfinished.objects,
             unfinished_bytes: report.unfinished.bytes,
             retained,
@@ -226,8 +228,10 @@ fn older(survey: &Survey) -> Option<String> {
 
 fn told(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    if report.gone.packs == 0 {
-        lines.push("there is nothing to prune".into());
+    if report.gone.packs == 0 && report.cleared > 0 {
+        lines.push("there was no room to be freed".to_owned());
+    } else if report.gone.packs == 0 {
+        lines.push("there is nothing to prune".to_owned());
     } else {
         lines.push(format!(
             "removed {}, freed {}: packs took {}, and take {}",
@@ -239,6 +243,10 @@ fn told(report: &Report) -> Vec<String> {
         if report.written > 0 {
             lines.push(format!("written anew: {}", bytes(report.written)));
         }
+    }
+    if report.cleared > 0 {
+        let snapshots = counted(report.cleared, "forgotten snapshot", "forgotten snapshots");
+        lines.push(format!("{snapshots} can't be had back by 'drumlin undelete' any more"));
     }
     if let Some(survey) = &report.survey {
         if survey.rekeyed.packs > 0 || survey.resealed > 0 {

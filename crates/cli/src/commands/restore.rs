@@ -4,11 +4,12 @@ use super::backup::memory;
 use super::look::is_dir;
 use super::{Context, gather};
 use crate::args::restore::Restore;
-use crate::exit::{Exit, Failure, Result};
+use crate::exit::{Exit, Failure, Result, without_number};
 use crate::render::path::shown;
 use crate::render::progress::Watch;
 use crate::render::size::counted;
 use crate::render::summary;
+use drumlin_engine::Error;
 use drumlin_engine::restore::{Options, restore};
 use drumlin_engine::select::open_reader;
 use drumlin_format::snapshot::Summary;
@@ -89,7 +90,17 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         workers: args.workers.map_or_else(super::processors, usize::from),
         memory: memory(context, args.memory)?,
     };
-    let report = watch.run(|monitor| restore(&repository, &cache, options, monitor))?;
+    let target = options.target.clone();
+    let restored_so_far = |error| match error {
+        Error::Place(e) if e.is_full() => {
+            let so_far = counted(watch.counts().restored, "entry", "entries");
+            let (target, why) = (shown(target.as_os_str().as_bytes()), e.to_string());
+            Failure::failed(format!("'{target}' is full: {}; {so_far} restored so far", without_number(&why)))
+                .hint("make room there, and say the same again: it goes on from what is there")
+        }
+        other => other.into(),
+    };
+    let report = watch.run(|monitor| restore(&repository, &cache, options, monitor)).map_err(restored_so_far)?;
     let c = &report.counts;
     let exit = match () {
         () if report.stopped => Exit::Interrupted,

@@ -128,7 +128,7 @@ pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
     for error in &damaged {
         context.out.trouble_with("snapshots", &error.to_string());
     }
-    Ok(if damaged.is_empty() { Exit::Done } else { Exit::Failed })
+    Ok(if damaged.is_empty() { Exit::Done } else { Exit::Incomplete })
 }
 
 /// The last `n` of each host and set of sources.

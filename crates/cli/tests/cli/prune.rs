@@ -50,6 +50,19 @@ fn what_was_forgotten_frees_room_and_is_gone_for_good() {
 }
 
 #[test]
+fn where_nothing_goes_undelete_has_an_end_all_the_same() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["forget", "--keep-last", "1"]).ok();
+    let pruned = home.run(&["prune"]).ok().stdout;
+    assert!(pruned.contains("no room to be freed\n1 forgotten snapshot can't be had back"), "{pruned}");
+    assert!(!home.run(&["prune"]).ok().stdout.contains("had back"));
+    home.run(&["undelete", "latest"]).expect(1);
+}
+
+#[test]
 fn forget_prunes_as_well_if_it_shall() {
     let home = home();
     let before = bytes(&home.repository());

@@ -47,6 +47,25 @@ fn what_could_not_be_written_is_3() {
 }
 
 #[test]
+fn a_full_target_is_named_and_the_same_command_goes_on() {
+    let home = Home::new();
+    home.sources();
+    let noise: Vec<u8> = drumlin_testkit::Rng::new(1).bytes(30 << 20);
+    std::fs::write(home.path("src/large"), &noise).unwrap();
+    home.run(&["backup", "src"]).ok();
+    let Some(fs) = drumlin_testkit::LoopFs::new(24 << 20) else { return };
+    let target = fs.path().join("out").to_str().unwrap().to_owned();
+    let restore = || home.run(&["restore", &home.saved_folder(), "-t", &target]);
+    let ran = restore().expect(1);
+    assert!(ran.stderr.contains(&format!("'{target}' is full: ")), "{}", ran.stderr);
+    assert!(ran.stderr.contains("restored so far") && ran.stderr.contains("goes on from"), "{}", ran.stderr);
+    home.write("src/large", "less");
+    home.run(&["backup", "src"]).ok();
+    restore().ok();
+    assert!(same(&home.path("src"), std::path::Path::new(&target)));
+}
+
+#[test]
 fn damage_is_3_and_named() {
     let (home, folder) = saved();
     home.damage();

@@ -34,6 +34,8 @@ fn files_where_folders_are_meant() {
     told(home.run(&["-r", "file/below", "snapshots"]), 1, "a file, not a folder");
     told(home.run(&["-r", "file", "-k", "new.key", "init"]), 1, "a file, not a folder");
     told(home.run(&["-r", "src", "-k", "new.key", "init"]), 1, "the folder is not empty");
+    home.run(&["-r", "repo", "-k", "repo.key", "init"]).ok();
+    told(home.run(&["-r", "repo", "-k", "new.key", "init"]), 1, "there is a repository in");
     assert!(!home.path("new.key").exists());
     told(home.run(&["-p", "src", "snapshots"]), 1, "Is a directory");
     told(home.run(&["-k", "src", "snapshots"]), 1, "Is a directory");
@@ -124,4 +126,24 @@ fn sources_twice_nested_empty_and_oddly_spelt() {
     assert_eq!(home.run(&["ls", "latest", &home.text("with space/a  b .txt")]).code, Some(1));
     let spaced = home.text("with space/a  b .txt");
     assert_eq!(home.run(&["dump", "latest~1", &(spaced + "/")]).ok().stdout, "spaced");
+}
+
+#[test]
+fn no_key_that_would_fit() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    let kept = home.kept_key();
+    std::fs::rename(&kept, home.path("away.key")).unwrap();
+    told(home.run(&["snapshots"]), 12, &format!("none is kept in '{}'", kept.display()));
+    home.run(&["-k", "away.key", "snapshots"]).ok();
+    home.write("password", "a passphrase\n");
+    let ran = told(home.run(&["-p", "password", "snapshots"]), 12, "none of the keys");
+    assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("key file"), "{}", ran.stderr);
+    // A passphrase's file is no key file.
+    told(home.run(&["-k", "password", "snapshots"]), 12, "is a password file, and no key file");
+    std::fs::rename(home.repository().join("keys"), home.path("keys")).unwrap();
+    told(home.run(&["-p", "password", "snapshots"]), 12, "'keys' is empty or gone");
+    std::fs::rename(home.path("keys"), home.repository().join("keys")).unwrap();
+    home.run(&["-k", "away.key", "snapshots"]).ok();
 }

@@ -125,6 +125,8 @@ pub struct Report {
     pub before: u64,
     /// See there.
     pub after: u64,
+    /// Forgotten snapshots that can't be had back any more.
+    pub cleared: u64,
     /// What runs that were killed had begun to write, and is gone.
     pub unfinished: Unfinished,
     /// Parity across packs afterwards, if there is any.
@@ -224,6 +226,7 @@ fn attempt(
             written: 0,
             before,
             after: before,
+            cleared: 0,
             unfinished,
             parity: None,
         }));
@@ -263,6 +266,7 @@ fn attempt(
         written: monitor.counters().get().bytes_written,
         before,
         after: before,
+        cleared: 0,
         unfinished,
         parity: None,
     };
@@ -288,6 +292,7 @@ fn attempt(
     match collected {
         Ok(Collected::Nothing) => {
             clear()?;
+            report.cleared = forgotten.len() as u64;
             report.parity = parity()?;
             let after = State::of(repository, options)?;
             if is_sound() && is_looked_at(&after)? {
@@ -297,6 +302,7 @@ fn attempt(
         }
         Ok(Collected::Done(draft)) => {
             clear()?;
+            report.cleared = forgotten.len() as u64;
             repository.take_note(now.as_secs().cast_signed());
             report.parity = parity()?;
             let after = State::of(repository, options)?;
