@@ -5,6 +5,7 @@
 
 pub mod backup;
 pub mod check;
+mod collect;
 pub mod convert;
 pub mod copy;
 pub mod diff;

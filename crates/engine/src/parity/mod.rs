@@ -20,7 +20,7 @@ pub use choose::Shape;
 pub(crate) use upkeep::{before_removal, outlook};
 
 use crate::monitor::Monitor;
-use crate::prune::silence::{Waiting, describe};
+use crate::collect::silence::{Waiting, describe};
 use crate::{Error, Result, convert};
 use drumlin_format::{BandId, SessionId};
 use drumlin_repo::band::{Bands, Cost};

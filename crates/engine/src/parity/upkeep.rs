@@ -3,7 +3,7 @@
 use super::choose::{Ask, Choice, Step, choose};
 use super::{Objects, Options, Report, Tally};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
-use crate::prune::ground::Ground;
+use crate::collect::ground::Ground;
 use crate::{Error, Result};
 use drumlin_format::band::Member;
 use drumlin_format::{BandId, PackId};

@@ -12,8 +12,8 @@
 //! What only parity makes sound is no reason for a sound copy to go. Nor is what lies in cold storage, where not even tables can be read: copies of
 //! that stay until it is brought back.
 
-use super::ground::Ground;
-use super::places::Places;
+use crate::collect::ground::Ground;
+use crate::collect::places::Places;
 use crate::monitor::{Monitor, Problem};
 use crate::reach::bits::Bits;
 use crate::reach::find::{self, Found};

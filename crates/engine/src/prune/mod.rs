@@ -6,25 +6,19 @@
 
 mod choose;
 mod duplicates;
-pub(crate) mod ground;
-pub(crate) mod need;
-pub(crate) mod places;
-pub(crate) mod rank;
-pub(crate) mod repack;
-pub(crate) mod silence;
 mod state;
 mod subject;
 mod weigh;
 
 pub use choose::Unused;
 
+use crate::collect::silence::{Waiting, describe};
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Collected, Desk, bury, collect};
 use drumlin_repo::{Cache, Repository, random_id};
-use silence::Waiting;
 use state::State;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -322,7 +316,7 @@ fn attempt(
             if is_through {
                 return Ok(None);
             }
-            if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(silence::describe(&desk, session))) }
+            if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(describe(&desk, session))) }
         }
         Ok(Collected::Evicted) => Err(Error::Busy("another prune has overtaken this one".into())),
         Err(e) => Err(e),

@@ -11,7 +11,7 @@
 mod subject;
 
 use crate::monitor::{Monitor, Problem, ProblemKind};
-use crate::prune::silence::{Waiting, describe};
+use crate::collect::silence::{Waiting, describe};
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, discard};

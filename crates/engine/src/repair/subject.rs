@@ -2,11 +2,11 @@
 
 use super::{Options, Report, tell};
 use crate::monitor::{Monitor, Problem, ProblemKind};
-use crate::prune::ground::{Broken, Ground};
-use crate::prune::need::Need;
-use crate::prune::places::Places;
-use crate::prune::rank::Ranks;
-use crate::prune::repack::Repack;
+use crate::collect::ground::{Broken, Ground};
+use crate::collect::need::Need;
+use crate::collect::places::Places;
+use crate::collect::rank::Ranks;
+use crate::collect::repack::Repack;
 use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;

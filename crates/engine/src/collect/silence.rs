@@ -4,9 +4,9 @@
 //! whether they write. A session that has written nothing between one prune and another much later one is given up; if it
 //! lives after all, its user has to run his backup again, and nothing else is lost.
 
-use super::Options;
 use crate::convert;
 use crate::monitor::Monitor;
+use crate::prune::Options;
 use drumlin_format::SessionId;
 use drumlin_host::process::Alive;
 use drumlin_repo::collection::{Board, Desk, Patience};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backup::{self, Compression, Parent, Source};
 use crate::monitor::Quiet;
-use crate::prune::ground::Ground;
+use crate::collect::ground::Ground;
 use drumlin_format::PackId;
 use drumlin_format::config::ChunkSizes;
 use drumlin_format::pack::PackKind;

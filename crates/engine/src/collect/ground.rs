@@ -40,7 +40,7 @@ pub(crate) fn refuse(mut broken: Broken) -> Result<()> {
 }
 
 /// What a pack says itself; `None` if that can't be read, as it is damaged or in cold storage.
-pub(super) fn own_word(scan: &PackScan, kind: PackKind, pack: PackId, len: u64) -> Result<Option<Entry>> {
+pub(crate) fn own_word(scan: &PackScan, kind: PackKind, pack: PackId, len: u64) -> Result<Option<Entry>> {
     match twice(|| scan.entry(kind, pack, len)) {
         Err(e) if e.is_damage() || e.frozen().is_some() => Ok(None),
         other => Ok(Some(other?)),
