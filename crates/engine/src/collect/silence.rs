@@ -6,7 +6,6 @@
 
 use crate::convert;
 use crate::monitor::Monitor;
-use crate::prune::Options;
 use drumlin_format::SessionId;
 use drumlin_host::process::Alive;
 use drumlin_repo::collection::{Board, Desk, Patience};
@@ -23,12 +22,25 @@ const REMEMBERED_MAX: usize = 1000;
 /// Under this name the cache remembers who was silent.
 const REMEMBERED: &str = "sessions seen by prune";
 
+/// What is to be done about sessions in the way.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// This machine's name.
+    pub host: String,
+    /// How long to wait for those that are at work, in all.
+    pub wait: Duration,
+    /// Those that are known to be dead.
+    pub evict: Vec<SessionId>,
+    /// Those are taken for dead that have given no sign of life for so long.
+    pub evict_after: Duration,
+}
+
 /// Waits for sessions.
 pub(crate) struct Waiting<'a> {
     repository: &'a Repository,
     cache: &'a Cache,
     desk: &'a Desk<'a>,
-    options: &'a Options,
+    policy: Policy,
     monitor: &'a dyn Monitor,
     /// Spent waiting, by whatever sessions were in the way: not what the work itself has taken.
     waited: Duration,
@@ -56,13 +68,13 @@ impl<'a> Waiting<'a> {
         repository: &'a Repository,
         cache: &'a Cache,
         desk: &'a Desk<'a>,
-        options: &'a Options,
+        policy: Policy,
         monitor: &'a dyn Monitor,
         now: Duration,
     ) -> Self {
         let (waited, looked, told) = (Duration::ZERO, HashMap::new(), HashSet::new());
         let (me, yields_to) = (None, None);
-        Waiting { repository, cache, desk, options, monitor, waited, looked, now, told, me, yields_to }
+        Waiting { repository, cache, desk, policy, monitor, waited, looked, now, told, me, yields_to }
     }
 
     /// For a prune, whose session is `me`, and that has waited for so long before.
@@ -114,7 +126,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn pause(&mut self, session: SessionId) -> Patience {
-        let left = self.options.wait.saturating_sub(self.waited);
+        let left = self.policy.wait.saturating_sub(self.waited);
         if left.is_zero() {
             return Patience::GiveUp;
         }
@@ -129,14 +141,14 @@ impl<'a> Waiting<'a> {
 
     /// Whether it is known to have ended, or is given up.
     pub fn is_over(&mut self, session: SessionId) -> bool {
-        self.options.evict.contains(&session) || self.is_dead(session) || self.is_silent(session)
+        self.policy.evict.contains(&session) || self.is_dead(session) || self.is_silent(session)
     }
 
     /// Whether its process was one of this system and is gone.
     fn is_dead(&self, session: SessionId) -> bool {
         match self.desk.session(session) {
             Ok(Some(of)) => {
-                let is_same_host = of.host == self.options.host;
+                let is_same_host = of.host == self.policy.host;
                 of.process.is_some_and(|p| convert::process(&p).alive(is_same_host) == Alive::No)
             }
             _ => false,
@@ -175,7 +187,7 @@ impl<'a> Waiting<'a> {
         }
         let _ = self.cache.remember(REMEMBERED, &encode(&known));
         // A clock that was set back makes it wait longer.
-        list.is_ok() && now.saturating_sub(seen.at) > self.options.evict_after.as_secs()
+        list.is_ok() && now.saturating_sub(seen.at) > self.policy.evict_after.as_secs()
     }
 }
 

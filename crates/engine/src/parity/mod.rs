@@ -19,8 +19,8 @@ mod upkeep;
 pub use choose::Shape;
 pub(crate) use upkeep::{before_removal, outlook};
 
+use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::Monitor;
-use crate::collect::silence::{Waiting, describe};
 use crate::{Error, Result, convert};
 use drumlin_format::{BandId, SessionId};
 use drumlin_repo::band::{Bands, Cost};
@@ -217,18 +217,9 @@ fn in_the_way(
     monitor: &dyn Monitor,
     (desk, me, now): (&Desk, SessionId, Duration),
 ) -> Result<Option<SessionId>> {
-    let patience = crate::prune::Options {
-        host: options.host.clone(),
-        max_unused: crate::prune::Unused::Unlimited,
-        max_repack: None,
-        max_rekey: crate::prune::Unused::Bytes(0),
-        allow_remove_all: false,
-        wait: Duration::ZERO,
-        evict: options.evict.clone(),
-        evict_after: options.evict_after,
-        workers: options.workers,
-    };
-    let mut waiting = Waiting::new(repository, cache, desk, &patience, monitor, now);
+    let (host, evict) = (options.host.clone(), options.evict.clone());
+    let policy = Policy { host, wait: Duration::ZERO, evict, evict_after: options.evict_after };
+    let mut waiting = Waiting::new(repository, cache, desk, policy, monitor, now);
     // Of a session that says nothing that can be believed nobody knows whether it collects.
     let collects = |purpose: &str| matches!(purpose, "prune" | "repair" | "parity");
     let mut counts = |id| Ok(desk.session(id)?.is_none_or(|session| collects(&session.purpose)));

@@ -2,8 +2,8 @@
 
 use super::choose::{Ask, Choice, Step, choose};
 use super::{Objects, Options, Report, Tally};
-use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::collect::ground::Ground;
+use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use drumlin_format::band::Member;
 use drumlin_format::{BandId, PackId};

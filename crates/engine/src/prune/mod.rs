@@ -12,7 +12,7 @@ mod weigh;
 
 pub use choose::Unused;
 
-use crate::collect::silence::{Waiting, describe};
+use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{SessionId, SnapshotId};
@@ -227,7 +227,7 @@ fn attempt(
     }
     let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
     let me = SessionId(random_id()?);
-    let mut waiting = Waiting::new(repository, cache, &desk, options, monitor, now).of_prune(me, *waited);
+    let mut waiting = Waiting::new(repository, cache, &desk, options.policy(), monitor, now).of_prune(me, *waited);
     // Those that are over, at once, whether there is something to remove or not: what they left is looked at as nobody's.
     let over: Vec<_> = state.sessions().filter(|session| waiting.is_over(*session)).collect();
     if !over.is_empty() {
@@ -324,6 +324,11 @@ fn attempt(
 }
 
 impl Options {
+    fn policy(&self) -> Policy {
+        let Options { wait, evict_after, .. } = *self;
+        Policy { host: self.host.clone(), wait, evict: self.evict.clone(), evict_after }
+    }
+
     /// To keep parity across packs up to date.
     fn parity(&self) -> parity::Options {
         parity::Options {

@@ -1,13 +1,13 @@
 //! The two looks of a collection: `docs/collection.md`, steps 3 and 6.
 
 use super::duplicates::Duplicates;
+use super::weigh::{Choice, Scales};
+use super::{Options, Survey, Unused};
 use crate::collect::ground::{self, Ground};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
 use crate::collect::repack::Repack;
-use super::weigh::{Choice, Scales};
-use super::{Options, Survey, Unused};
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;

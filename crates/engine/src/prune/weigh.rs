@@ -1,11 +1,11 @@
 //! What each pack holds that is needed, what it would cost to write it anew without the rest, and so which go and which are written anew.
 
 use super::choose::{self, Candidate, Limits};
+use super::{Options, Survey, Unused};
+use crate::Result;
 use crate::collect::ground::Ground;
 use crate::collect::places::Places;
 use crate::collect::repack::{self, Cost};
-use super::{Options, Survey, Unused};
-use crate::Result;
 use crate::monitor::Problem;
 use crate::reach::marks::Marks;
 use drumlin_format::PackId;

@@ -10,8 +10,8 @@
 
 mod subject;
 
+use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::{Monitor, Problem, ProblemKind};
-use crate::collect::silence::{Waiting, describe};
 use crate::{Error, Result, convert, parity};
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, discard};
@@ -138,18 +138,9 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     }
     let copies = repository.mend_copies()?;
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
-    let patience = crate::prune::Options {
-        host: options.host.clone(),
-        max_unused: crate::prune::Unused::Unlimited,
-        max_repack: None,
-        max_rekey: crate::prune::Unused::Bytes(0),
-        allow_remove_all: false,
-        wait: options.wait,
-        evict: options.evict.clone(),
-        evict_after: options.evict_after,
-        workers: options.workers,
-    };
-    let mut waiting = Waiting::new(repository, cache, &desk, &patience, monitor, now);
+    let Options { wait, evict_after, .. } = *options;
+    let policy = Policy { host: options.host.clone(), wait, evict: options.evict.clone(), evict_after };
+    let mut waiting = Waiting::new(repository, cache, &desk, policy, monitor, now);
     let mut report = Report { copies: copies.put, ..Report::default() };
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
     for _ in 0..ROUNDS_MAX {

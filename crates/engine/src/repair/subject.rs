@@ -1,12 +1,12 @@
 //! The two looks of a repair.
 
 use super::{Options, Report, tell};
-use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::collect::ground::{Broken, Ground};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
 use crate::collect::repack::Repack;
+use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::backup::{self, Compression, Parent, Source};
-use crate::monitor::Quiet;
 use crate::collect::ground::Ground;
+use crate::monitor::Quiet;
 use drumlin_format::PackId;
 use drumlin_format::config::ChunkSizes;
 use drumlin_format::pack::PackKind;
