@@ -8,6 +8,7 @@ mod packer;
 mod parity;
 mod reader;
 mod rescue;
+mod table;
 
 pub use coder::{BlockBuilder, Coder, Coding};
 pub use heal::{Damage, Healed};
@@ -18,4 +19,4 @@ pub use reader::Reader;
 pub(crate) use heal::read_footer;
 pub(crate) use lru::Lru;
 pub(crate) use parity::{ENGINE, Line, added_to};
-pub(crate) use reader::read_table;
+pub(crate) use table::read_table;

@@ -1,49 +1,49 @@
-//! Reading packs: tables, blocks, and single chunks with the blocks around them kept for a while.
+//! Reading packs: blocks, and single chunks with the blocks around them kept for a while.
 
 use super::came::Came;
-use super::rescue::{Lost, Told};
-use super::{Healed, Lru, read_footer};
-use crate::cache::{Copies, Tables};
+use super::rescue::Lost;
+use super::table::Told;
+use super::{Healed, Lru};
+use crate::cache::Copies;
 use crate::index::{Index, Location, PackInfo};
 use crate::{Cache, Error, Repository, Result, names};
 use drumlin_format::generation::MetaKeys;
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
-use drumlin_format::{ChunkId, PackId, Signer};
+use drumlin_format::{ChunkId, PackId};
 use drumlin_seal::{SealKey, Secret};
 use drumlin_store::Soon;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Reads chunks of a repository. Shared by threads.
 pub struct Reader {
-    repository: Repository,
-    index: Arc<Index>,
-    cache: Arc<Cache>,
+    pub(super) repository: Repository,
+    pub(super) index: Arc<Index>,
+    pub(super) cache: Arc<Cache>,
     /// By the pack that a block was sealed for and the pack whose table gave the key: a table that claims a wrong key for
     /// somebody else's pack spoils nothing but its own blocks.
     keys: Mutex<HashMap<(PackId, PackId), Arc<SealKey>>>,
-    tables: Mutex<Lru<PackId, Table>>,
+    pub(super) tables: Mutex<Lru<PackId, Table>>,
     /// Tables that are had from elsewhere.
-    taught: OnceLock<HashMap<PackId, Arc<Table>>>,
+    pub(super) taught: OnceLock<HashMap<PackId, Arc<Table>>>,
     blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
     pub(super) lost: Mutex<Lost>,
     /// Damaged packs at hand.
     healed: Mutex<Lru<PackId, Mutex<Option<Healed>>>>,
     /// Whether damage is healed by parity, or told.
-    heals: bool,
+    pub(super) heals: bool,
     /// Whether copies of tree packs are believed to be what the repository has.
-    copies: bool,
+    pub(super) copies: bool,
     /// Of a storage far away: blocks of contents as they came, which the next who needs a part of them need not fetch again.
     came: Option<Came>,
     /// Packs of which there are copies, and that the repository has as well.
     there: Mutex<HashSet<PackId>>,
     /// Packs whose own tables were asked because kept ones were of no use.
-    doubted: Mutex<HashSet<PackId>>,
+    pub(super) doubted: Mutex<HashSet<PackId>>,
     /// Packs that are of other generations than the index says.
-    generations: Mutex<HashMap<PackId, u32>>,
+    pub(super) generations: Mutex<HashMap<PackId, u32>>,
     /// Whether what index objects say of packs' tables will do, where packs can't give out their own.
-    believes: bool,
+    pub(super) believes: bool,
     /// What they say.
     pub(super) told: Mutex<Told>,
     /// The same on packs as they are seen through their bands, if there are any.
@@ -144,110 +144,6 @@ impl Reader {
     /// The index.
     pub fn index(&self) -> &Arc<Index> {
         &self.index
-    }
-
-    /// A pack's table of contents.
-    pub fn table(&self, info: &PackInfo) -> Result<Arc<Table>> {
-        if let Some(table) = self.table_at_hand(&info.id) {
-            return Ok(table);
-        }
-        if let Some(table) = self.kept_table(info) {
-            return Ok(table);
-        }
-        let own = match self.signed_table(info) {
-            Err(e) if e.is_of_one_object() => match self.last_resort(&info.id)? {
-                Some(through) => self.resorted(info, through.signed_table(info), e),
-                None => Err(e),
-            },
-            other => other,
-        };
-        let table = match own {
-            Ok((table, _)) => Arc::new(table),
-            Err(e) if e.is_of_one_object() && !e.is_missing() && self.believes => self.told_table(info)?.ok_or(e)?,
-            Err(e) => return Err(e),
-        };
-        self.put_at_hand(info.id, table.clone());
-        self.kept_tables().inspect(|tables| tables.keep(info.id, &table));
-        Ok(table)
-    }
-
-    fn table_at_hand(&self, pack: &PackId) -> Option<Arc<Table>> {
-        let taught = self.taught.get().and_then(|taught| taught.get(pack)).cloned();
-        taught.or_else(|| lock(&self.tables).get(pack))
-    }
-
-    /// Keep in mind of which generation a pack is by its own word, if the index has it otherwise.
-    fn note_generation(&self, info: &PackInfo, generation: u32) {
-        if generation != info.generation {
-            lock(&self.generations).insert(info.id, generation);
-        }
-    }
-
-    /// What is known of a pack, with its generation as it says itself, as far as it was asked.
-    fn truly<'a>(&self, info: &'a PackInfo) -> Cow<'a, PackInfo> {
-        match lock(&self.generations).get(&info.id) {
-            Some(generation) => Cow::Owned(PackInfo { generation: *generation, ..info.clone() }),
-            None => Cow::Borrowed(info),
-        }
-    }
-
-    /// A pack's table as an index object had it, if this client has kept it.
-    fn kept_table(&self, info: &PackInfo) -> Option<Arc<Table>> {
-        let table = self.kept_tables()?.get(info.id).filter(|table| table.blocks_end() == info.table_offset)?;
-        let table = Arc::new(table);
-        self.put_at_hand(info.id, table.clone());
-        Some(table)
-    }
-
-    /// Where packs' tables are kept, if they may be used.
-    fn kept_tables(&self) -> Option<&Tables> {
-        self.cache.tables().filter(|_| self.copies)
-    }
-
-    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: its own is asked, once, and counts if it can be had.
-    pub(super) fn doubt(&self, info: &PackInfo) {
-        let Some(tables) = self.kept_tables().filter(|_| lock(&self.doubted).insert(info.id)) else { return };
-        if let Ok((own, _)) = self.signed_table(info) {
-            tables.forget(info.id);
-            tables.keep(info.id, &own);
-            self.put_at_hand(info.id, Arc::new(own));
-        }
-    }
-
-    /// A pack's table of contents, by its parity where it must be, whatever the reader does otherwise.
-    pub fn healed_table(&self, info: &PackInfo) -> Result<Arc<Table>> {
-        Ok(match self.table_at_hand(&info.id) {
-            Some(table) => table,
-            None => {
-                let (table, _, generation) = read_own(&self.repository, info)?;
-                self.note_generation(info, generation);
-                let table = Arc::new(table);
-                self.put_at_hand(info.id, table.clone());
-                table
-            }
-        })
-    }
-
-    /// Take these for the tables of packs in which they may be damaged, before any of those is read. They are kept: whoever has to be taught
-    /// one may have it from nowhere else.
-    pub fn teach(&self, tables: HashMap<PackId, Arc<Table>>) {
-        let _ = self.taught.set(tables);
-    }
-
-    fn put_at_hand(&self, pack: PackId, table: Arc<Table>) {
-        let bytes = table.chunks.len() * size_of::<pack::Chunk>() + table.blocks.len() * size_of::<Block>();
-        lock(&self.tables).put(pack, table, bytes);
-    }
-
-    /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
-    /// know. [`Reader::table`] believes anybody who has a key.
-    pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
-        if !self.heals {
-            return read_table_as_is(&self.repository, info);
-        }
-        let (table, signer, generation) = read_own(&self.repository, info)?;
-        self.note_generation(info, generation);
-        Ok((table, signer))
     }
 
     /// Read, open and decode a block into `out`, which is replaced. `scratch` is room for the sealed bytes.
@@ -605,68 +501,4 @@ thread_local! {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Read a pack's table of contents from the store, by the pack's parity if it is damaged.
-pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
-    read_own(repository, info).map(|(table, signer, _)| (table, signer))
-}
-
-/// The same with the tag of the pack's generation, by its own word if that is another than the index says.
-fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, u32)> {
-    let as_it_is =
-        |info: &PackInfo| read_table_as_is(repository, info).map(|(table, signer)| (table, signer, info.generation));
-    match as_it_is(info) {
-        Err(why) if why.is_of_one_object() && !why.is_missing() => {
-            let name = names::pack(info.kind, info.id);
-            let own = own_info(repository, info)?;
-            if let Some(Ok(read)) = own.as_ref().map(as_it_is) {
-                return Ok(read);
-            }
-            let info = own.as_ref().unwrap_or(info);
-            let mut sealed = vec![0; info.table_len as usize];
-            let healed = match Healed::open(repository, info)? {
-                Some(mut pack) => pack.read_at(info.table_offset, &mut sealed),
-                None => return Err(why),
-            };
-            match healed.and_then(|()| open_table(repository, info, sealed)) {
-                Err(e) if e.is_of_one_object() => Err(why),
-                other => {
-                    repository.note_healed(&name);
-                    other.map(|(table, signer)| (table, signer, info.generation))
-                }
-            }
-        }
-        other => other,
-    }
-}
-
-/// Where a pack says itself that its table is, if that is elsewhere than an index object says, which may be wrong; `None` if it can't be asked either.
-fn own_info(repository: &Repository, info: &PackInfo) -> Result<Option<PackInfo>> {
-    let Some(len) = repository.store().len(&names::pack(info.kind, info.id))? else { return Ok(None) };
-    match read_footer(repository, info.kind, info.id, len) {
-        Ok((generation, footer)) => {
-            let (table_offset, table_len) = (footer.table_offset, footer.table_len);
-            let own = PackInfo { generation, len, table_offset, table_len, ..info.clone() };
-            Ok(Some(own).filter(|own| own != info))
-        }
-        Err(e) if e.is_of_one_object() => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-fn read_table_as_is(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer)> {
-    open_table(repository, info, sealed_table(repository, info)?)
-}
-
-fn sealed_table(repository: &Repository, info: &PackInfo) -> Result<Vec<u8>> {
-    let mut sealed = vec![0; info.table_len as usize];
-    repository.store().read_at(&names::pack(info.kind, info.id), info.table_offset, &mut sealed)?;
-    Ok(sealed)
-}
-
-fn open_table(repository: &Repository, info: &PackInfo, sealed: Vec<u8>) -> Result<(Table, Signer)> {
-    let header = pack::header(info.kind, repository.config().suite, info.generation, info.id);
-    let name = names::pack(info.kind, info.id);
-    Table::open(&header, repository.secrets(), sealed).map_err(Error::damaged(&name))
 }

@@ -1,12 +1,11 @@
 //! Chunks whose pack is gone or damaged, from wherever else they are: a prune may have moved them since the index was read,
-//! and what two clients met at the same moment stands in two packs. And tables of packs that can't give them out themselves.
+//! and what two clients met at the same moment stands in two packs.
 
 use super::reader::{Reader, lock};
 use crate::band::Bands;
 use crate::{Error, PackInfo, Result, names};
-use drumlin_format::index::Entry;
-use drumlin_format::pack::{PackKind, Table};
-use drumlin_format::{ChunkId, IndexId, PackId};
+use drumlin_format::pack::PackKind;
+use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,15 +16,6 @@ pub(super) struct Lost {
     noted: HashSet<PackId>,
     /// What the index said of packs that were looked for by their ids.
     infos: HashMap<PackId, Option<Arc<PackInfo>>>,
-}
-
-/// What index objects say of packs that can't give out their tables.
-#[derive(Default)]
-pub(super) struct Told {
-    /// Which of them name a pack, once that was asked.
-    objects: Option<HashMap<PackId, Vec<IndexId>>>,
-    /// `None` where none has a table that fits.
-    tables: HashMap<PackId, Option<Arc<Table>>>,
 }
 
 /// Decoded blocks that are kept of what is read through bands.
@@ -75,61 +65,6 @@ impl Reader {
             }
         }
         Ok(None)
-    }
-
-    /// The table of a pack that is there and can't give it out, as an index object has it; `None` if none has one that fits. Chunks are checked by their ids
-    /// as ever: a table that is a lie gives nothing back.
-    pub(super) fn told_table(&self, info: &PackInfo) -> Result<Option<Arc<Table>>> {
-        // Held meanwhile: whoever else wants such a table waits for the same.
-        let mut told = lock(&self.told);
-        if let Some(table) = told.tables.get(&info.id) {
-            return Ok(table.clone());
-        }
-        if told.objects.is_none() {
-            told.objects = Some(self.ask_what_is_told()?);
-        }
-        let objects = told.objects.as_ref().and_then(|objects| objects.get(&info.id)).cloned().unwrap_or_default();
-        let mut found = None;
-        for object in objects {
-            let entries = match self.repository().index_entries(object) {
-                Err(e) if e.is_of_one_object() => continue,
-                other => other?.unwrap_or_default(),
-            };
-            let fits = |entry: &Entry| {
-                entry.pack == info.id && entry.kind == info.kind && entry.table.blocks_end() == info.table_offset
-            };
-            if let Some(entry) = entries.into_iter().find(fits) {
-                found = Some(Arc::new(entry.table));
-                break;
-            }
-        }
-        told.tables.insert(info.id, found.clone());
-        Ok(found)
-    }
-
-    /// A block of a pack was read: if that was by such a table, it is to be told.
-    pub(super) fn note_told(&self, info: &PackInfo) {
-        let is_told = matches!(lock(&self.told).tables.get(&info.id), Some(Some(_)));
-        if is_told {
-            self.repository().note_healed(&names::pack(info.kind, info.id));
-        }
-    }
-
-    /// Which index objects name which packs.
-    fn ask_what_is_told(&self) -> Result<HashMap<PackId, Vec<IndexId>>> {
-        let (objects, mut told) = (self.repository().index_objects()?, HashMap::<_, Vec<_>>::new());
-        let hooks = self.repository().ask_many(&objects, |(object, len)| {
-            match self.repository().index_hooks_of(*object, *len) {
-                Err(e) if e.is_of_one_object() => Ok(None),
-                other => other,
-            }
-        })?;
-        for ((object, _), hooks) in objects.iter().zip(hooks) {
-            for of in hooks.into_iter().flat_map(|(_, packs)| packs) {
-                told.entry(of.pack).or_default().push(*object);
-            }
-        }
-        Ok(told)
     }
 
     /// A chunk, checked, from its pack as its band makes it again; `None` if it doesn't.
