@@ -15,6 +15,7 @@ pub mod prune;
 pub mod repair;
 pub mod restore;
 pub mod select;
+mod sessions;
 pub mod snapshots;
 
 use crate::exit::statuses;

@@ -1,6 +1,6 @@
 //! `parity`.
 
-use super::prune::{duration, session};
+use super::sessions::{duration, session};
 use clap::Args;
 use drumlin_engine::parity::Shape;
 use drumlin_format::SessionId;

@@ -1,6 +1,6 @@
 //! `repair`.
 
-use super::prune::{duration, session};
+use super::sessions::{duration, session};
 use clap::Args;
 use drumlin_format::SessionId;
 use std::time::Duration;
