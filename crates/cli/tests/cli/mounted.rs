@@ -12,5 +12,5 @@ fn mounted() {
     let home = Home::new();
     let repo = base.path().join("repo");
     let run = |args: &[&str]| -> Ran { home.run(&[&["-r", repo.to_str().unwrap(), "-k", "k"], args].concat()) };
-    everything::done(&home, &run, "", "the folder is not empty");
+    everything::done(&home, &run, "");
 }

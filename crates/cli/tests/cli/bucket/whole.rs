@@ -8,7 +8,7 @@ use drumlin_testkit::s3::{BUCKET, Habits, KEYS};
 use std::path::Path;
 
 fn everything(home: &Home, run: &dyn Fn(&[&str]) -> Ran, say: &str) {
-    everything::done(home, run, say, "objects in it already");
+    everything::done(home, run, say);
 }
 
 fn holds(folder: &Path, secret: &[u8]) -> bool {
