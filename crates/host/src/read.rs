@@ -48,6 +48,15 @@ pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
     Ok(sys::stat_at(fd.as_fd(), b"\0", Follow::No)?)
 }
 
+/// Whether anybody has this file open for writing. Who has mapped it so that he can store into it is one of them. For a moment nobody else can open it for
+/// writing, and waits.
+///
+/// # Errors
+/// It isn't known: it takes the file's owner or root (`CAP_LEASE`), and a file system with leases, which those of other machines aren't.
+pub fn has_writer(file: &File) -> io::Result<bool> {
+    Ok(sys::has_writer(file.as_fd())?)
+}
+
 /// See to it that whatever is stored into an open file through a mapping from now on gives it another time.
 ///
 /// The kernel stamps a file at the first such store into a page that is clean, and at no other until that page is written back, half a minute later by

@@ -1,6 +1,6 @@
 //! The system calls that a walk is made of, each one call and no allocation.
 //!
-//! `unsafe` is kept to three places here: two for which the safe ways copy or scan more than a walk can afford, and a call that has none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond `PATH_MAX`.
+//! `unsafe` is kept to four places here: two for which the safe ways copy or scan more than a walk can afford, and two calls that have none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond `PATH_MAX`.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -95,6 +95,26 @@ pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
     match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
         0 => Ok(()),
         _ => Err(last_errno()),
+    }
+}
+
+/// Whether anybody has a file open for writing, who may have mapped it: while this is so nobody gets a lease for reading it. The file is open for reading alone.
+pub(crate) fn has_writer(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    /// From `asm-generic/fcntl.h`; the `libc` crate doesn't have it.
+    const F_SETSIG: i32 = 10;
+    let fcntl = |command: i32, argument: i32| {
+        // SAFETY: a call that takes numbers alone, on a descriptor that is open as long as it is borrowed.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+            -1 => Err(last_errno()),
+            _ => Ok(()),
+        }
+    };
+    // Whoever opens it for writing while the lease stands has us told, and the usual signal ends the program: this one is ignored.
+    fcntl(F_SETSIG, libc::SIGURG)?;
+    match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {
+        Ok(()) => fcntl(libc::F_SETLEASE, libc::F_UNLCK).map(|()| false),
+        Err(Errno::AGAIN) => Ok(true),
+        Err(e) => Err(e),
     }
 }
 

@@ -6,7 +6,7 @@
 //! worker, which tells why.
 
 use super::job::Entry;
-use super::racy::have_stores_stamped;
+use super::racy::mapped;
 use super::worker::has_holes;
 use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::read::{self, Had};
@@ -42,6 +42,8 @@ pub(super) struct Opened {
     pub had: Had,
     /// When that was, not when the worker comes to it: a change since then may bear the time of the one before.
     pub at: SystemTime,
+    /// [`mapped`], then.
+    pub mapped: u8,
 }
 
 /// What opening files took of late.
@@ -96,11 +98,11 @@ fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     }
     let file = entry.dir.open_file(&entry.name).ok()?;
     let took = start.elapsed();
-    have_stores_stamped(&file, &entry.stat);
+    let mapped = mapped(&file, &entry.stat);
     let mut bytes = Vec::with_capacity(entry.stat.size as usize);
     let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);
     let (after, had) = (read::restat(&file), read::extras_of_fd(&file));
-    Some((Ahead::File(Opened { file, bytes: read, after, had, at }), took))
+    Some((Ahead::File(Opened { file, bytes: read, after, had, at, mapped }), took))
 }
 
 /// Read what can be of a batch, by many threads. Gives what was read, by the places of the entries.

@@ -4,7 +4,7 @@
 //! entries", whose document tells of the same trap.
 
 use drumlin_format::tree::marks;
-use drumlin_host::meta::{Stat, Time};
+use drumlin_host::meta::Stat;
 use drumlin_host::read;
 use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,16 +14,29 @@ const FINE: Duration = Duration::from_millis(20);
 /// Some know only every second second.
 const COARSE: Duration = Duration::from_millis(2020);
 
-/// Beyond any time for which the kernel leaves a page dirty.
-const DIRTY: Duration = Duration::from_secs(60 * 60);
+/// The kernel writes dirty pages back within half a minute, and some more where there are many.
+const WRITTEN_BACK: Duration = Duration::from_secs(60);
+/// Where it was told to take its time.
+const WRITTEN_BACK_LATE: Duration = Duration::from_secs(60 * 60);
 
-/// Before a file is read of which this is the state: where somebody may have stored into it through a mapping of late, see to it that the next such
-/// store gives it another time. Such a store changes both times, to that of the clock.
-pub(super) fn have_stores_stamped(file: &File, stat: &Stat) {
+/// Before a file is read of which this is the state: [`marks::RACY`] if somebody may store into it through a mapping without giving it another time, as he has
+/// done so of late, which changes both times to that of the clock. Where that can't be told, or is hardly so, it is seen to that he gives it one.
+pub(super) fn mapped(file: &File, stat: &Stat) -> u8 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let is_recent = |time: &Time| Duration::new(time.sec.max(0) as u64, time.nsec) + DIRTY >= now;
-    if stat.size > 0 && is_recent(&stat.mtime) && is_recent(&stat.ctime) {
-        read::have_stores_stamped(file);
+    let changed_within = |span: Duration| {
+        [stat.mtime, stat.ctime].iter().all(|time| Duration::new(time.sec.max(0) as u64, time.nsec) + span >= now)
+    };
+    if stat.size == 0 || !changed_within(WRITTEN_BACK_LATE) {
+        return 0;
+    }
+    match read::has_writer(file) {
+        // Who maps it later is noticed at his first store into any page.
+        Ok(false) => 0,
+        Ok(true) if changed_within(WRITTEN_BACK) => marks::RACY,
+        _ => {
+            read::have_stores_stamped(file);
+            0
+        }
     }
 }
 

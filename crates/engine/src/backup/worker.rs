@@ -4,7 +4,7 @@ use super::ahead::{self, Ahead, Latency, Opened};
 use super::big::Pieces;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
-use super::racy::{have_stores_stamped, racy};
+use super::racy::{mapped, racy};
 use crate::convert;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
@@ -229,7 +229,9 @@ impl<'a, 'm> Worker<'a, 'm> {
             return Ok(Some((known.content.clone(), known.marks)));
         }
         let (file, first, had, at) = match ahead {
-            Some(Opened { file, bytes, after, had, at }) => (Ok(file), Some((bytes, after)), Some(had), Some(at)),
+            Some(Opened { file, bytes, after, had, at, mapped }) => {
+                (Ok(file), Some((bytes, after)), Some(had), Some((at, mapped)))
+            }
             None => (self.open(entry), None, None, None),
         };
         let file = match file {
@@ -284,23 +286,20 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read a file's contents, or take those that were read `first`, from the moment `begun` on, with the state after that; `entry.stat`
+    /// Read a file's contents, or take those that were read `first`, from the moment `begun` on, which had this mark, with the state after that; `entry.stat`
     /// becomes that of the state that was read.
     fn contents(
         &mut self,
         entry: &mut Entry,
         mut file: &File,
         mut first: Option<First>,
-        begun: Option<SystemTime>,
+        begun: Option<(SystemTime, u8)>,
     ) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
         let mut begun = begun.filter(|_| first.is_some());
         for _ in 0..ATTEMPTS {
             // Before the first byte: what changes after that, within the tick of the clock that stamped the state before, bears the same time.
-            let at = begun.take().unwrap_or_else(SystemTime::now);
-            if first.is_none() {
-                have_stores_stamped(file, &entry.stat);
-            }
+            let (at, mapped) = begun.take().unwrap_or_else(|| (SystemTime::now(), mapped(file, &entry.stat)));
             let (read, after) = if let Some((bytes, after)) = first.take() {
                 let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
                 (read, after)
@@ -324,13 +323,13 @@ impl<'a, 'm> Worker<'a, 'm> {
             let same =
                 after.size == entry.stat.size && after.mtime == entry.stat.mtime && after.ctime == entry.stat.ctime;
             if same && len == entry.stat.size {
-                return Ok(Some((data, racy(&entry.stat, at))));
+                return Ok(Some((data, mapped | racy(&entry.stat, at))));
             }
             // The first difference may have come between the walk and the reading: then a second look settles it.
             if changed || entry.stat.size > WHOLE_BYTES_MAX {
                 self.problem(entry, ProblemKind::ChangedWhileRead, "it changed while it was read");
                 entry.stat.size = len;
-                return Ok(Some((data, marks::CHANGED_WHILE_READ | racy(&entry.stat, at))));
+                return Ok(Some((data, marks::CHANGED_WHILE_READ | mapped | racy(&entry.stat, at))));
             }
             changed = true;
             // A link that came since has no place in the count of file systems, which tells links of one from another's.

@@ -295,6 +295,7 @@ fn sparse_files_that_shrink_in_the_midst_of_being_read() {
         file.write_all_at(&noise(1, 4 << 20), 0).unwrap();
         file.write_all_at(&noise(2, 2 << 20), 8 * MIB).unwrap();
         file.write_all_at(&noise(3, 1 << 20), 19 * MIB).unwrap();
+        drop(file);
         settle();
         let old = fs::read(&path).unwrap();
         let at = path.clone();

@@ -195,3 +195,47 @@ fn a_dir_reopens_itself_but_not_through_a_symlink() {
     symlink("moved", tmp.path().join("a")).expect("symlink");
     assert_eq!(dir.open_file(b"f").expect_err("a symlink on the way").raw_os_error(), Some(libc::ELOOP));
 }
+
+#[test]
+fn who_may_store_into_a_file_is_known() {
+    let tmp = tempfile::tempdir().expect("a directory");
+    let path = tmp.path().join("f");
+    std::fs::write(&path, [1; 5000]).expect("write");
+    let read = File::open(&path).expect("open");
+    assert!(!has_writer(&read).expect("it is ours"));
+    let file = File::options().read(true).write(true).open(&path).expect("open");
+    assert!(has_writer(&read).expect("it is ours"));
+    // The mapping outlives the descriptor.
+    let mut mapping = drumlin_testkit::Mapping::of(&file).expect("map");
+    drop(file);
+    assert!(has_writer(&read).expect("it is ours"));
+    mapping.store(1, 2);
+    drop(mapping);
+    assert!(!has_writer(&read).expect("it is ours"));
+    // Nothing of a lease is left.
+    File::options().write(true).open(&path).expect("nobody has to be waited for");
+}
+
+#[test]
+fn stores_are_stamped_once_that_is_asked_for() {
+    let tmp = tempfile::tempdir().expect("a directory");
+    let path = tmp.path().join("f");
+    std::fs::write(&path, [1; 5000]).expect("write");
+    let file = File::options().read(true).write(true).open(&path).expect("open");
+    if !drumlin_testkit::are_stores_stamped_anew(&file) {
+        return eprintln!("skipped: not on this file system");
+    }
+    file.sync_all().expect("sync");
+    let mut mapping = drumlin_testkit::Mapping::of(&file).expect("map");
+    let mut store = |at| {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        mapping.store(at, 7);
+        restat(&file).expect("stat").mtime
+    };
+    let (first, second) = (store(1), store(2));
+    assert_eq!(first, second, "a page that is dirty already");
+    have_stores_stamped(&file);
+    // What is being written back is no cleaner for a moment.
+    let stamped = (0..100).any(|at| store(at) != second);
+    assert!(stamped);
+}
