@@ -1,0 +1,293 @@
+//! Runs that end before their time: what they leave when they are stopped or fail; and streams, which are whole or nothing.
+
+use super::*;
+
+/// Asks to stop after so many entries.
+struct StopAfter {
+    counters: Counters,
+    entries: u64,
+    seen: AtomicU64,
+}
+
+impl StopAfter {
+    fn new(entries: u64) -> Self {
+        StopAfter { counters: Counters::default(), entries, seen: AtomicU64::new(0) }
+    }
+}
+
+impl Monitor for StopAfter {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn entry(&self, _: Change, _: &[u8]) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) >= self.entries
+    }
+}
+
+#[test]
+fn a_stopped_run_leaves_a_partial_snapshot_that_restores_and_resumes() {
+    for stop_at in [1, 150, 700] {
+        let bench = bench();
+        let source = tree(bench.folder.path(), 1000);
+        settle();
+        let monitor = StopAfter::new(stop_at);
+        let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor);
+        let report = match report {
+            Err(Error::Interrupted) => continue,
+            other => other.unwrap(),
+        };
+        assert!(report.stopped);
+        let partial = report.snapshot.unwrap();
+        assert!(partial.partial.is_some());
+        let files = partial.root.unwrap().sums.files;
+        assert!(files < 1000);
+        let (listed, _) = bench.repository.snapshots().unwrap();
+        assert_eq!(listed[0].snapshot, partial);
+
+        let target = bench.folder.path().join("target");
+        let (restored, monitor) = bench.restore(&partial, &source, &target);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        assert_eq!(restored.counts.files, files);
+
+        let resumed = bench.backup(&source);
+        assert!(!resumed.stopped && resumed.snapshot.as_ref().unwrap().partial.is_none());
+        // Nothing that the partial snapshot holds is read again.
+        assert_eq!(resumed.counts.bytes_read, resumed.counts.bytes - partial.root.unwrap().sums.bytes);
+        assert_eq!(resumed.counts.files, 1000);
+    }
+}
+
+#[test]
+fn a_partial_snapshot_deletes_nothing_that_it_does_not_know() {
+    for stop_at in [130, 137, 151, 163] {
+        let bench = bench();
+        let source = tree(bench.folder.path(), 1000);
+        settle();
+        let options = backup::Options { workers: 1, ..options(&[&source]) };
+        let monitor = StopAfter::new(stop_at);
+        let report = backup::backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        let partial = report.snapshot.unwrap();
+        assert!(partial.partial.is_some() && partial.root.unwrap().sums.files < 1000);
+        let mut options = common::restore_options(&partial, &source);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        options.delete = true;
+        let report = restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        assert_eq!((report.counts.deleted, report.counts.kept), (0, report.counts.entries));
+        assert_eq!(bench.backup(&source).counts.files, 1000);
+    }
+}
+
+#[test]
+fn a_resumed_run_falls_back_to_the_whole_snapshot_before() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 1000);
+    settle();
+    bench.backup(&source);
+    fs::write(source.join("dir0/new"), b"new").unwrap();
+    settle();
+    let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &StopAfter::new(300)).unwrap();
+    assert!(report.snapshot.unwrap().partial.is_some());
+    let resumed = bench.backup(&source);
+    // The new file of three bytes may have been in the batch that was cut short.
+    assert!(resumed.counts.bytes_read <= 3, "{} bytes read", resumed.counts.bytes_read);
+    assert_eq!(resumed.counts.files, 1001);
+}
+
+#[test]
+fn checkpoints_are_replaced_and_a_finished_run_leaves_none() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 2000);
+    let mut options = options(&[&source]);
+    options.checkpoint_bytes = 1 << 20;
+    let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    let (listed, errors) = bench.repository.snapshots().unwrap();
+    assert!(errors.is_empty());
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].snapshot, report.snapshot.unwrap());
+}
+
+fn stream(name: &str, reader: impl Read + Send + 'static, outcome: Result<(), String>) -> Source {
+    Source::Stream { name: name.into(), reader: Box::new(reader), outcome: Box::new(|| outcome) }
+}
+
+#[test]
+fn streams_become_files_and_failed_ones_nothing() {
+    let bench = bench();
+    let bytes = noise(5, 5_000_000);
+    for (len, name) in [(0, "empty"), (10, "short"), (bytes.len(), "long")] {
+        let mut options = options(&[]);
+        options.source = stream(name, Cursor::new(bytes[..len].to_vec()), Ok(()));
+        let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        let target = bench.folder.path().join(name);
+        let options = common::restore_options(&report.snapshot.unwrap(), &target);
+        restore::restore(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+        assert!(fs::read(target.join(name)).unwrap() == bytes[..len]);
+    }
+    let before = bench.repository.snapshots().unwrap().0.len();
+    let mut options = options(&[]);
+    options.source = stream("x", Cursor::new(b"half".to_vec()), Err("the program failed with status 3".into()));
+    let error = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap_err();
+    assert!(matches!(&error, Error::Stream(cause) if cause.contains("status 3")), "{error}");
+    assert_eq!(bench.repository.snapshots().unwrap().0.len(), before);
+}
+
+/// Gives some bytes and then fails.
+struct Breaks(Cursor<Vec<u8>>);
+
+impl Read for Breaks {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buf)? {
+            0 => Err(std::io::Error::other("it broke")),
+            n => Ok(n),
+        }
+    }
+}
+
+/// However late a dump fails: what was stored of it needn't be stored again, by whoever comes next.
+#[test]
+fn what_a_failed_run_has_stored_is_not_stored_again() {
+    let bytes = noise(3, 12_000_000);
+    let read = || Cursor::new(bytes.clone());
+    let failed = || stream("dump", read(), Err("the program failed with status 3".into()));
+    let ways: [(&str, Source, Box<dyn Monitor>); 3] = [
+        ("the program fails", failed(), Box::new(Quiet::default())),
+        ("the pipe breaks", stream("dump", Breaks(read()), Ok(())), Box::new(Quiet::default())),
+        ("it is stopped", stream("dump", read(), Ok(())), Box::new(StopAfterBytes(Counters::default(), 11_000_000))),
+    ];
+    for (name, source, monitor) in ways {
+        let bench = bench();
+        let run = |cache: &Arc<Cache>, source: Source, monitor: &dyn Monitor| {
+            backup::backup(&bench.repository, cache, Options { source, ..options(&[]) }, monitor)
+        };
+        run(&bench.cache, source, &*monitor).unwrap_err();
+        assert!(bench.repository.snapshots().unwrap().0.is_empty(), "{name}");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&bench.repository, Some(elsewhere.path()), elsewhere.path()).unwrap());
+        let report = run(&cache, stream("dump", read(), Ok(())), &Quiet::default()).unwrap();
+        // Of what was on its way when it ended some pieces of 2 MiB weren't stored.
+        assert!(report.counts.bytes_new < 7_000_000, "{name}: {} bytes", report.counts.bytes_new);
+        let target = bench.folder.path().join("target");
+        let options = common::restore_options(&report.snapshot.unwrap(), &target);
+        restore::restore(&bench.repository, &cache, options, &Quiet::default()).unwrap();
+        assert!(fs::read(target.join("dump")).unwrap() == bytes, "{name}");
+    }
+}
+
+/// What is named in the index has to be there, and a session that protects it.
+#[test]
+fn a_failed_run_names_nothing_that_is_not_there() {
+    for what in [names::SESSIONS, names::DATA] {
+        let bench = bench();
+        let memory = bench.memory.clone();
+        let lose = move || {
+            let mut names = Vec::new();
+            memory.list(what, &mut |listed| names.push(listed.name)).unwrap();
+            memory.delete(names.first().expect("there is one")).unwrap();
+            Err("the program failed".to_owned())
+        };
+        let (name, reader) = (b"dump".to_vec(), Box::new(Cursor::new(noise(4, 8_000_000))));
+        let source = Source::Stream { name, reader, outcome: Box::new(lose) };
+        let run = |source| {
+            let options = Options { source, ..options(&[]) };
+            backup::backup(&bench.repository, &bench.cache, options, &Quiet::default())
+        };
+        let error = run(source).unwrap_err();
+        assert!(matches!(error, Error::Stream(_)), "{error}");
+        assert!(bench.repository.index_objects().unwrap().is_empty(), "{what}");
+        let report = run(stream("dump", Cursor::new(noise(4, 8_000_000)), Ok(()))).unwrap();
+        assert_eq!(report.counts.bytes_new, 8_000_000);
+    }
+}
+
+/// Asks to stop once so many bytes have been read.
+struct StopAfterBytes(Counters, u64);
+
+impl Monitor for StopAfterBytes {
+    fn counters(&self) -> &Counters {
+        &self.0
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        self.0.get().bytes_read >= self.1
+    }
+}
+
+#[test]
+fn a_stop_after_the_end_of_the_walk_leaves_a_partial_snapshot_too() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    for n in 0..7 {
+        fs::write(source.join(n.to_string()), noise(n, 1_900_000)).unwrap();
+    }
+    // So few that the walk is long over when the workers have read some of them.
+    let monitor = StopAfterBytes(Counters::default(), 6_000_000);
+    let report = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor).unwrap();
+    let snapshot = report.snapshot.unwrap();
+    assert!(snapshot.root.unwrap().sums.files < 7);
+    assert!(report.stopped && snapshot.partial.is_some(), "a run that was cut short passes for a whole one");
+    assert_eq!(bench.backup(&source).counts.files, 7);
+}
+
+/// One worker has named chunks of a large file and not yet stored them; another finds them named, and its file is done
+/// when the run is stopped.
+#[test]
+fn what_a_stopped_run_has_named_is_stored() {
+    let mut partial = 0;
+    for seed in 0..20 {
+        // Large blocks: many chunks wait to be stored at once.
+        let bench = bench_with(drumlin_repo::CreateOptions::default());
+        let source = bench.folder.path().join("source");
+        fs::create_dir_all(source.join("a")).unwrap();
+        fs::create_dir_all(source.join("b")).unwrap();
+        let bytes = noise(seed, 9 << 20);
+        // Of one piece's length and a little: it is done while the other is being cut.
+        fs::write(source.join("a/first"), &bytes[..(2 << 20) + 1]).unwrap();
+        fs::write(source.join("b/second"), &bytes).unwrap();
+        settle();
+        // The directories count too: with the first file done, the second isn't.
+        let options = backup::Options { workers: 3, ..options(&[&source.join("a"), &source.join("b")]) };
+        let monitor = StopWhenDone(Counters::default());
+        let Ok(report) = backup::backup(&bench.repository, &bench.cache, options, &monitor) else { continue };
+        partial += u32::from(report.stopped);
+        let snapshot = report.snapshot.unwrap();
+        let target = bench.folder.path().join("target");
+        let (_, monitor) = bench.restore(&snapshot, &source, &target);
+        assert!(monitor.problems().is_empty(), "seed {seed}: {:?}", monitor.problems());
+    }
+    assert!(partial > 3, "{partial} runs were stopped in time");
+}
+
+/// Asks to stop once a file is done.
+struct StopWhenDone(Counters);
+
+impl Monitor for StopWhenDone {
+    fn counters(&self) -> &Counters {
+        &self.0
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        self.0.get().files >= 1
+    }
+}
