@@ -79,56 +79,7 @@ pub fn meta(stat: &Stat, filesystem: u32) -> Meta {
     }
 }
 
-fn size(kind: tree::Kind, size: u64) -> u64 {
+/// The size that a tree keeps of an entry: of files and symlinks alone.
+pub fn size(kind: tree::Kind, size: u64) -> u64 {
     if matches!(kind, tree::Kind::File | tree::Kind::Symlink) { size } else { 0 }
-}
-
-/// Whether an entry is as it was: everything that a change would touch. Birth times are not compared, nor devices, which
-/// change from one mount to the next. Some file systems say of a file that it has no link at all.
-#[inline]
-pub fn unchanged(old: &Meta, stat: &Stat, filesystem: u32) -> bool {
-    let kind = kind(stat.kind);
-    old.kind == kind
-        && old.marks == 0
-        && old.ino == stat.ino
-        && old.ctime == time(stat.ctime)
-        && old.mtime == time(stat.mtime)
-        && old.size == size(kind, stat.size)
-        && old.mode == stat.mode & 0o7777
-        && old.uid == stat.uid
-        && old.gid == stat.gid
-        && (kind == tree::Kind::Dir
-            || old.nlink == stat.nlink.max(1) && (old.nlink < 2 || old.filesystem == filesystem))
-}
-
-/// Whether a directory is as it was, apart from its times.
-pub fn unchanged_but_for_time(old: &Meta, stat: &Stat) -> bool {
-    let entry = (kind(stat.kind), stat.ino, stat.mode & 0o7777, stat.uid, stat.gid);
-    (old.kind, old.ino, old.mode, old.uid, old.gid) == entry
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_without_a_link_is_as_it_was() {
-        let stat = Stat {
-            kind: meta::Kind::File,
-            mode: 0o644,
-            uid: 1,
-            gid: 2,
-            size: 3,
-            mtime: meta::Time { sec: 4, nsec: 5 },
-            ctime: meta::Time { sec: 6, nsec: 7 },
-            btime: None,
-            ino: 8,
-            dev: 9,
-            rdev: 0,
-            nlink: 0,
-            blocks: 8,
-        };
-        assert!(unchanged(&super::meta(&stat, 0), &stat, 0));
-        assert!(!unchanged(&super::meta(&stat, 0), &Stat { nlink: 2, ..stat }, 0));
-    }
 }

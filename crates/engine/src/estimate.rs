@@ -5,14 +5,15 @@ use crate::backup::ParentSnapshots;
 use crate::convert;
 use crate::list::{Entered, Span, Steps, report_damage};
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::unchanged::Unchanged;
 use crate::{Error, Result};
-use drumlin_format::tree::{self, Meta, Sums};
+use drumlin_format::tree::{Meta, Sums};
 use drumlin_host::filter::Filter;
-use drumlin_host::meta::{Kind, Stat};
+use drumlin_host::meta::Stat;
 use drumlin_host::walk::{self, Crew, Excluded, Listing, Walk, What};
 use drumlin_repo::pack::Reader;
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What to look at.
@@ -58,7 +59,7 @@ pub fn estimate(
     previous: Option<(&Arc<Reader>, &ParentSnapshots)>,
     monitor: &dyn Monitor,
 ) -> Result<Report> {
-    let above = crate::backup::above(&options.paths);
+    let unchanged = Unchanged::new(&options.paths);
     let walk_options = walk::Options {
         sources: options.paths,
         threads: options.walkers,
@@ -66,14 +67,8 @@ pub fn estimate(
         ..walk::Options::default()
     };
     let mut walk = Walk::start(walk_options, options.filter).map_err(Error::system("start the walk"))?;
-    let mut merge = Merge {
-        monitor,
-        above,
-        met_a_source: false,
-        old: OldTree::new(previous),
-        report: Report::default(),
-        filesystems: HashMap::new(),
-    };
+    let mut merge =
+        Merge { monitor, unchanged, met_a_source: false, old: OldTree::new(previous), report: Report::default() };
     while let Some(mut listing) = walk.next() {
         if monitor.stop() {
             return Err(Error::Interrupted);
@@ -91,14 +86,11 @@ pub fn estimate(
 
 struct Merge<'a> {
     monitor: &'a dyn Monitor,
-    /// Directories that only lead to the sources, as keys of the tree: to a backup their times don't count.
-    above: HashSet<Vec<u8>>,
-    /// Whether anything was met but these.
+    unchanged: Unchanged,
+    /// Whether anything was met but directories that only lead to the sources.
     met_a_source: bool,
     old: OldTree<'a>,
     report: Report,
-    /// Devices in the order in which hard links on them were met.
-    filesystems: HashMap<u64, u32>,
 }
 
 impl Merge<'_> {
@@ -132,18 +124,15 @@ impl Merge<'_> {
     }
 
     fn entry(&mut self, dir: &[u8], name: &[u8], stat: &Stat) -> Result<()> {
-        let filesystem = self.filesystem(stat);
-        self.met_a_source = self.met_a_source || !self.above.contains(&tree::join(dir, name));
+        let filesystem = self.unchanged.filesystem(stat);
+        self.met_a_source = self.met_a_source || !self.unchanged.is_above(dir, name);
         let sums = loop {
             let Some((old_dir, old_name, old)) = self.old.peek(self.monitor)? else { break &mut self.report.new };
             match (old_dir, old_name).cmp(&(dir, name)) {
                 Ordering::Less => self.removed(),
                 Ordering::Greater => break &mut self.report.new,
                 Ordering::Equal => {
-                    let same = convert::unchanged(old, stat, filesystem)
-                        || stat.kind == Kind::Dir
-                            && self.above.contains(&tree::join(dir, name))
-                            && convert::unchanged_but_for_time(old, stat);
+                    let same = self.unchanged.is(old, dir, name, stat, filesystem);
                     self.old.next();
                     break if same { &mut self.report.unmodified } else { &mut self.report.changed };
                 }
@@ -153,15 +142,6 @@ impl Merge<'_> {
         sums.add_entry(&meta);
         self.report.found.add_entry(&meta);
         Ok(())
-    }
-
-    /// As the backup numbers them, or its hard links would all look changed.
-    fn filesystem(&mut self, stat: &Stat) -> u32 {
-        if stat.nlink < 2 || stat.kind == Kind::Dir {
-            return 0;
-        }
-        let next = self.filesystems.len() as u32;
-        *self.filesystems.entry(stat.dev).or_insert(next)
     }
 
     fn removed(&mut self) {

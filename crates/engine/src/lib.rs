@@ -25,6 +25,7 @@ pub mod restore;
 pub mod select;
 pub mod stats;
 pub mod thaw;
+mod unchanged;
 pub mod undelete;
 
 pub use error::{Error, Result};

@@ -5,16 +5,15 @@ use super::assemble::{Assembler, Item, read_body};
 use super::job::{Done, Entry, Job};
 use super::old::OldLeaf;
 use super::worker::{NO_BATCH, WHOLE_BYTES_MAX};
-use crate::convert;
 use crate::monitor::{Change, Monitor, Problem, ProblemKind, add};
+use crate::unchanged::Unchanged;
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender};
-use drumlin_format::tree::{Body, Content, Data, Kind, Meta, Sums, join};
+use drumlin_format::tree::{Body, Content, Data, Kind, Meta, Sums};
 use drumlin_host::meta::Stat;
 use drumlin_host::walk::{Listing, What};
 use drumlin_repo::pack::Reader;
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A batch is handed over when it has so many entries...
@@ -34,18 +33,14 @@ pub(super) struct Merge<'a> {
     pub workers: usize,
     /// Read everything.
     pub force: bool,
-    /// Directories that only lead to the sources, as keys of the tree. What happens in them beside the sources is none of
-    /// this backup's business, so their times don't count.
-    above: HashSet<Vec<u8>>,
-    /// Whether anything was met but these.
+    unchanged: Unchanged,
+    /// Whether anything was met but directories that only lead to the sources.
     found: bool,
     old: OldStream,
     batch: Vec<Entry>,
     batch_bytes: u64,
     next_batch: u64,
     outstanding: usize,
-    /// Devices in the order in which hard links on them were met.
-    filesystems: HashMap<u64, u32>,
 }
 
 /// Directory, name, meta.
@@ -86,14 +81,13 @@ impl<'a> Merge<'a> {
             done,
             workers,
             force,
-            above: above(sources),
+            unchanged: Unchanged::new(sources),
             found: false,
             old,
             batch: Vec::new(),
             batch_bytes: 0,
             next_batch: 0,
             outstanding: 0,
-            filesystems: HashMap::new(),
         }
     }
 
@@ -141,19 +135,15 @@ impl<'a> Merge<'a> {
         stat: &Stat,
         unmodified: &mut Sums,
     ) -> Result<()> {
-        let filesystem = self.filesystem(stat);
-        self.found = self.found || !self.above.contains(&join(key, name));
+        let filesystem = self.unchanged.filesystem(stat);
+        self.found = self.found || !self.unchanged.is_above(key, name);
         let known = loop {
             let Some((dir, old_name, old)) = self.old.peek()? else { break false };
             match (dir, old_name).cmp(&(key, name)) {
                 Ordering::Less => self.removed()?,
                 Ordering::Greater => break false,
                 Ordering::Equal => {
-                    let same = convert::unchanged(old, stat, filesystem)
-                        || old.kind == Kind::Dir
-                            && self.above.contains(&join(key, name))
-                            && convert::unchanged_but_for_time(old, stat);
-                    if same && !self.force {
+                    if !self.force && self.unchanged.is(old, key, name, stat, filesystem) {
                         unmodified.add_entry(old);
                         if self.monitor.wants_entries() {
                             self.tell(Change::Unmodified, listing, name);
@@ -188,14 +178,6 @@ impl<'a> Merge<'a> {
         let mut path = Vec::new();
         listing.dir().path_of(name, &mut path);
         self.monitor.entry(change, &path);
-    }
-
-    fn filesystem(&mut self, stat: &Stat) -> u32 {
-        if stat.nlink < 2 || stat.kind == drumlin_host::meta::Kind::Dir {
-            return 0;
-        }
-        let next = self.filesystems.len() as u32;
-        *self.filesystems.entry(stat.dev).or_insert(next)
     }
 
     /// The old contents of the entry at hand, if they help to read the new ones.
@@ -363,21 +345,6 @@ impl<'a> Merge<'a> {
         self.break_leaf(true)?;
         self.settle()
     }
-}
-
-/// The keys of all directories above these absolute paths that are not in one of them, nor one of them.
-pub(crate) fn above(sources: &[Vec<u8>]) -> HashSet<Vec<u8>> {
-    let names = |source: &Vec<u8>| -> Vec<Vec<u8>> {
-        let names = source.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".");
-        names.map(<[u8]>::to_vec).collect()
-    };
-    let sources: Vec<_> = sources.iter().map(names).collect();
-    let mut above = HashSet::new();
-    for source in &sources {
-        let outside = |dir: &[Vec<u8>]| !sources.iter().any(|other| dir.starts_with(other));
-        above.extend((1..source.len()).map(|depth| &source[..depth]).filter(|d| outside(d)).map(|d| d.join(&0)));
-    }
-    above
 }
 
 impl OldStream {

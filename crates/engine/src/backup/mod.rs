@@ -26,7 +26,6 @@ mod worker;
 pub use ahead::LATE;
 pub use level::Compression;
 pub(crate) use level::Level;
-pub(crate) use merge::above;
 pub use parent::{Parent, ParentSnapshots};
 pub use run::backup;
 
