@@ -8,6 +8,7 @@ use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::unchanged::Unchanged;
 use crate::{Error, Result};
 use drumlin_format::tree::{Meta, Sums};
+use drumlin_host::dir::Dir;
 use drumlin_host::filter::Filter;
 use drumlin_host::meta::Stat;
 use drumlin_host::walk::{self, Crew, Excluded, Listing, Walk, What};
@@ -113,7 +114,7 @@ impl Merge<'_> {
         listing.dir().key(&mut key);
         let before = self.report.found;
         for entry in listing.iter() {
-            self.entry(&key, entry.name, entry.stat)?;
+            self.entry(listing.dir(), &key, entry.name, entry.stat)?;
         }
         let found = self.report.found;
         add(&counters.entries, found.entries - before.entries);
@@ -123,7 +124,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, dir: &[u8], name: &[u8], stat: &Stat) -> Result<()> {
+    fn entry(&mut self, listed: &Dir, dir: &[u8], name: &[u8], stat: &Stat) -> Result<()> {
         let filesystem = self.unchanged.filesystem(stat);
         self.met_a_source = self.met_a_source || !self.unchanged.is_above(dir, name);
         let sums = loop {
@@ -132,7 +133,7 @@ impl Merge<'_> {
                 Ordering::Less => self.removed(),
                 Ordering::Greater => break &mut self.report.new,
                 Ordering::Equal => {
-                    let same = self.unchanged.is(old, dir, name, stat, filesystem);
+                    let same = self.unchanged.is(old, listed, dir, name, stat, filesystem);
                     self.old.next();
                     break if same { &mut self.report.unmodified } else { &mut self.report.changed };
                 }

@@ -2,6 +2,7 @@
 
 use crate::convert::{kind, size, time};
 use drumlin_format::tree::{self, Meta, join};
+use drumlin_host::dir::Dir;
 use drumlin_host::meta::Stat;
 use std::collections::{HashMap, HashSet};
 
@@ -10,12 +11,14 @@ pub(crate) struct Unchanged {
     above: HashSet<Vec<u8>>,
     /// Devices in the order in which hard links on them were met.
     filesystems: HashMap<u64, u32>,
+    /// Devices on which an inode number may have become another, and whether numbers last there.
+    lasting: HashMap<u64, bool>,
 }
 
 impl Unchanged {
     /// For these absolute paths.
     pub fn new(sources: &[Vec<u8>]) -> Self {
-        Unchanged { above: above(sources), filesystems: HashMap::new() }
+        Unchanged { above: above(sources), filesystems: HashMap::new(), lasting: HashMap::new() }
     }
 
     /// Whether an entry is a directory that only leads to the sources. What happens in it beside them is none of this
@@ -34,10 +37,36 @@ impl Unchanged {
     }
 
     /// Whether an entry is as it was; `key` is `dir`'s key in the tree, `filesystem` what [`Unchanged::filesystem`] says of it.
-    pub fn is(&mut self, old: &Meta, key: &[u8], name: &[u8], stat: &Stat, filesystem: u32) -> bool {
-        unchanged(old, stat, filesystem)
-            || old.kind == tree::Kind::Dir && self.is_above(key, name) && unchanged_but_for_time(old, stat)
+    ///
+    /// Where numbers don't last (FUSE, FAT, SMB) another one alone is no change, or each mount would have all read again
+    /// (docs/decisions/0018-numbers.md).
+    pub fn is(&mut self, old: &Meta, dir: &Dir, key: &[u8], name: &[u8], stat: &Stat, filesystem: u32) -> bool {
+        let same = |stat: &Stat| {
+            unchanged(old, stat, filesystem)
+                || old.kind == tree::Kind::Dir && self.is_above(key, name) && unchanged_but_for_time(old, stat)
+        };
+        same(stat)
+            || old.ino != stat.ino
+                && may_have_another_number(old, stat)
+                && same(&Stat { ino: old.ino, ..*stat })
+                && !self.numbers_last(dir, name, stat.dev)
     }
+
+    /// Whether inode numbers last on the file system of an entry; asked of each once. Of what can't be told they do.
+    fn numbers_last(&mut self, dir: &Dir, name: &[u8], dev: u64) -> bool {
+        if let Some(known) = self.lasting.get(&dev) {
+            return *known;
+        }
+        let Ok(lasting) = dir.numbers_last(name, dev) else { return true };
+        self.lasting.insert(dev, lasting);
+        lasting
+    }
+}
+
+/// Whether nothing but its number and its contents could tell an entry from another of its name: it has one name alone, as
+/// those of several are told by their numbers, and it was born when the old one was, as far as the file system knows.
+fn may_have_another_number(old: &Meta, stat: &Stat) -> bool {
+    old.nlink < 2 && old.btime == stat.btime.map(time)
 }
 
 /// Everything that a change would touch. Birth times are not compared, nor devices, which change from one mount to the next.
@@ -105,5 +134,18 @@ mod tests {
         let stat = Stat { nlink: 0, ..STAT };
         assert!(unchanged(&crate::convert::meta(&stat, 0), &stat, 0));
         assert!(!unchanged(&crate::convert::meta(&stat, 0), &Stat { nlink: 2, ..stat }, 0));
+    }
+
+    #[test]
+    fn another_birth_or_several_names_tell_of_another_file() {
+        let born = |sec| Some(meta::Time { sec, nsec: 0 });
+        let old = |stat: &Stat| crate::convert::meta(stat, 0);
+        let other = Stat { ino: 80, ..STAT };
+        assert!(may_have_another_number(&old(&STAT), &other));
+        assert!(!may_have_another_number(&old(&Stat { btime: born(1), ..STAT }), &Stat { btime: born(2), ..other }));
+        assert!(may_have_another_number(&old(&Stat { btime: born(1), ..STAT }), &Stat { btime: born(1), ..other }));
+        // A kernel that has learnt to tell it.
+        assert!(!may_have_another_number(&old(&STAT), &Stat { btime: born(2), ..other }));
+        assert!(!may_have_another_number(&old(&Stat { nlink: 2, ..STAT }), &Stat { nlink: 2, ..other }));
     }
 }

@@ -6,6 +6,7 @@ pub mod dir;
 pub mod filter;
 pub mod meta;
 pub mod names;
+mod numbers;
 pub mod place;
 pub mod process;
 pub mod read;

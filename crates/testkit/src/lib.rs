@@ -10,6 +10,7 @@ pub mod compare;
 mod lease;
 mod loopfs;
 mod mapping;
+mod numberless;
 mod parity;
 mod rclone;
 mod relay;

@@ -143,7 +143,7 @@ impl<'a> Merge<'a> {
                 Ordering::Less => self.removed()?,
                 Ordering::Greater => break false,
                 Ordering::Equal => {
-                    if !self.force && self.unchanged.is(old, key, name, stat, filesystem) {
+                    if !self.force && self.unchanged.is(old, listing.dir(), key, name, stat, filesystem) {
                         unmodified.add_entry(old);
                         if self.monitor.wants_entries() {
                             self.tell(Change::Unmodified, listing, name);

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ended;
+mod numbers;
 
 use common::{bench, bench_with, options, settle, small};
 use drumlin_engine::backup::{self, Compression, Options, Source};
@@ -12,7 +13,7 @@ use drumlin_format::key::Role;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
 use drumlin_store::{CallLog, Fault, FaultStore, Kind, MemoryStore, Op, RecordStore, Store, When};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Cursor, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
