@@ -24,6 +24,7 @@ pub use bucket::Bucket;
 pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use mapping::{Mapping, are_stores_stamped_anew};
+pub use numberless::Numberless;
 pub use parity::{parity_of, wipe_parity};
 pub use rclone::Rclone;
 pub use relay::{Line, Relay};

@@ -1,64 +1,77 @@
-//! A real OpenSSH server for one test: `tests/servers/sshd`.
+//! A real SFTP server for one test, OpenSSH's or ProFTPD's: `tests/servers/sshd`, `tests/servers/proftpd`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A server with the accounts plain, jail, append, publish and worm; ended and deleted when dropped.
+/// A server with the accounts plain, jail, append, publish and worm, of which ProFTPD has jail and append; ended and deleted
+/// when dropped.
 #[derive(Debug)]
 pub struct Sshd {
+    program: &'static str,
     folder: PathBuf,
     port: u16,
     /// Deleted last.
     _home: Option<TempDir>,
 }
 
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/sshd")
-}
-
-/// The script, as root.
-fn command() -> Command {
+/// The script of a program, as root.
+fn command(program: &str) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers").join(program);
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return Command::new(script());
+        return Command::new(script);
     }
     let mut sudo = Command::new("sudo");
-    sudo.args(["-n", "env"]).arg(format!("OWNER={}", uid.as_raw())).arg(script());
+    sudo.args(["-n", "env"]).arg(format!("OWNER={}", uid.as_raw())).arg(script);
     sudo
 }
 
 impl Sshd {
-    /// Start one. `None` if that can't be done here: no root, or no such server.
+    /// Start OpenSSH's. `None` if that can't be done here: no root, or no such server.
     ///
     /// # Panics
     /// If it can't be done and `DRUMLIN_SERVERS` is set: then a test that was skipped would pass for one that has passed.
     pub fn start() -> Option<Sshd> {
-        let home = tempfile::Builder::new().prefix("drumlin-sshd-").tempdir().ok()?;
+        Self::start_of("sshd")
+    }
+
+    /// Start ProFTPD's; for the rest as [`Sshd::start`].
+    pub fn start_proftpd() -> Option<Sshd> {
+        Self::start_of("proftpd")
+    }
+
+    fn start_of(program: &'static str) -> Option<Sshd> {
+        let home = tempfile::Builder::new().prefix(&format!("drumlin-{program}-")).tempdir().ok()?;
         let folder = home.path().join("s");
-        Self::start_with(&folder, &[], Some(home))
+        Self::start_with(program, &folder, &[], Some(home))
     }
 
-    /// Start one in a folder of the caller's, with these variables set for the script.
+    /// Start OpenSSH's in a folder of the caller's, with these variables set for the script.
     pub fn start_in(folder: &Path, variables: &[(&str, &str)]) -> Option<Sshd> {
-        Self::start_with(folder, variables, None)
+        Self::start_with("sshd", folder, variables, None)
     }
 
-    fn start_with(folder: &Path, variables: &[(&str, &str)], home: Option<TempDir>) -> Option<Sshd> {
-        let mut command = command();
+    fn start_with(
+        program: &'static str,
+        folder: &Path,
+        variables: &[(&str, &str)],
+        home: Option<TempDir>,
+    ) -> Option<Sshd> {
+        let mut command = command(program);
         command.arg("start").arg(folder).envs(variables.iter().copied()).stdin(Stdio::null());
         let failed = match command.output() {
             Ok(output) if output.status.success() => {
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();
                 let port = text.lines().find_map(|line| line.strip_prefix("TCP_PORT=")?.parse().ok());
-                return Some(Sshd { folder: folder.to_owned(), port: port?, _home: home });
+                return Some(Sshd { program, folder: folder.to_owned(), port: port?, _home: home });
             }
             Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
             Err(error) => error.to_string(),
         };
-        assert!(std::env::var_os("DRUMLIN_SERVERS").is_none(), "sshd can't be started: {failed}");
-        eprintln!("skipped: sshd can't be started here: {failed}");
+        assert!(std::env::var_os("DRUMLIN_SERVERS").is_none(), "{program} can't be started: {failed}");
+        eprintln!("skipped: {program} can't be started here: {failed}");
         None
     }
 
@@ -126,12 +139,12 @@ impl Sshd {
     /// The process that listens.
     fn server(&self) -> Option<i32> {
         let pids = std::fs::read_to_string(self.folder.join("pids")).ok()?;
-        pids.lines().find_map(|line| line.strip_prefix("sshd ")?.split(' ').next()?.parse().ok())
+        pids.lines().find_map(|line| line.strip_prefix(self.program)?.split_whitespace().next()?.parse().ok())
     }
 
     /// What the server has written down.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("log/sshd")).unwrap_or_default()
+        std::fs::read_to_string(self.folder.join("log").join(self.program)).unwrap_or_default()
     }
 }
 
@@ -144,7 +157,7 @@ fn descendants(pid: i32) -> Vec<i32> {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        let mut stop = command();
+        let mut stop = command(self.program);
         stop.arg("stop").arg(&self.folder).env("FAST", "1").stdout(Stdio::null()).stderr(Stdio::null());
         let _ = stop.status();
     }

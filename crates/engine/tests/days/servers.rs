@@ -66,26 +66,37 @@ impl Place {
         let place =
             |name, address, around, server| Place { name, address, around, tries, only_adds: false, _server: server };
         let mut places = vec![place("a folder", address, around, Box::new(folder))];
-        if let Some(sshd) = Sshd::start() {
+        let mut accounts = |server: Option<Sshd>, accounts: &[(&'static str, &str, u64, bool)]| {
+            let Some(server) = server else { return };
             let around = Surroundings {
                 user: "nobody".into(),
-                ssh_config: Some(sshd.config(sshd.port(), "")),
+                ssh_config: Some(server.config(server.port(), "")),
                 ..Surroundings::default()
             };
-            let sshd = Arc::new(sshd);
-            let account = |name, address: &str| place(name, address.into(), around.clone(), Box::new(sshd.clone()));
-            places.push(account("sshd", "sftp://plain/~/r"));
-            let others = [
-                ("sshd, a chroot", "sftp://jail/data/r", false),
-                ("sshd, an account that may rename and not remove", "sftp://publish/~/r", true),
-                ("sshd, an account that may only add", "sftp://append/~/r", true),
-            ];
-            places.extend(others.map(|(name, address, only_adds)| Place {
-                tries: tries.div_ceil(4),
-                only_adds,
-                ..account(name, address)
+            let server = Arc::new(server);
+            places.extend(accounts.iter().map(|(name, address, tries, only_adds)| Place {
+                tries: *tries,
+                only_adds: *only_adds,
+                ..place(name, (*address).to_owned(), around.clone(), Box::new(server.clone()))
             }));
-        }
+        };
+        let fewer = tries.div_ceil(4);
+        accounts(
+            Sshd::start(),
+            &[
+                ("sshd", "sftp://plain/~/r", tries, false),
+                ("sshd, a chroot", "sftp://jail/data/r", fewer, false),
+                ("sshd, an account that may rename and not remove", "sftp://publish/~/r", fewer, true),
+                ("sshd, an account that may only add", "sftp://append/~/r", fewer, true),
+            ],
+        );
+        accounts(
+            Sshd::start_proftpd(),
+            &[
+                ("ProFTPD", "sftp://jail/data/r", fewer, false),
+                ("ProFTPD, an account that may only add", "sftp://append/~/r", fewer, true),
+            ],
+        );
         places.extend(Bucket::all().into_iter().map(|bucket| {
             let aws = bucket.variables().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             let around = Surroundings { endpoint: Some(bucket.endpoint().to_owned()), aws, ..Surroundings::default() };

@@ -1,8 +1,10 @@
 //! What each account may do, and what it leaves.
 
 use std::cell::Cell;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use drumlin_store::conformance::{self, May};
 use drumlin_store::{Kind, Put, SftpStore, Store, Surroundings};
@@ -11,7 +13,12 @@ use drumlin_testkit::{LoopFs, Sshd};
 use crate::place::Place;
 
 fn conforms(account: &str, base: &str, may: May) {
-    let Some(place) = Place::new() else { return };
+    if let Some(place) = Place::new() {
+        conforms_at(&place, account, base, may);
+    }
+}
+
+fn conforms_at(place: &Place, account: &str, base: &str, may: May) {
     let count = Cell::new(0);
     conformance::check_as(may, || {
         count.set(count.get() + 1);
@@ -37,6 +44,14 @@ fn an_account_that_may_rename_and_not_remove_conforms() {
 #[test]
 fn an_account_that_may_only_add_conforms() {
     conforms("append", "/~/", May { remove: false, hide: false, ..May::ALL });
+}
+
+#[test]
+fn accounts_of_proftpd_conform() {
+    let Some(server) = Sshd::start_proftpd() else { return };
+    let place = Place::over(server, "");
+    conforms_at(&place, "jail", "/data/", May::ALL);
+    conforms_at(&place, "append", "/~/", May { remove: false, hide: false, ..May::ALL });
 }
 
 fn modes(folder: &Path) -> Vec<(String, u32)> {
@@ -86,15 +101,52 @@ fn a_thief_of_an_account_that_may_only_add_changes_nothing() {
         std::fs::write(scratch.path(), "junk").unwrap();
         let put = format!("put {} r/d/a", scratch.path().display());
         for attack in [put.as_str(), "rm r/d/a", "chmod 600 r/d/a", "rename r/x r/d/a", "ln r/x r/d/a", "rmdir r/d"] {
-            let mut sftp = std::process::Command::new("sftp");
-            sftp.args(["-q", "-b", "-", "-F"]).arg(&config).arg(account);
-            sftp.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
-            let mut sftp = sftp.stderr(std::process::Stdio::null()).spawn().unwrap();
-            std::io::Write::write_all(&mut sftp.stdin.take().unwrap(), attack.as_bytes()).unwrap();
-            assert!(!sftp.wait().unwrap().success(), "{account}: {attack}");
+            assert!(!attacked(&config, account, attack), "{account}: {attack}");
             assert_eq!(std::fs::read(&file).unwrap(), b"dear", "{account}: {attack}");
         }
     }
+}
+
+/// The same, of ProFTPD's: it lets modes be changed and files be linked, and nothing be opened that is there.
+#[test]
+fn a_thief_of_an_account_of_proftpd_that_may_only_add_changes_nothing() {
+    let Some(server) = Sshd::start_proftpd() else { return };
+    let place = Place::over(server, "");
+    place.create("append", "/~/r").put("d/a", b"dear", Put::Create).unwrap();
+    let config = place.sshd.config(place.sshd.port(), "BatchMode yes\nStrictHostKeyChecking yes");
+    let file = place.sshd.folder("append").join("r/d/a");
+    let scratch = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(scratch.path(), "junk, and more of it").unwrap();
+    let with = |command: &str, to: &str| format!("{command} {} {to}", scratch.path().display());
+    assert!(attacked(&place.sshd.config(place.sshd.port(), ""), "append", &with("put", "r/x")), "it may add");
+    for attack in [
+        "-chmod 666 r/d/a",
+        &with("put", "r/d/a"),
+        &with("reput", "r/d/a"),
+        "rm r/d/a",
+        "rename r/d/a r/d/b",
+        "rename -l r/d/a r/d/b",
+        "rename r/x r/d/a",
+        "rename -l r/x r/d/a",
+        "ln r/x r/d/a",
+        "ln -s r/x r/d/a",
+        "rmdir r/d",
+        "rename r/d r/e",
+        "-ln r/d/a r/y",
+        &with("put", "r/y"),
+    ] {
+        assert_eq!(attacked(&config, "append", attack), attack.starts_with('-'), "{attack}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"dear", "{attack}");
+    }
+}
+
+/// Whether OpenSSH's client does this by a command of its own.
+fn attacked(config: &Path, account: &str, attack: &str) -> bool {
+    let mut sftp = Command::new("sftp");
+    sftp.args(["-q", "-b", "-", "-F"]).arg(config).arg(account);
+    let mut sftp = sftp.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    sftp.stdin.take().unwrap().write_all(attack.as_bytes()).unwrap();
+    sftp.wait().unwrap().success()
 }
 
 /// Folders that an administrator made, and no right to make others.

@@ -20,10 +20,14 @@ impl Place {
 
     /// With more lines of ssh configuration.
     pub fn with(lines: &str) -> Option<Self> {
-        let sshd = Sshd::start()?;
+        Some(Self::over(Sshd::start()?, lines))
+    }
+
+    /// Over a server that has been started.
+    pub fn over(sshd: Sshd, lines: &str) -> Self {
         let relay = Relay::to(sshd.port(), Line::default());
         let config = sshd.config(relay.port(), lines);
-        Some(Place { relay, sshd, config })
+        Place { relay, sshd, config }
     }
 
     pub fn around(&self) -> Surroundings {

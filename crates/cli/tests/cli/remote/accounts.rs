@@ -1,7 +1,9 @@
 //! Accounts with few rights.
 
 use super::Away;
+use crate::everything;
 use crate::home::same;
+use drumlin_testkit::Sshd;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +26,16 @@ fn objects(folder: PathBuf) -> Vec<(PathBuf, u32)> {
 /// on.
 #[test]
 fn an_account_that_may_only_add() {
-    let Some(away) = Away::new() else { return };
-    for account in ["append", "publish"] {
+    if let Some(away) = Away::new() {
+        may_only_add(&away, &["append", "publish"]);
+    }
+    if let Some(proftpd) = Sshd::start_proftpd() {
+        may_only_add(&Away::over(proftpd), &["append"]);
+    }
+}
+
+fn may_only_add(away: &Away, accounts: &[&str]) {
+    for account in accounts {
         away.home.write("k", "");
         fs::remove_file(away.home.path("k")).unwrap();
         let _ = fs::remove_dir_all(away.home.path("src"));
@@ -58,6 +68,13 @@ fn an_account_that_may_only_add() {
         away.run(account, &["backup", "src"]).ok();
         away.run(account, &["check", "--read-data"]).ok();
     }
+}
+
+#[test]
+fn everything_on_proftpd() {
+    let Some(proftpd) = Sshd::start_proftpd() else { return };
+    let away = Away::over(proftpd);
+    everything::done(&away.home, &|args| away.run("jail", args), "");
 }
 
 /// What a client that was cut off leaves where nothing can be renamed: half an object under its own name.

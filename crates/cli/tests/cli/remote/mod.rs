@@ -20,11 +20,15 @@ pub struct Away {
 impl Away {
     /// `None` where no server can be started.
     pub fn new() -> Option<Self> {
-        let sshd = Sshd::start()?;
+        Some(Self::over(Sshd::start()?))
+    }
+
+    /// Over a server that has been started.
+    pub fn over(sshd: Sshd) -> Self {
         let relay = Relay::to(sshd.port(), Line::default());
         let away = Away { home: Home::new(), relay, sshd };
         away.configure("");
-        Some(away)
+        away
     }
 
     /// The user's ssh configuration: for the relay's port, with these lines before all others.
