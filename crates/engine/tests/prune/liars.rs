@@ -10,11 +10,12 @@ use drumlin_engine::repair::repair;
 use drumlin_format::ChunkId;
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
-use drumlin_format::pack::{Chunk, PackKind};
+use drumlin_format::pack::{self, Block, Chunk, Codec, PackKind, Slot};
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::{Cache, Index, IndexMode, Repository, Unlock, WriteSession, names};
+use drumlin_seal::{SealKey, Secret};
 use drumlin_store::{Fault, FaultStore, Kind, Op, Store, When};
 use std::sync::{Arc, Mutex};
 
@@ -378,5 +379,64 @@ fn what_a_thief_says_to_have_moved_stands_for_nothing() {
             prune(&keeper, &cache, &sharp, &Quiet::default()).unwrap();
             history.whole();
         }
+    }
+}
+
+/// A pack by a thief whose table says that its blocks are from another pack, under a key of his own: the two are sound each by itself. Whoever moves blocks of both
+/// files none under the other's key.
+#[test]
+fn a_key_that_a_thief_gives_to_an_origin_opens_nothing_of_others() {
+    let history = History::new(1);
+    let repository = &history.bench.repository;
+    let suite = repository.config().suite;
+    for kind in [PackKind::Data, PackKind::Tree] {
+        let honest = entries(&history).into_iter().find(|entry| entry.kind == kind).unwrap();
+        let name = names::pack(kind, honest.pack);
+        let header = pack::header(kind, suite, 0, honest.pack).encode();
+        // Anybody who writes has what it takes: the key that keys of packs are sealed to, and the pack's id.
+        let config = repository.config();
+        let public = if kind == PackKind::Data { &config.data_key } else { &config.meta_key };
+        let secret = Secret::new([7; 32]);
+        let wrapped = public.wrap(&secret, pack::WRAP_INFO, &header, &Secret::new([8; 32])).unwrap();
+        let lie = Slot { origin: honest.pack, wrapped };
+        let sealed_by_thief = {
+            let mut sealed = b"what he has".to_vec();
+            SealKey::new(suite, &secret).seal(1 << 40, &header, &mut sealed);
+            sealed
+        };
+        let block = Block {
+            number: 1 << 40,
+            codec: Codec::Raw,
+            stored_len: sealed_by_thief.len() as u32,
+            raw_len: 11,
+            ..honest.table.blocks[0].clone()
+        };
+        let before: Vec<_> = entries(&history).iter().map(|entry| entry.pack).collect();
+        let (mover, _scratch) = session(repository);
+        mover.adopt((kind, 0), &lie, &block, &sealed_by_thief, &[(ChunkId([9; 32]), 11)]).unwrap();
+        for block in honest.table.blocks.iter().filter(|block| block.chunks > 0) {
+            let mut sealed = vec![0; block.stored_len as usize];
+            repository.store().read_at(&name, block.offset, &mut sealed).unwrap();
+            let chunks = &honest.table.chunks[block.first_chunk as usize..][..block.chunks as usize];
+            let ids: Vec<_> = chunks.iter().map(|chunk| (chunk.id, chunk.len)).collect();
+            mover.adopt((kind, 0), &honest.table.slots[block.slot as usize], block, &sealed, &ids).unwrap();
+        }
+        mover.flush().unwrap();
+        mover.abandon().unwrap();
+        // Of somebody who has not written any of it, and remembers no key.
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(repository, None, scratch.path()).unwrap());
+        let index = Arc::new(Index::open(repository, cache.clone()).unwrap());
+        let reader = Reader::new(repository.clone(), index.clone(), cache, 0);
+        let mut moved = 0;
+        for info in index.packs().iter().filter(|info| info.kind == kind && !before.contains(&info.id)) {
+            let table = reader.table(info).unwrap();
+            for number in (0..table.blocks.len() as u32).filter(|at| table.blocks[*at as usize].chunks > 0) {
+                let (mut sealed, mut bytes) = (Vec::new(), Vec::new());
+                reader.block(info, &table, number, &mut sealed, &mut bytes).unwrap();
+                moved += 1;
+            }
+        }
+        assert!(moved > honest.table.blocks.iter().filter(|block| block.chunks > 0).count(), "{kind:?}");
     }
 }

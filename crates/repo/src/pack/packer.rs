@@ -157,13 +157,14 @@ impl Packer {
     }
 
     /// Take over a block as it stands in another pack of the same generation, sealed: `slot` is where its key is there. A pack takes each block of
-    /// an origin once only: of a second one it is the next pack's first.
+    /// an origin once only, and only by one key: any other is the next pack's first. (A table that says of an origin that it has another key is a lie, and what
+    /// was filed under that key would never be opened again.)
     pub fn adopt(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
         loop {
             let (pack, _) = self.ticket()?;
             let adopted = {
                 let mut stream = lock(&pack.stream);
-                let new = stream.adopted.insert((slot.origin, block.number));
+                let new = stream.takes(slot) && stream.adopted.insert((slot.origin, block.number));
                 stream.full |= !new;
                 if new {
                     self.keep_copy(pack.id, stream.table.blocks_end(), sealed);
@@ -302,6 +303,11 @@ impl Packer {
 }
 
 impl Stream {
+    /// Whether the blocks of an origin that were taken over so far, if any were, have this key.
+    fn takes(&self, slot: &Slot) -> bool {
+        self.table.slots.iter().all(|known| known.origin != slot.origin || known.wrapped == slot.wrapped)
+    }
+
     fn adopt(&mut self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<()> {
         let place = match self.table.slots.iter().position(|s| s.origin == slot.origin) {
             Some(place) => place,
