@@ -18,11 +18,11 @@ impl Inner {
             // An answer to a HEAD needn't say it (RFC 9110, 8.6).
             Ok(response) => match content_length(&response) {
                 Some(len) => Ok(Some(len)),
-                None => self.len_by_range(name),
+                None => self.len_by_range(name, None),
             },
             Err(said) if said.is_missing() => Ok(None),
             // An answer to a HEAD can't say why.
-            Err(said) if said.code.is_empty() => self.len_by_range(name),
+            Err(said) if said.code.is_empty() => self.len_by_range(name, None),
             Err(said) => Err(self.client.refused("find", &ask, &said)),
         }
     }
@@ -39,16 +39,17 @@ impl Inner {
         name: &str,
         version: Option<&str>,
     ) -> Result<Option<Response>> {
-        let version = version.map(|version| ("versionId", version));
-        let ask = Ask { query: version.as_slice(), ..Ask::new("HeadObject", "HEAD", name) };
+        let query = version.map(|version| ("versionId", version));
+        let ask = Ask { query: query.as_slice(), ..Ask::new("HeadObject", "HEAD", name) };
         let mut silent = 0;
         loop {
             match self.client.call(verb, &ask, &mut 0)? {
                 Ok(response) => return Ok(Some(response)),
                 Err(said) if said.is_missing() => return Ok(None),
                 // An answer to a HEAD can't say why. One to a GET can, and a wrong clock, say, is put right by it.
-                Err(said) if said.code.is_empty() && silent == 0 => match self.len_by_range(name) {
+                Err(said) if said.code.is_empty() && silent == 0 => match self.len_by_range(name, version) {
                     Err(error) if error.kind != Kind::Frozen => return Err(error),
+                    Ok(None) => return Ok(None),
                     _ => silent += 1,
                 },
                 Err(said) => return Err(self.client.refused(verb, &ask, &said)),
@@ -56,8 +57,10 @@ impl Inner {
         }
     }
 
-    fn len_by_range(&self, name: &str) -> Result<Option<u64>> {
-        let ask = Ask { headers: &[("range", "bytes=0-0")], most: 1, ..Ask::new("GetObject", "GET", name) };
+    fn len_by_range(&self, name: &str, version: Option<&str>) -> Result<Option<u64>> {
+        let query = version.map(|version| ("versionId", version));
+        let get = Ask::new(reading(version.is_some()), "GET", name);
+        let ask = Ask { query: query.as_slice(), headers: &[("range", "bytes=0-0")], most: 1, ..get };
         match self.client.call("find", &ask, &mut 0)? {
             // A server may pass over the range.
             Ok(response) => match if response.status == 200 { content_length(&response) } else { total(&response) } {
@@ -182,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// Remove an object, or see that there is none.
+    /// Remove an object, or hear from S3 that there is none: of what isn't removed an index object would be missed, or a pack paid for.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         let ask = Ask::new("DeleteObject", "DELETE", name);
         match self.client.call("delete", &ask, &mut 0)? {

@@ -10,6 +10,8 @@ pub(super) struct Said {
     pub status: u16,
     /// S3's word for it; empty if there is none, as in every answer to a HEAD.
     pub code: String,
+    /// It bears the id that S3 gives to each request: not what some proxy on the way says of itself.
+    is_by_s3: bool,
     /// The server's explanation.
     words: String,
     /// Where the bucket is, if that was the trouble.
@@ -33,6 +35,7 @@ impl Said {
         Said {
             status: if response.status < 300 { late(&code).unwrap_or(response.status) } else { response.status },
             code,
+            is_by_s3: response.header("x-amz-request-id").is_some(),
             words: field("Message"),
             region: header("x-amz-bucket-region").or_else(|| Some(field("Region"))).filter(|region| !region.is_empty()),
             date: header("date"),
@@ -45,9 +48,13 @@ impl Said {
         self.code.is_empty() && !is_head
     }
 
-    /// There is no such object.
+    /// There is no such object, and it is S3 that says so. A proxy that finds no server behind it, for a while, says 404 of everything.
     pub(super) fn is_missing(&self) -> bool {
-        self.status == 404 && !matches!(self.code.as_str(), "NoSuchBucket" | "NoSuchUpload")
+        let said_so = match self.code.as_str() {
+            "" => self.is_by_s3,
+            code => !matches!(code, "NoSuchBucket" | "NoSuchUpload"),
+        };
+        self.status == 404 && said_so
     }
 
     /// The name is taken: If-None-Match was honoured.
@@ -170,9 +177,7 @@ impl Said {
                 false => refused(format!("the credentials of {keys} don't allow {action} on it{told}")),
                 true => refused(format!("{endpoint} refuses it, and doesn't say why as S3 would{told}")),
             },
-            _ if self.is_missing() && !self.is_foreign(is_head) => {
-                (Kind::Missing, "there is no such object".to_owned())
-            }
+            _ if self.is_missing() => (Kind::Missing, "there is no such object".to_owned()),
             _ if self.is_foreign(is_head) => {
                 (Kind::Io, format!("what answers at {endpoint} is no S3 server, or its address lacks something{told}"))
             }
@@ -270,8 +275,11 @@ mod tests {
             assert_eq!(found, kind, "{words}");
         }
         // A HEAD has no body to say anything in.
-        let said = Said::read(&Response::made(404, &[], b""));
-        assert_eq!(said.judge("HeadObject", "x", "b", "http://h").0, Kind::Missing);
+        for (headers, kind) in [(&[("x-amz-request-id", "17")][..], Kind::Missing), (&[], Kind::Io)] {
+            let said = Said::read(&Response::made(404, headers, b""));
+            assert_eq!(said.is_missing(), kind == Kind::Missing);
+            assert_eq!(said.judge("HeadObject", "x", "b", "http://h").0, kind);
+        }
     }
 
     #[test]

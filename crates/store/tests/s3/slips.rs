@@ -86,7 +86,7 @@ fn places_that_are_wrong() {
     says(user.open("r").put("a", b"1", Put::Replace), Kind::Refused, &["cannot write 'a'", "don't allow PutObject"]);
     // What is no S3 at all.
     for action in ["ListBucket", "GetObject"] {
-        server.instead(action, 0, 1, Instead::Refuse(404, ""));
+        server.instead(action, 0, 1, Instead::Proxy);
     }
     server.habits(|habits| habits.forbidden.clear());
     says(user.create_in("test", "r"), Kind::Io, &["no S3 server"]);
@@ -144,6 +144,35 @@ fn a_length_that_is_not_told_at_once() {
         store.put("a", &vec![1; 100_000], Put::Create).unwrap();
         assert_eq!(store.len("a").unwrap(), Some(100_000), "{silent_heads} {ignores_ranges}");
         assert_eq!(store.len("none").unwrap(), None);
+    }
+}
+
+/// A proxy whose servers are away for a moment says 404 of everything. Nobody is told by it that there is no such object, or that it is removed.
+#[test]
+fn what_a_proxy_says_is_not_taken_for_s3s_word() {
+    for nameless in [false, true] {
+        let server = S3::with(Habits { nameless, ..Habits::default() });
+        let store = User::at(&server).create("p");
+        store.put("a", b"dear", Put::Create).unwrap();
+        server.instead("DeleteObject", 0, 1, Instead::Proxy);
+        says(store.delete("a"), Kind::Io, &["is no S3 server"]);
+        assert!(server.object("p/a").is_some());
+        for (action, times) in [("HeadObject", 1), ("GetObject", 1)] {
+            server.instead(action, 0, times, Instead::Proxy);
+        }
+        says(store.len("a"), Kind::Io, &["is no S3 server"]);
+        server.as_usual();
+        // The one that can say more is asked.
+        server.instead("HeadObject", 0, 1, Instead::Proxy);
+        assert_eq!(store.len("a").unwrap(), Some(4));
+        server.instead("GetObject", 0, 1, Instead::Proxy);
+        says(store.get("a"), Kind::Io, &["is no S3 server"]);
+        // What S3 itself says counts.
+        assert_eq!(store.len("b").unwrap(), None);
+        assert_eq!(store.get("b").unwrap_err().kind, Kind::Missing);
+        store.delete("b").unwrap();
+        store.delete("a").unwrap();
+        assert_eq!(store.len("a").unwrap(), None);
     }
 }
 

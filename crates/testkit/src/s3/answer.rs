@@ -24,6 +24,11 @@ fn told(status: u16, code: &str, words: &str) -> Response {
     Response { status, headers: vec![("content-type", "application/xml".into())], body: body.into_bytes() }
 }
 
+fn by_proxy() -> Response {
+    let headers = vec![("content-type", "text/plain".into())];
+    Response { status: 404, headers, body: b"404 page not found\n".to_vec() }
+}
+
 fn xml(body: String) -> Response {
     Response { status: 200, headers: vec![("content-type", "application/xml".into())], body: body.into_bytes() }
 }
@@ -65,6 +70,7 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
     let clock = now() + state.habits.clock_ahead;
     let mut response = match instead {
         Some(Instead::Refuse(status, code)) => error(status, code),
+        Some(Instead::Proxy) => return (by_proxy(), instead),
         Some(Instead::Ignore | Instead::Garbage) => plain(500),
         Some(Instead::Nonsense { done }) => {
             if done {
@@ -78,6 +84,9 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
         },
     };
     response.headers.push(("date", sign::http_date(clock)));
+    if !state.habits.nameless {
+        response.headers.push(("x-amz-request-id", state.asked.len().to_string()));
+    }
     if let Some(region) = &state.habits.region {
         response.headers.push(("x-amz-bucket-region", region.clone()));
     }

@@ -42,6 +42,8 @@ pub struct Habits {
     pub region: Option<String>,
     /// Actions (`PutObject` and so on, as rights are named) that nobody may do.
     pub forbidden: HashSet<&'static str>,
+    /// Its answers bear no id of their requests.
+    pub nameless: bool,
     /// An answer to a HEAD says no length.
     pub silent_heads: bool,
     /// Ranges are passed over: all of an object comes.
@@ -78,6 +80,8 @@ pub enum Instead {
         /// Whether it is done.
         done: bool,
     },
+    /// A proxy with no server behind it says 404 for itself, and nothing is done.
+    Proxy,
     /// What comes back is no HTTP, and nothing is done.
     Garbage,
     /// The answer is 200, and a body in pieces that has no end.

@@ -153,7 +153,11 @@ impl Connection {
         if let Err(error) = self.send(request) {
             // A server that refuses a long body answers and closes, and the answer may have come through.
             return match self.answer(request.method, most) {
-                Ok(response) if response.status >= 400 => Ok(response),
+                Ok(response) if response.status >= 400 => {
+                    // It may still wait for the rest of that body.
+                    self.reusable = false;
+                    Ok(response)
+                }
                 _ => Err(error),
             };
         }
