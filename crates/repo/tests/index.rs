@@ -134,6 +134,29 @@ fn a_damaged_run_is_made_again() {
     assert!((0..2000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
 }
 
+/// One that is only met where many are merged: that used to fail, at each attempt.
+#[test]
+fn a_damaged_run_is_made_again_where_it_was_to_be_merged() {
+    for at in [100, 3000] {
+        let repository = repository();
+        let (_folder, cache) = cache(&repository);
+        for part in 0..20 {
+            let bad = fs::read_dir(cache.folder().unwrap().join("runs")).into_iter().flatten().flatten();
+            let bad = bad.map(|entry| entry.path()).find(|path| !path.ends_with("manifest"));
+            if let Some(bad) = bad.filter(|_| part == 5) {
+                let mut bytes = fs::read(&bad).unwrap();
+                bytes[at] ^= 1;
+                fs::write(&bad, bytes).unwrap();
+            }
+            assert_eq!(store(&repository, &cache, IndexMode::Exact, part * 200..part * 200 + 200), 200, "{part}");
+        }
+        let index = Index::open(&repository, cache.clone()).unwrap();
+        assert!((0..4000).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+        let count = fs::read_dir(cache.folder().unwrap().join("runs")).unwrap().count();
+        assert!(count < 12, "{count} runs are left");
+    }
+}
+
 #[test]
 fn the_sparse_index_stores_at_most_three_percent_more() {
     let repository = repository();

@@ -87,6 +87,14 @@ impl Manifest {
     }
 }
 
+/// Remove a run that came to nothing, so that it takes no room.
+pub(super) fn remove_run(folder: Option<&Path>, name: &str) {
+    if let Some(folder) = folder {
+        // What can't be removed now is swept later.
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+}
+
 /// A file for a new run and its name; without a name where nothing is kept.
 pub(super) fn new_run(cache: &Cache, folder: Option<&Path>) -> Result<(File, String)> {
     let Some(folder) = folder else { return Ok((cache.scratch_file()?, String::new())) };

@@ -241,11 +241,11 @@ impl Index {
         id: &ChunkId,
         will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
     ) -> Result<Option<Location>> {
-        self.lookup_runs(&key(id), will_do)
+        self.lookup_runs(&key(id), &[], will_do)
     }
 
     fn find(&self, id: &ChunkId) -> Result<Option<Location>> {
-        let found = self.lookup_runs(&key(id), &mut |_, _| true)?;
+        let found = self.lookup_runs(&key(id), &[], &mut |_, _| true)?;
         match &self.champions {
             Some(champions) if found.is_none() => match champions.find(self, id)? {
                 None => self.find_in_whole(id),
@@ -257,9 +257,7 @@ impl Index {
 
     /// Where a chunk is besides these packs.
     pub(crate) fn lookup_beside(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
-        let found = self.try_runs(&key(id), not, &mut |_, _| true).map_err(|_| {
-            self.damaged(std::io::Error::other("a run of the index is damaged; 'drumlin cache clear' removes it"))
-        })?;
+        let found = self.lookup_runs(&key(id), not, &mut |_, _| true)?;
         if found.is_some() { Ok(found) } else { self.find_beside_in_whole(id, not) }
     }
 
@@ -278,15 +276,16 @@ impl Index {
     fn lookup_runs(
         &self,
         wanted: &run::Key,
+        not: &[PackId],
         will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
     ) -> Result<Option<Location>> {
-        match self.try_runs(wanted, &[], will_do) {
+        match self.try_runs(wanted, not, will_do) {
             Ok(found) => Ok(found),
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
                 self.drop_run(&damaged);
                 self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted, &[], will_do).map_err(|_| self.damaged_twice())
+                self.try_runs(wanted, not, will_do).map_err(|_| self.damaged_twice())
             }
         }
     }
@@ -388,7 +387,9 @@ impl Index {
         for entry in entries {
             entry.table.chunks.iter().for_each(|c| self.fresh.forget(&key(&c.id)));
         }
-        self.compact()?;
+        if !self.compact()? {
+            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
+        }
         self.save()
     }
 
@@ -415,6 +416,7 @@ impl Index {
         let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
         let mut writer = RunWriter::new(file);
         let written = entries.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
+        let written = written.inspect_err(|_| manifest::remove_run(self.folder.as_deref(), &name));
         let run = Arc::new(written.map_err(|e| self.damaged(e))?);
         self.push_layer(run, Covered { name, ..covered });
         Ok(())
@@ -443,19 +445,25 @@ impl Index {
         self.layers.write().unwrap_or_else(PoisonError::into_inner).push(run, covered);
     }
 
-    /// Merge runs where there are many of about one size.
-    fn compact(&self) -> Result<()> {
+    /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what they covered has to be read again. Where there
+    /// is no room for a merged one they stay as they are.
+    fn compact(&self) -> Result<bool> {
         while let Some(group) = self.mergeable() {
             let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
             let runs: Vec<_> = group.iter().map(|l| l.run.clone()).collect();
-            let run = Arc::new(run::merge(&runs, file).map_err(|e| self.damaged(e))?);
+            let Ok(run) = run::merge(&runs, file).map(Arc::new) else {
+                manifest::remove_run(self.folder.as_deref(), &name);
+                let damaged: Vec<_> = runs.iter().filter(|run| !run.is_sound()).collect();
+                damaged.iter().for_each(|run| self.drop_run(run));
+                return Ok(damaged.is_empty());
+            };
             let objects = group.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
             let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
             layers.runs.retain(|l| !runs.iter().any(|r| Arc::ptr_eq(r, &l.run)));
             // Packs keep the numbers that they had: locations given out stay valid.
             layers.push(run, Covered { name, objects });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// As many runs of about one size (a factor of eight) as are worth merging.

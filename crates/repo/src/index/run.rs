@@ -114,6 +114,11 @@ impl Run {
         if bytes[PAGE_BYTES - 16..] != checksum(&bytes[..PAGE_BYTES - 16]) { Err(bad()) } else { Ok(bytes) }
     }
 
+    /// Whether all of it can be read.
+    pub fn is_sound(&self) -> bool {
+        self.iter().all(|entry| entry.is_ok())
+    }
+
     /// All entries in order.
     pub fn iter(&self) -> RunIter<'_> {
         RunIter { run: self, page: 0, entries: Vec::new().into_iter() }

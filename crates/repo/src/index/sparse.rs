@@ -97,7 +97,7 @@ impl Champions {
     /// some lead far away, to contents that were met before.
     fn candidates(&self, index: &Index, id: &ChunkId) -> Result<Vec<u32>> {
         let pack_of =
-            |hook| Ok::<_, crate::Error>(index.lookup_runs(&hook_key(hook), &mut |_, _| true)?.map(|at| at.pack));
+            |hook| Ok::<_, crate::Error>(index.lookup_runs(&hook_key(hook), &[], &mut |_, _| true)?.map(|at| at.pack));
         let own = if id.is_hook() { pack_of(id.hook())? } else { None };
         let around = self.near.hooks(id).into_iter().filter_map(|hook| pack_of(hook).transpose());
         Ok(own.into_iter().chain(first_and_most(around.collect::<Result<Vec<_>>>()?)).collect())

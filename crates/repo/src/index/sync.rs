@@ -109,9 +109,10 @@ impl Index {
             let gone =
                 if self.is_sparse() { self.read_hooks(&missing, &objects)? } else { self.read_objects(&missing)? };
             self.retire(&objects);
-            self.compact()?;
+            let all_stand = self.compact()?;
             self.save()?;
             match gone {
+                None if !all_stand && looks < LOOKS_MAX => {}
                 None => return Ok(()),
                 // Others do without what only it may name: it is stored again, or missed. A collector would take that for nobody's.
                 Some(gone) if matches!(self.view, View::Among { .. }) => {
