@@ -98,12 +98,12 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
 }
 
 fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)> {
-    // A key object that is damaged, or whose lock makes no sense, is told only if no other one opens.
+    // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one opens.
     let (mut damage, mut has_passphrase) = (None, false);
     let ids = keys::ids(store)?;
     for id in ids.iter().copied() {
         let (object, is_copy) = match keys::twice(store, id).read() {
-            Err(e @ Error::Damaged { .. }) => {
+            Err(e) if e.is_of_one_object() => {
                 damage = Some(e);
                 continue;
             }

@@ -7,14 +7,15 @@
 
 use crate::generations::Generations;
 use crate::keys::KeyInfo;
-use crate::{Error, Repository, Result, names, random_id, random_secret, twice};
+use crate::twice::{self, Found};
+use crate::{Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::KeyId;
 use drumlin_format::config::Config;
 use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin};
-use drumlin_format::key::KeyObject;
+use drumlin_format::key::{KeyObject, Lock};
 use drumlin_seal::{PublicKey, checksum};
 use drumlin_store::{Kind, Put};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How to rekey.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +57,16 @@ impl Repository {
         if keys.iter().any(|key| key.id == own && key.revoked.is_some()) {
             return Err(Error::RevokedKey { key: own, location: self.store().location() });
         }
-        keys.retain(|key| key.revoked.is_none());
-        let pairs = self.pairs(&objects)?;
+        let half_revoked = self.revoked_by_copies()?;
+        keys.retain(|key| key.revoked.is_none() && !half_revoked.contains(&key.id));
+        let mut pairs = self.pairs(&objects)?;
+        pairs.retain(|key, _| !half_revoked.contains(key));
         let (given, old): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| pairs.contains_key(&key.id));
         if !old.is_empty() && !options.remove_old {
             return Err(Error::OldKeys(old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect()));
+        }
+        if !half_revoked.is_empty() {
+            self.mend_keys()?;
         }
         for key in &old {
             let object = &objects[&key.id];
@@ -101,6 +107,15 @@ impl Repository {
         let repository = self.renewed(config, own_secrets, generations);
         repository.take_note(options.now);
         Ok(Rekeyed { repository, number: secrets.number, given, removed: old })
+    }
+
+    /// Keys whose revocation was cut short, and has come no further than to their copies. They aren't given anything.
+    fn revoked_by_copies(&self) -> Result<HashSet<KeyId>> {
+        let is_revoked = |id: &KeyId| match self.certified(*id).find(&names::copy_of(&names::key(*id)))? {
+            Found::Sound(copy, _) if *copy.lock() == Lock::Revoked => Ok::<_, Error>(Some(*id)),
+            _ => Ok(None),
+        };
+        Ok(self.ask_many(&self.key_ids()?, is_revoked)?.into_iter().flatten().collect())
     }
 
     fn sound_keys(&self) -> Result<HashMap<KeyId, KeyObject>> {
