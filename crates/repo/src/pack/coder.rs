@@ -4,6 +4,7 @@
 use drumlin_format::ChunkId;
 use drumlin_format::pack::Codec;
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::CParameter;
 
 /// How to code a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub enum Coding {
     Raw,
     /// By zstd at this level, unless it doesn't help.
     Zstd(i32),
-    /// The same, or at the fastest level where that makes less of it: lines full of numbers, such as logs and dumps of databases, offer
-    /// many short matches that cost more than they save, and the fastest level passes over them.
+    /// The same, or with few matches where that makes less of it: lines full of numbers, such as logs and dumps of databases, offer
+    /// many short ones that cost more than they save.
     Best(i32),
 }
 
@@ -53,9 +54,9 @@ impl BlockBuilder {
 /// Codes blocks; one a thread, since its contexts are reused.
 pub struct Coder {
     compressor: Compressor<'static>,
-    level: i32,
-    /// Whether the fastest level made less of the last block that was coded both ways, and how many blocks ago that was.
-    fastest: (bool, u32),
+    set: Effort,
+    /// What made less than the level did of the last block that was coded in several ways, if anything, and how many blocks ago that was.
+    best: (Option<Effort>, u32),
     decompressor: Decompressor<'static>,
     /// The coded block, then its sealed form.
     pub(super) coded: Vec<u8>,
@@ -75,12 +76,29 @@ const STRETCH_BYTES: usize = 64;
 const STRETCH_DISTINCT: u32 = 46;
 /// So many stretches that are no noise are worth a try.
 const STRETCHES_PERCENT: usize = 3;
-/// One block of so many is coded both ways.
+/// One block of so many is coded in several ways.
 const TRY_EVERY: u32 = 16;
 /// Smaller ones say nothing of those behind them.
 const TRY_BYTES: usize = 256 << 10;
 /// zstd's fastest level that is no worse on all sorts of data than it has to be.
-const FASTEST: i32 = 1;
+const FASTEST: Effort = Effort::level(1);
+/// The same with a table of as few as 2^11 or 2^9 places: what stands in one is soon written over, so that of what was seen before only that is found which is
+/// long or not far behind. The second is for data that the first one suits.
+const FEW_MATCHES: [Effort; 2] = [Effort { level: 1, hash_log: 11 }, Effort { level: 1, hash_log: 9 }];
+
+/// How zstd looks for matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Effort {
+    level: i32,
+    /// The logarithm of its table's size; 0: the level's own.
+    hash_log: u32,
+}
+
+impl Effort {
+    const fn level(level: i32) -> Self {
+        Effort { level, hash_log: 0 }
+    }
+}
 
 /// What a block seems to hold.
 enum Contents {
@@ -111,9 +129,9 @@ impl Coder {
     /// A coder with its contexts.
     pub fn new() -> std::io::Result<Self> {
         Ok(Coder {
-            compressor: Compressor::new(1)?,
-            level: 1,
-            fastest: (false, TRY_EVERY),
+            compressor: Compressor::new(FASTEST.level)?,
+            set: FASTEST,
+            best: (None, TRY_EVERY),
             decompressor: Decompressor::new()?,
             coded: Vec::new(),
             opened: Vec::new(),
@@ -126,34 +144,37 @@ impl Coder {
         match (coding, if coding == Coding::Raw { Contents::Noise } else { self.guess(raw)? }) {
             (Coding::Raw, _) | (_, Contents::Noise) => return Ok(Codec::Raw),
             // What is worth it in between is found by any level, and the fastest is soonest through the noise.
-            (_, Contents::Mixed) => self.compress_at(raw, FASTEST)?,
-            (Coding::Best(level), Contents::Regular) => self.compress_best(raw, level)?,
-            (Coding::Zstd(level), Contents::Regular) => self.compress_at(raw, level)?,
+            (_, Contents::Mixed) => self.compress_with(raw, FASTEST)?,
+            (Coding::Best(level), Contents::Regular) => self.compress_best(raw, Effort::level(level))?,
+            (Coding::Zstd(level), Contents::Regular) => self.compress_with(raw, Effort::level(level))?,
         }
         let pays = self.coded.len() * 100 < raw.len() * WORTHWHILE_PERCENT;
         Ok(if pays { Codec::Zstd } else { Codec::Raw })
     }
 
-    fn compress_at(&mut self, raw: &[u8], level: i32) -> std::io::Result<()> {
-        self.set_level(level)?;
+    fn compress_with(&mut self, raw: &[u8], effort: Effort) -> std::io::Result<()> {
+        self.set(effort)?;
         self.compress(raw).map(drop)
     }
 
     /// Blocks behind one another are mostly of a kind: what was best for the one that was tried is taken for those behind it.
-    fn compress_best(&mut self, raw: &[u8], level: i32) -> std::io::Result<()> {
-        let (fastest, since) = self.fastest;
+    fn compress_best(&mut self, raw: &[u8], level: Effort) -> std::io::Result<()> {
+        let (best, since) = self.best;
         if since < TRY_EVERY || raw.len() < TRY_BYTES {
-            self.fastest.1 += 1;
-            return self.compress_at(raw, if fastest { FASTEST } else { level });
+            self.best.1 += 1;
+            return self.compress_with(raw, best.unwrap_or(level));
         }
-        self.compress_at(raw, level)?;
-        std::mem::swap(&mut self.coded, &mut self.opened);
-        self.compress_at(raw, FASTEST)?;
-        let fastest = self.coded.len() < self.opened.len();
-        if !fastest {
+        self.compress_with(raw, level)?;
+        self.best = (None, 1);
+        for effort in FEW_MATCHES {
             std::mem::swap(&mut self.coded, &mut self.opened);
+            self.compress_with(raw, effort)?;
+            if self.coded.len() >= self.opened.len() {
+                std::mem::swap(&mut self.coded, &mut self.opened);
+                break;
+            }
+            self.best.0 = Some(effort);
         }
-        self.fastest = (fastest, 1);
         Ok(())
     }
 
@@ -163,7 +184,7 @@ impl Coder {
         if raw.len() < 2 * CONFIRM_BYTES {
             return Ok(Contents::Regular);
         }
-        self.set_level(-5)?;
+        self.set(Effort::level(-5))?;
         let mut total = 0;
         for piece in 0..PROBE_PIECES {
             let at = (raw.len() - PROBE_PIECE_BYTES) / PROBE_PIECES * piece;
@@ -172,7 +193,7 @@ impl Coder {
         if total * 100 < PROBE_PIECES * PROBE_PIECE_BYTES * WORTHWHILE_PERCENT {
             return Ok(Contents::Regular);
         }
-        self.set_level(FASTEST)?;
+        self.set(FASTEST)?;
         let at = (raw.len() - CONFIRM_BYTES) / 2;
         if self.compress(&raw[at..at + CONFIRM_BYTES])? * 100 < CONFIRM_BYTES * WORTHWHILE_PERCENT {
             return Ok(Contents::Regular);
@@ -180,11 +201,14 @@ impl Coder {
         Ok(if is_mixed(raw) { Contents::Mixed } else { Contents::Noise })
     }
 
-    fn set_level(&mut self, level: i32) -> std::io::Result<()> {
-        if level != self.level {
-            self.compressor.set_compression_level(level)?;
-            self.level = level;
+    fn set(&mut self, effort: Effort) -> std::io::Result<()> {
+        if effort.level != self.set.level {
+            self.compressor.set_compression_level(effort.level)?;
         }
+        if effort.hash_log != self.set.hash_log {
+            self.compressor.set_parameter(CParameter::HashLog(effort.hash_log))?;
+        }
+        self.set = effort;
         Ok(())
     }
 
@@ -244,11 +268,12 @@ mod tests {
         move |below| (0..8).fold(0, |n, _| n << 8 | u64::from(noise.next().unwrap())) % below
     }
 
-    /// Lines of numbers: the fastest level makes less of them.
+    /// Lines of numbers between words that come again: many short matches, which cost more than they save.
     fn log(bytes: usize) -> Vec<u8> {
         let (mut number, mut log) = (numbers(), Vec::new());
         while log.len() < bytes {
-            log.extend(format!("{},{}\n", number(u64::MAX), number(u64::MAX)).bytes());
+            let words = ["opened by", "closed by", "read by", "late for"][number(4) as usize];
+            log.extend(format!("{},{} {words} {}\n", number(u64::MAX), number(1 << 20), number(1000)).bytes());
         }
         log.truncate(bytes);
         log
@@ -265,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_levels_the_one_that_makes_less_is_taken() {
+    fn of_several_efforts_the_one_that_makes_least_is_taken() {
         let mut coder = Coder::new().unwrap();
         let (log, text) = (log(1 << 20), text(1 << 20));
         let mut at = |coding, raw: &[u8]| {
@@ -274,11 +299,11 @@ mod tests {
             assert!(coder.decodes_to(Codec::Zstd, raw));
             coder.coded.len()
         };
-        let (slow, fast) = (at(Coding::Zstd(3), &log), at(Coding::Zstd(1), &log));
-        assert!(fast < slow, "{fast} {slow}");
-        let (slow, fastest) = (at(Coding::Zstd(3), &text), at(Coding::Zstd(1), &text));
-        assert!(slow < fastest, "{slow} {fastest}");
-        assert_eq!(at(Coding::Best(3), &log), fast);
+        let [slow_log, fast_log] = [3, 1].map(|level| at(Coding::Zstd(level), &log));
+        let [slow, fast] = [3, 1].map(|level| at(Coding::Zstd(level), &text));
+        assert!(slow < fast, "{slow} {fast}");
+        let best = at(Coding::Best(3), &log);
+        assert!(best < fast_log && fast_log < slow_log, "{best} {fast_log} {slow_log}");
         // Those behind it are taken for its like; in time it is found out that they aren't.
         let found = (1..=TRY_EVERY).find(|_| at(Coding::Best(3), &text) == slow);
         assert_eq!(found, Some(TRY_EVERY));
