@@ -220,6 +220,28 @@ impl Profile {
         Profile::parse(name, &path, text)
     }
 
+    /// Repositories on this machine, key files and files of passphrases that any profile of a file names, as far as it can be read.
+    pub fn files_of_all(file: &Path) -> Vec<PathBuf> {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let all = toml::from_str::<File>(&text).map(|file| file.profile).unwrap_or_default();
+        let files_of = |profile: &Profile| -> Vec<PathBuf> {
+            let repository = profile.repository.as_deref().and_then(|given| match given.starts_with('~') {
+                true => place::expand(given).ok(),
+                false => match Location::parse(given) {
+                    Ok(Location::Local(path)) => Some(path),
+                    _ => None,
+                },
+            });
+            repository.into_iter().chain(profile.openers()).collect()
+        };
+        all.values().flat_map(files_of).collect()
+    }
+
+    /// Its key file and the file of its passphrase.
+    pub fn openers(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.key_file, &self.password_file].into_iter().flatten().filter_map(|given| place::expand(given).ok())
+    }
+
     fn parse(name: &str, path: &Path, text: String) -> Result<Self> {
         let shown = path.display();
         let mut file: File =
@@ -240,7 +262,8 @@ impl Profile {
     fn check(&self) -> std::result::Result<(), String> {
         let relative = |p: &&String| !(p.starts_with('/') || *p == "~" || p.starts_with("~/"));
         let paths = self.sources.iter().chain(&self.exclude_file).chain(&self.iexclude_file);
-        let is_folder = |text: &&String| matches!(Location::parse(text), Ok(Location::Local(_)));
+        // What a URL names has been made absolute.
+        let is_folder = |text: &&String| matches!(Location::parse(text), Ok(Location::Local(_))) && !text.contains(':');
         let paths =
             paths.chain(&self.password_file).chain(&self.key_file).chain(self.repository.iter().filter(is_folder));
         if let Some(path) = { paths }.find(relative) {
@@ -251,8 +274,14 @@ impl Profile {
         self.compression().map(drop)?;
         self.object_lock().map(drop)?;
         self.memory().map(drop)?;
+        for (key, limit) in [("limit-upload", self.limit_upload), ("limit-download", self.limit_download)] {
+            if limit == Some(0) {
+                return Err(format!("'{key}' of 0 lets nothing through; without it there is no limit"));
+            }
+        }
         match self.workers {
             Some(0) => Err("it takes at least one worker".into()),
+            Some(1025..) => Err("more than 1024 workers are of no use".into()),
             _ => Ok(()),
         }
     }

@@ -209,11 +209,25 @@ impl<'a> Context<'a> {
         self.global.cache_dir.clone().or_else(|| place::caches().ok())
     }
 
-    /// Files and folders that the program keeps on this machine: caches, what is remembered, key files.
+    /// Files and folders that the program keeps on this machine: caches, what is remembered, key files, profiles, and the repositories that there may be, whichever
+    /// is at hand.
     pub fn own_files(&self) -> Vec<PathBuf> {
+        let of_environment = std::env::var_os("DRUMLIN_REPOSITORY").map(PathBuf::from);
+        let repositories = [place::default_repository().ok(), of_environment].into_iter().flatten();
+        let profiles = [place::profiles().ok(), self.global.config.clone()].into_iter().flatten();
+        let of_profiles = profiles.clone().flat_map(|file| Profile::files_of_all(&file));
+        let others = self.caches().into_iter().chain(repositories).chain(profiles).chain(of_profiles);
+        others.chain(self.guarded_files()).collect()
+    }
+
+    /// What repositories are opened with here, and what was seen of them.
+    pub fn guarded_files(&self) -> Vec<PathBuf> {
         let named = self.global.key_file.iter().chain(&self.global.password_file).cloned();
-        let folders = [place::states().ok(), place::keys().ok(), place::profiles().ok(), self.global.config.clone()];
-        self.caches().into_iter().chain(folders.into_iter().flatten()).chain(named).collect()
+        let variables = ["KEY_FILE", "PASSWORD_FILE", "TO_KEY_FILE", "TO_PASSWORD_FILE"];
+        let variables = variables.iter().filter_map(|name| std::env::var_os(format!("DRUMLIN_{name}")));
+        let folders = [place::states().ok(), place::keys().ok()];
+        let of_profile = self.profile.iter().flat_map(Profile::openers);
+        folders.into_iter().flatten().chain(named).chain(variables.map(PathBuf::from)).chain(of_profile).collect()
     }
 
     /// What a store on another machine may know of the user.

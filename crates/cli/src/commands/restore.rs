@@ -81,6 +81,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         delete: args.delete,
         repository: repository_folder,
         spared: context.own_files(),
+        guarded: context.guarded_files(),
         dry_run: args.dry_run,
         include: args.include,
         exclude: args.exclude,

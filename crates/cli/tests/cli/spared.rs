@@ -43,6 +43,71 @@ fn a_restore_that_deletes_spares_the_repository() {
     assert!(!home.path("home/.local/share/drumlin/repository/x").exists());
 }
 
+/// Not only the repository that is read, and not only the key that was given: what a copy is restored from knows nothing of the first one.
+#[test]
+fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
+    let (home, run) = at_home();
+    let saved = home.text("home");
+    run(&home, &["backup", &saved]).expect(0);
+    let mine = home.text("home/.local/share/drumlin/repository");
+    run(&home, &["-r", "usb", "-k", "usb.key", "init", "--cut-like", &mine]).expect(0);
+    run(&home, &["copy", "--to", "usb", "--to-key-file", "usb.key"]).expect(0);
+    // Another one, and keys that profiles and variables name, all made since.
+    run(&home, &["-r", "home/other", "-k", "usb2.key", "init"]).expect(0);
+    run(&home, &["-r", "home/third", "-k", "home/third.key", "init"]).expect(0);
+    let (third, key) = (home.text("home/third"), home.text("home/third.key"));
+    let profiles = format!("[profile.third]\nrepository = '{third}'\nkey-file = '{key}'\n");
+    home.write("home/.config/drumlin/profiles.toml", profiles);
+    home.write("home/variable.key", "its");
+    let restore = |more: &[&str]| {
+        let folder = format!("latest:{saved}");
+        let args = [&["-r", "usb", "-k", "usb.key", "restore", &folder, "--target", &saved, "--delete"], more].concat();
+        let mut command = home.command(&args);
+        for name in ["DATA", "CONFIG", "CACHE", "STATE"] {
+            command.env_remove(format!("XDG_{name}_HOME"));
+        }
+        crate::home::Ran::from(command.env("DRUMLIN_KEY_FILE", home.path("home/variable.key")).output().unwrap())
+    };
+    home.write("home/dir/new", "new");
+    // The one that nothing names is told, and stays.
+    let ran = restore(&["-v"]).expect(3);
+    assert!(ran.stderr.contains("home/other") && ran.stderr.contains("it is a repository"), "{}", ran.stderr);
+    assert!(!home.path("home/dir/new").exists());
+    for there in [".local/share/drumlin/repository/config", "other/config", "third/config", "third.key", "variable.key"]
+    {
+        assert!(home.path("home").join(there).exists(), "{there}: {}", ran.stdout);
+    }
+    run(&home, &["check", "--read-data"]).expect(0);
+}
+
+/// An older key file doesn't take the place of the one in use.
+#[test]
+fn a_restore_leaves_the_key_in_use_as_it_is() {
+    let (home, run) = at_home();
+    run(&home, &["backup", &home.text("home")]).expect(0);
+    let mut keys = fs::read_dir(home.path("home/.config/drumlin/keys")).unwrap();
+    let key = keys.next().unwrap().unwrap().path();
+    run(&home, &["backup", &home.text("home")]).expect(0);
+    run(&home, &["key", "passwd", "--new-key-file", "new.key"]).expect(0);
+    fs::rename(home.path("new.key"), &key).unwrap();
+    let ran = run(&home, &["restore", "latest", "--target", "/"]).expect(3);
+    assert!(ran.stderr.contains(".key: another one is there"), "{}", ran.stderr);
+    run(&home, &["snapshots"]).expect(0);
+}
+
+/// What is excluded but for a source in it is no less left out.
+#[test]
+fn beside_a_source_in_an_excluded_folder_nothing_is_deleted_unasked() {
+    let home = Home::new();
+    for file in ["s/a", "s/.cache/keep/f", "s/.cache/other/precious"] {
+        home.write(&format!("src/{file}"), "x");
+    }
+    home.run(&["backup", "src/s", "src/s/.cache/keep", "-e", ".cache"]).ok();
+    let ran = home.run(&["restore", "latest", "--target", "/", "--delete"]).expect(1);
+    assert!(ran.stderr.contains("rules left 1 entry out"), "{}", ran.stderr);
+    assert!(home.path("src/s/.cache/other/precious").exists());
+}
+
 #[test]
 fn what_rules_left_out_is_deleted_only_when_that_is_said() {
     let home = Home::new();

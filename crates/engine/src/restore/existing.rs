@@ -7,8 +7,11 @@ use super::worker::Context;
 use crate::convert;
 use crate::monitor::{Change, ProblemKind, add};
 use drumlin_format::tree::{Kind, Meta};
+use drumlin_format::{HEADER_BYTES, Header, ObjectType};
 use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, TargetDir};
+use drumlin_repo::names;
+use std::io::Read;
 use std::sync::Arc;
 
 /// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
@@ -32,6 +35,12 @@ pub(super) fn there(
     };
     if stays {
         context.placed(path, Vec::new(), Change::Kept);
+        return None;
+    }
+    let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
+    if convert::kind(stat.kind) != Kind::Dir && !is_alike && context.own.is_guarded(dir, name) {
+        let cause = "another one is there that Drumlin itself needs, for keys or to know what it has seen: it stays as it is; restore this one to another folder to have both";
+        context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }
     if !same_kind && convert::kind(stat.kind) == Kind::Dir {
@@ -117,6 +126,10 @@ pub(super) fn delete(
         }
         return;
     }
+    if is_repository(handle, name, &stat) {
+        let cause = "it is a repository, which no restore deletes: remove it yourself if nobody needs it";
+        return context.problem(path, ProblemKind::Unwritable, cause);
+    }
     if !context.options.dry_run
         && let Err(e) = remove(handle, name, &stat)
     {
@@ -124,6 +137,18 @@ pub(super) fn delete(
     }
     add(&context.counters().deleted, 1);
     context.monitor.entry(Change::Deleted, path);
+}
+
+/// Whether an entry of a directory is a folder with a repository in it, whoever's: a backup leaves out its own, which another client may have made.
+fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> bool {
+    let config = || -> place::Result<Vec<u8>> {
+        let (file, _) = handle.open_dir(name)?.open_existing(names::CONFIG.as_bytes())?;
+        let mut bytes = Vec::new();
+        let _ = file.take(HEADER_BYTES as u64).read_to_end(&mut bytes);
+        Ok(bytes)
+    };
+    convert::kind(stat.kind) == Kind::Dir
+        && config().is_ok_and(|bytes| Header::decode(&bytes, ObjectType::Config).is_ok())
 }
 
 /// Whether something in a directory, or below it, is left out by the patterns.

@@ -17,6 +17,7 @@ pub(super) struct Own {
     target: PathBuf,
     repository: Option<PathBuf>,
     spared: Vec<PathBuf>,
+    guarded: Vec<PathBuf>,
     /// Of these, and of all directories above them: they may be mounted at several places.
     ids: HashSet<FileId>,
 }
@@ -37,10 +38,11 @@ impl Own {
     pub fn new(options: &Options) -> Self {
         let target = options.target.canonicalize().or_else(|_| std::path::absolute(&options.target));
         let repository = options.repository.as_ref().and_then(|folder| folder.canonicalize().ok());
+        let guarded = options.guarded.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let spared = options.spared.iter().filter_map(|path| path.canonicalize().ok());
         let spared: Vec<PathBuf> = repository.iter().cloned().chain(spared).collect();
         let ids = spared.iter().flat_map(|path| path.ancestors()).filter_map(id).collect();
-        Own { target: target.unwrap_or_else(|_| options.target.clone()), repository, spared, ids }
+        Own { target: target.unwrap_or_else(|_| options.target.clone()), repository, spared, guarded, ids }
     }
 
     /// What an entry of a directory, whose path below the target is given, has to do with them.
@@ -57,6 +59,12 @@ impl Own {
             }
             () => Stance::Free,
         }
+    }
+
+    /// Whether an entry of a directory is one that is not to become another.
+    pub fn is_guarded(&self, dir: &[u8], name: &[u8]) -> bool {
+        let path = self.real(dir).join(OsStr::from_bytes(name));
+        self.guarded.iter().any(|guarded| path.starts_with(guarded))
     }
 
     /// Whether a directory is the repository, or lies in it.

@@ -122,6 +122,7 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         delete: false,
         repository: None,
         spared: Vec::new(),
+        guarded: Vec::new(),
         dry_run: false,
         include: Vec::new(),
         exclude: Vec::new(),

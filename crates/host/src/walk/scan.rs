@@ -194,6 +194,10 @@ impl Scene<'_> {
             }
             return Found::Leaf;
         }
+        // Of what would have been saved with all that is in it only what leads to the source is.
+        if self.heritage.full && !ordinary && !planned.source {
+            tally.excluded.dirs += 1;
+        }
         if ordinary && stat.kind == Kind::Dir && self.within(stat) { Found::Kid } else { Found::Special }
     }
 }

@@ -162,6 +162,9 @@ fn filtered_entries_are_left_out_and_counted() {
     let all = walk_filtered(options(&[tmp.path(), &t("vault/s/inner")]), filter());
     assert_eq!(names(&all, &t("vault")), Some(vec!["s".into()]));
     assert_eq!(names(&all, &t("vault/s/inner")), Some(vec!["q".into()]));
+    assert_eq!(find(&all, tmp.path()).map(|l| l.excluded.dirs), Some(2), "the rest of it is left out all the same");
+    let all = walk_filtered(options(&[tmp.path(), &t("vault")]), filter());
+    assert_eq!(find(&all, tmp.path()).map(|l| l.excluded.dirs), Some(1), "of a source nothing is");
 }
 
 #[test]
