@@ -144,6 +144,22 @@ fn an_ordinary_user_gets_what_they_may_have_and_the_rest_is_told() {
     assert!(!ran.stderr.contains("os error"), "{}", ran.stderr);
 }
 
+/// The folders that lead to what is theirs belong to others, to whom nobody else can give them.
+#[test]
+fn an_ordinary_user_gets_all_that_is_theirs_without_a_word() {
+    if !is_root() {
+        return;
+    }
+    let (home, run) = as_user();
+    home.write("user/mine/deep/file", "theirs");
+    chown_all(&home.path("user/mine"));
+    run(&home, &["backup", &home.text("user/mine")]).expect(0);
+    for target in ["once", "once", "twice"] {
+        let ran = run(&home, &["restore", "latest", "-t", target]).expect(0);
+        assert_eq!(ran.stderr, "");
+    }
+}
+
 #[test]
 fn an_ordinary_user_saves_what_they_may_read() {
     if !is_root() {

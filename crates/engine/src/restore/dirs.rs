@@ -32,7 +32,8 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             }
             let own = selection::joined(&planned.selection.below(dir), name);
             // One that was there and only leads to what is wanted stays as it is.
-            let is_wanted = planned.selection.wants(&path, meta) && !planned.selection.is_way(dir, name);
+            let is_way = planned.selection.is_way(dir, name);
+            let is_wanted = planned.selection.wants(&path, meta) && !is_way;
             let is_barred = selection::is_below(&planned.barred, &join(dir, name));
             if !planned.made.contains(&own) && !is_wanted || is_barred {
                 continue;
@@ -45,7 +46,11 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
                 extras: &extras,
             };
             match target.dir(&own).and_then(|d| d.finish_dir(&wanted)) {
-                Ok(problems) => context.attributes(&path, problems),
+                Ok(mut problems) => {
+                    // `/home` is root's, and nobody else could give it to him: that is no news, and nothing that was saved.
+                    problems.retain(|problem| !is_way || !problem.is_about_owners());
+                    context.attributes(&path, problems);
+                }
                 // Its absence was told where it should have been made.
                 Err(e) if e.is_missing() => {}
                 Err(e) => context.unwritable(&path, e),

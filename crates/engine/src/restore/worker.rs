@@ -139,8 +139,7 @@ impl Context<'_> {
     /// Tell which attributes could not be set. That an ordinary user can't give files away is told once, and then counted.
     pub fn attributes(&self, path: &[u8], problems: place::Problems) {
         for problem in problems {
-            let owner = matches!(problem.what, place::What::Owner | place::What::Group) && problem.is_denied();
-            if !owner {
+            if !problem.is_about_owners() {
                 self.problem(path, ProblemKind::Attribute, problem);
             } else if !self.owner_told.swap(true, Ordering::Relaxed) {
                 let cause = format!("{problem}; only root can give files to others, so further ones are only counted");

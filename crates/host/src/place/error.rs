@@ -107,6 +107,11 @@ impl Problem {
     pub fn is_denied(&self) -> bool {
         matches!(self.cause, Errno::PERM | Errno::ACCESS)
     }
+
+    /// Whether it is that this user can't give the entry to whoever owned it.
+    pub fn is_about_owners(&self) -> bool {
+        matches!(self.what, What::Owner | What::Group) && self.is_denied()
+    }
 }
 
 impl fmt::Display for What {
