@@ -4,6 +4,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::CWD;
+
 use crate::meta::Kind;
 use crate::sys::{self, Follow};
 use crate::walk::normalise;
@@ -92,18 +94,24 @@ impl Filter {
                 return Explanation { included: false, at: path.to_vec(), reason: Reason::Unreadable(e.to_string()) };
             }
         };
-        let sources: Vec<Vec<Vec<u8>>> =
-            scope.sources.iter().filter_map(|s| normalise(s).ok()).map(|(parts, _)| parts).collect();
-        if sources.contains(&parts) {
+        let sources: Vec<(Vec<Vec<u8>>, bool)> = scope.sources.iter().filter_map(|s| normalise(s).ok()).collect();
+        if sources.iter().any(|(source, _)| *source == parts) {
             return answer(true, &parts, Reason::Source);
         }
-        if sources.iter().any(|s| s.starts_with(&parts)) {
+        if sources.iter().any(|(source, _)| source.starts_with(&parts)) {
             return answer(true, &parts, Reason::AboveSource);
         }
         // The innermost source counts: rules hold from there on.
-        let Some(source) = sources.iter().filter(|s| parts.starts_with(s)).max_by_key(|s| s.len()) else {
+        let of_path = sources.iter().filter(|(source, _)| parts.starts_with(source));
+        let Some((source, _)) = of_path.clone().max_by_key(|(source, _)| source.len()) else {
             return answer(false, &parts, Reason::NotCovered);
         };
+        // Of a symlink only itself is saved, unless a slash behind it says otherwise.
+        let is_followed = of_path.clone().any(|(of, follow)| of == source && *follow);
+        let is_link = sys::stat_at(CWD, &[&absolute(source)[..], b"\0"].concat(), Follow::No);
+        if !is_followed && is_link.is_ok_and(|stat| stat.kind == Kind::Symlink) {
+            return answer(false, source, Reason::BeyondSymlink);
+        }
         match self.descend(&parts, source.len(), scope.one_file_system) {
             Some((included, depth, reason)) => answer(included, &parts[..depth], reason),
             None => answer(true, source, Reason::NoRule),
@@ -131,7 +139,11 @@ impl Filter {
             };
             let held = |tag: &[u8]| sys::stat_at(dir.as_fd(), &[tag, b"\0"].concat(), Follow::No).is_ok();
             if let Some(tag) = self.tags.iter().find(|t| held(&t.name) && t.marks(dir.as_fd())) {
-                return Some(if *name == tag.name && last {
+                let is_tag = *name == tag.name && last;
+                if is_tag && let Verdict::Exclude(rule) = self.verdict(&absolute(&parts[..=depth]), kind, size) {
+                    return Some((false, depth + 1, Reason::Excluded(rule.clone())));
+                }
+                return Some(if is_tag {
                     (true, depth + 1, Reason::Tag(tag.rule.clone()))
                 } else {
                     (false, depth, Reason::Tagged(tag.rule.clone()))

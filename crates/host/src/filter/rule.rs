@@ -113,8 +113,8 @@ impl Pattern {
             Some(body) => ("!", body),
             None => ("", text),
         };
-        let escaped = format!("\\{body}");
-        let body = if not.is_empty() && body.starts_with('#') { &escaped } else { body };
+        let escaped = if not.is_empty() && body.starts_with('#') { "\\" } else { "" };
+        let body = format!("{escaped}{}", letters(&folded(body), self.ignore_case).unwrap_or_else(|_| body.to_owned()));
         let inner = body.trim_end().trim_end_matches('/');
         if body.starts_with('/') || !inner.contains('/') || inner.starts_with("**/") {
             return Some(format!("{not}{body}"));
@@ -122,10 +122,16 @@ impl Pattern {
         Some(format!("{not}**/{body}"))
     }
 
-    /// Why it can match nothing, if so: paths that patterns are compared with are absolute.
+    /// Why it can match nothing, or not what it seems to, if so: paths that patterns are compared with are absolute.
     pub(super) fn is_futile(&self) -> Option<&'static str> {
         let body = self.text.strip_prefix('!').unwrap_or(&self.text);
+        if let Err(why) = letters(body, self.ignore_case) {
+            return Some(why);
+        }
         match body {
+            _ if body.contains("/../") || body.trim_end().ends_with("/..") => {
+                Some("no path that it is compared with has '..' in it: write out the folder that is meant")
+            }
             _ if body.starts_with("./") || body.starts_with("../") => {
                 Some("no path is relative: leave the dots out, and it matches at any depth, or begin it with '/'")
             }
@@ -133,6 +139,113 @@ impl Pattern {
                 Some("'~' is no home folder here: write that out (or '/~/', for a folder of that name)")
             }
             _ => None,
+        }
+    }
+}
+
+/// A pattern without the slashes and dots that stand for nothing in a path: `"$DIR/.cache"`, where the variable ends with a slash.
+fn folded(body: &str) -> String {
+    let mut folded = body.to_owned();
+    while let Some(at) = folded.find("//") {
+        folded.remove(at);
+    }
+    while let Some(at) = folded.find("/./") {
+        folded.drain(at..at + 2);
+    }
+    if folded.ends_with("/.") {
+        folded.pop();
+    }
+    folded
+}
+
+/// Letters beyond ASCII, which the matcher takes for several bytes: those of a class, and of a pattern that takes both cases, become alternatives.
+///
+/// # Errors
+/// A range, or a class of what is not in it, that can't be written so.
+fn letters(body: &str, ignore_case: bool) -> Result<String, &'static str> {
+    let (mut out, mut rest) = (String::with_capacity(body.len()), body);
+    while let Some(next) = rest.chars().next() {
+        rest = &rest[next.len_utf8()..];
+        match next {
+            '\\' => {
+                out.push(next);
+                if let Some(escaped) = rest.chars().next() {
+                    rest = &rest[escaped.len_utf8()..];
+                    letter(escaped, ignore_case, &mut out);
+                }
+            }
+            // A bracket that stands first is one of the class.
+            '[' => {
+                match rest.char_indices().skip_while(|(_, c)| matches!(c, '!' | '^')).skip(1).find(|(_, c)| *c == ']') {
+                    Some((end, _)) => {
+                        class(&rest[..end], ignore_case, &mut out)?;
+                        rest = &rest[end + 1..];
+                    }
+                    None => out.push(next),
+                }
+            }
+            _ => letter(next, ignore_case, &mut out),
+        }
+    }
+    Ok(out)
+}
+
+fn letter(letter: char, ignore_case: bool, out: &mut String) {
+    let both = [letter.to_lowercase().to_string(), letter.to_uppercase().to_string()];
+    match ignore_case && !letter.is_ascii() && both[0] != both[1] {
+        true => out.push_str(&format!("{{{}}}", both.join(","))),
+        false => out.push(letter),
+    }
+}
+
+fn class(inner: &str, ignore_case: bool, out: &mut String) -> Result<(), &'static str> {
+    if inner.is_ascii() {
+        out.push_str(&format!("[{inner}]"));
+        return Ok(());
+    }
+    let is_range = inner.char_indices().any(|(at, c)| c == '-' && at > 0 && at + 1 < inner.len());
+    if inner.starts_with(['!', '^']) || is_range {
+        return Err("a class of characters beyond ASCII can only name them one by one, without '-', '!' and '^'");
+    }
+    out.push('{');
+    for (at, c) in inner.chars().enumerate() {
+        out.push_str(if at > 0 { "," } else { "" });
+        let cases = [c.to_string(), c.to_lowercase().to_string(), c.to_uppercase().to_string()];
+        match c {
+            _ if c.is_ascii_punctuation() => out.push_str(&format!("\\{c}")),
+            _ if ignore_case && !c.is_ascii() => out.push_str(&cases.join(",")),
+            _ => out.push(c),
+        }
+    }
+    out.push('}');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_beyond_ascii_are_whole() {
+        let of = |text: &str, ignore_case| letters(text, ignore_case);
+        assert_eq!(of("ä*.txt", false).unwrap(), "ä*.txt");
+        assert_eq!(of("ä*.txt", true).unwrap(), "{ä,Ä}*.txt");
+        assert_eq!(of("[öa,]1[a-z]", false).unwrap(), "{ö,a,\\,}1[a-z]");
+        assert_eq!(of("[]a]x[!a-z]", false).unwrap(), "[]a]x[!a-z]");
+        assert_eq!(of("\\[ö]", false).unwrap(), "\\[ö]");
+        assert_eq!(of("a[b", false).unwrap(), "a[b");
+        assert_eq!(of("[ö]", true).unwrap(), "{ö,ö,Ö}");
+        for refused in ["[ä-ü]", "[!ä]", "[^ä]", "x[a-zä]"] {
+            assert!(of(refused, false).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn slashes_and_dots_that_stand_for_nothing() {
+        for (given, means) in
+            [("//a///b", "/a/b"), ("/a/./b", "/a/b"), ("/a/././b/", "/a/b/"), ("/a/.", "/a/"), ("/.a/..b", "/.a/..b")]
+        {
+            assert_eq!(folded(given), means);
         }
     }
 }

@@ -45,6 +45,23 @@ fn letters_match_without_case_only_where_wanted() {
 }
 
 #[test]
+fn letters_beyond_ascii_match_as_others_do() {
+    let file = |patterns: &[&str], path: &str| excluded(patterns, path, Kind::File);
+    assert!(file(&["[öx]1"], "/a/ö1") && file(&["[öx]1"], "/a/x1") && !file(&["[öx]1"], "/a/é1"));
+    assert!(!file(&["[ö]*"], "/a/é") && file(&["[ö]*"], "/a/öl"));
+    let pattern = Pattern { ignore_case: true, ..Pattern::flag("Ä[ö].txt") };
+    let filter = Filter::new(&FilterOptions { exclude: vec![pattern], ..Default::default() }).expect("patterns");
+    let out = |p: &str| matches!(filter.verdict(p.as_bytes(), Kind::File, 0), Verdict::Exclude(_));
+    assert!(out("/a/äÖ.TXT") && out("/a/Äö.txt") && !out("/a/éö.txt"));
+    for (refused, why) in [("[ä-ü]*", "one by one"), ("[!ä]", "one by one"), ("/a/../b", "'..'")] {
+        let pattern = Pattern::flag(refused);
+        let options = FilterOptions { exclude: vec![pattern], ..FilterOptions::default() };
+        assert!(Filter::new(&options).expect_err(refused).to_string().contains(why));
+    }
+    assert!(file(&["//a//./b"], "/a/b"));
+}
+
+#[test]
 fn the_rule_that_won_is_named() {
     let mut exclude = Pattern::file("/etc/rules", b"\xef\xbb\xbf# first\n\n*.o\r\n!keep.o\n", false).expect("a file");
     assert_eq!(exclude.len(), 2);
@@ -120,6 +137,12 @@ fn explanations_say_where_it_was_decided() {
     assert_eq!(why("src/marked/x"), (false, "src/marked".into(), Reason::Tagged(flag("no:stop"))));
     assert_eq!(why("src/link/x"), (false, "src/link".into(), Reason::BeyondSymlink));
     assert_eq!(why("src/link"), (true, "src".into(), Reason::NoRule));
+    // A source that is a symlink is saved as one, unless a slash follows.
+    for (source, included) in [("src/link", false), ("src/link/", true)] {
+        let scope = Scope { sources: vec![bytes(&t(source))], one_file_system: false };
+        assert_eq!(filter.explain(&bytes(&t("src/link/x")), &scope).included, included, "{source}");
+        assert!(filter.explain(&bytes(&t("src/link")), &scope).included);
+    }
     assert!(!filter.explain(b"relative", &scope).included);
 
     let scope = Scope { sources: vec![b"/".to_vec()], one_file_system: true };
