@@ -4,6 +4,7 @@
 //! colon, as restic has it: `latest:/home/u`. `latest` never means a snapshot that nobody known here has signed, nor a
 //! partial one: the storage could make up the former, and the latter lacks files that a restore would silently miss.
 
+use crate::forget::FUTURE_SECONDS;
 use crate::{Error, Result};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{self, DIR_BYTES_MAX};
@@ -87,11 +88,14 @@ pub struct SnapshotSpec {
     pub snapshot: SnapshotInfo,
     /// The folder in it; the root unless one was given.
     pub subfolder: TreePath,
+    /// The newest of those that `latest` passes over, as their time is still to come.
+    pub from_the_future: Option<SnapshotInfo>,
 }
 
 /// The snapshot that `spec` names among `snapshots` (oldest first, as [`Repository::snapshots`] gives them).
 ///
-/// The filter narrows `latest`; an id is looked for among all.
+/// The filter narrows `latest`; an id is looked for among all. `now` is in seconds since 1970: a snapshot that is ahead of it by more than a day, made where a clock
+/// was wrong, would be the latest for years, and isn't as long as there are others.
 ///
 /// # Errors
 /// [`Error::NoSnapshot`] if none fits, or several do: these are listed.
@@ -99,6 +103,7 @@ pub fn find_snapshot(
     snapshots: &[SnapshotInfo],
     spec: impl AsRef<[u8]>,
     filter: &SnapshotFilter,
+    now: i64,
 ) -> Result<SnapshotSpec> {
     let spec = spec.as_ref();
     let (name, subfolder) = match spec.iter().position(|b| *b == b':') {
@@ -106,26 +111,40 @@ pub fn find_snapshot(
         None => (spec, TreePath::root()),
     };
     let name = std::str::from_utf8(name).map_err(|_| Error::NoSnapshot("a snapshot's name is no such bytes".into()))?;
-    let snapshot = match name.strip_prefix("latest") {
-        Some("") => latest(snapshots, 0, filter)?,
+    let (snapshot, from_the_future) = match name.strip_prefix("latest") {
+        Some("") => latest(snapshots, 0, filter, now)?,
         Some(rest) => match rest.strip_prefix('~').map(str::parse) {
-            Some(Ok(back)) => latest(snapshots, back, filter)?,
+            Some(Ok(back)) => latest(snapshots, back, filter, now)?,
             _ => return Err(Error::NoSnapshot(format!("'{name}' is no snapshot; did you mean latest~1?"))),
         },
-        None => by_prefix(snapshots, name)?,
+        None => (by_prefix(snapshots, name)?, None),
     };
-    Ok(SnapshotSpec { snapshot, subfolder })
+    Ok(SnapshotSpec { snapshot, subfolder, from_the_future })
 }
 
-fn latest(snapshots: &[SnapshotInfo], back: usize, filter: &SnapshotFilter) -> Result<SnapshotInfo> {
+/// The latest but so many, and the newest that is passed over for its time.
+fn latest(
+    snapshots: &[SnapshotInfo],
+    back: usize,
+    filter: &SnapshotFilter,
+    now: i64,
+) -> Result<(SnapshotInfo, Option<SnapshotInfo>)> {
     let fits: Vec<_> = snapshots.iter().filter(|info| filter.matches(&info.snapshot)).collect();
     let counts = |info: &SnapshotInfo| matches!(info.trust, Trust::Signed(_)) && info.snapshot.partial.is_none();
-    let counted = fits.iter().filter(|info| counts(info));
-    if let Some(found) = counted.clone().rev().nth(back) {
-        return Ok((**found).clone());
+    let (come, mut counted): (Vec<&SnapshotInfo>, Vec<_>) = fits
+        .iter()
+        .filter(|info| counts(info))
+        .partition(|info| info.snapshot.time.0 > now.saturating_add(FUTURE_SECONDS));
+    let mut from_the_future = come.last().map(|info| (*info).clone());
+    if counted.is_empty() {
+        // It is this clock that is wrong, most likely.
+        (counted, from_the_future) = (come, None);
+    }
+    if let Some(found) = counted.iter().rev().nth(back) {
+        return Ok(((*found).clone(), from_the_future));
     }
     let narrowed = if *filter == SnapshotFilter::default() { "" } else { " that fits the given host, tags and paths" };
-    let count = counted.count();
+    let count = counted.len();
     let mut text = match (count, fits.is_empty()) {
         (0, true) => format!("there is no snapshot{narrowed}"),
         (0, false) => format!(
@@ -317,7 +336,7 @@ mod tests {
     }
 
     fn id(spec: &str, filter: &SnapshotFilter) -> std::result::Result<u8, String> {
-        find_snapshot(&sample(), spec, filter).map(|s| s.snapshot.snapshot.id.0[0]).map_err(|e| e.to_string())
+        find_snapshot(&sample(), spec, filter, 6000).map(|s| s.snapshot.snapshot.id.0[0]).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -335,11 +354,26 @@ mod tests {
         let ambiguous = id("a", &all).unwrap_err();
         assert!(ambiguous.contains("a1a1a1a1a1a1  1970-01-01 00:16:40 UTC  one"), "{ambiguous}");
         assert!(ambiguous.contains("a2a2"), "{ambiguous}");
-        assert!(find_snapshot(&[], "latest", &all).is_err());
-        let only_odd = find_snapshot(&sample()[3..], "latest", &all).unwrap_err().to_string();
+        assert!(find_snapshot(&[], "latest", &all, 6000).is_err());
+        let only_odd = find_snapshot(&sample()[3..], "latest", &all, 6000).unwrap_err().to_string();
         assert!(only_odd.contains("partial") && only_odd.contains("unknown key"), "{only_odd}");
-        let spec = find_snapshot(&sample(), &b"a1:/home/\xff/"[..], &all).unwrap();
+        let spec = find_snapshot(&sample(), &b"a1:/home/\xff/"[..], &all, 6000).unwrap();
         assert_eq!(spec.subfolder.key(), b"home\0\xff");
+    }
+
+    #[test]
+    fn what_is_still_to_come_is_the_latest_only_where_nothing_else_is() {
+        let all = SnapshotFilter::default();
+        let at = |spec: &str, now| {
+            let found = find_snapshot(&sample(), spec, &all, now).unwrap();
+            (found.snapshot.snapshot.id.0[0], found.from_the_future.map(|info| info.snapshot.id.0[0]))
+        };
+        let day = FUTURE_SECONDS;
+        assert_eq!(at("latest", 3000 - day), (0xb3, None));
+        assert_eq!(at("latest", 2999 - day), (0xa2, Some(0xb3)));
+        assert_eq!(at("latest~1", 2500 - day), (0xa1, Some(0xb3)));
+        assert_eq!(at("latest", i64::MIN), (0xb3, None), "a clock that was never set");
+        assert_eq!(at("b3", 0 - day), (0xb3, None));
     }
 
     #[test]

@@ -374,7 +374,7 @@ fn a_damaged_snapshot_is_forgotten_by_its_full_id() {
     let (infos, errors) = bench.repository.snapshots().unwrap();
     assert_eq!((infos.len(), errors.len()), (1, 1));
     let full = bad.id.to_string();
-    let plan = |spec: &str| Plan::by_names(&infos, &errors, &[spec], &SnapshotFilter::default());
+    let plan = |spec: &str| Plan::by_names(&infos, &errors, &[spec], &SnapshotFilter::default(), i64::MAX);
     assert!(matches!(plan(&full[..31]), Err(Error::NoSnapshot(_))));
     assert!(matches!(plan(&SnapshotId([3; 16]).to_string()), Err(Error::NoSnapshot(_))));
     plan(&full.to_uppercase()).unwrap().carry_out(&bench.repository).unwrap();
@@ -412,7 +412,7 @@ fn nobody_s_snapshot_is_forgotten_by_name_and_never_comes_back() {
     let (infos, _) = bench.repository.snapshots().unwrap();
     assert_eq!(infos.len(), 2);
     assert!(Plan::by_rules(&infos, &options).going().is_empty(), "neither of them");
-    let plan = Plan::by_names(&infos, &[], &[fake.id.to_string()], &SnapshotFilter::default()).unwrap();
+    let plan = Plan::by_names(&infos, &[], &[fake.id.to_string()], &SnapshotFilter::default(), i64::MAX).unwrap();
     plan.carry_out(&bench.repository).unwrap();
     assert_eq!(ids(&snapshots(&bench.repository)), [real.id]);
     let refused = back(&bench, &bench.repository, fake.id).unwrap_err();
@@ -436,7 +436,7 @@ fn rules_leave_open_sessions_and_their_partial_snapshots_alone() {
     assert!(backup::backup(&repository, &bench.cache, checkpoints, &Quiet::default()).is_err());
     let (infos, _) = bench.repository.snapshots().unwrap();
     let open = infos.iter().find(|info| info.open_session).unwrap().snapshot.id;
-    let named = Plan::by_names(&infos, &[], &[open.to_string()], &SnapshotFilter::default());
+    let named = Plan::by_names(&infos, &[], &[open.to_string()], &SnapshotFilter::default(), i64::MAX);
     assert!(matches!(named, Err(Error::Refused(_))));
     // Newer ones make no difference to that.
     let last = bench.backup(&source).snapshot.unwrap();

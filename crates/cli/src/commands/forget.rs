@@ -34,7 +34,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
     }
     let (all, damaged) = repository.snapshots()?;
     let (plan, unread) = match rules {
-        None => (Plan::by_names(&all, &damaged, &args.snapshots, &filter)?, Vec::new()),
+        None => (Plan::by_names(&all, &damaged, &args.snapshots, &filter, now().0)?, Vec::new()),
         Some(rules) => {
             let options = Options {
                 rules,
@@ -104,7 +104,14 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
         return Ok((Some(rules), filter));
     }
     if args.unsafe_allow_remove_all && filter != SnapshotFilter::default() {
-        return Ok((Some(rules), filter));
+        // What is asked for takes the place of its own part of the profile's alone.
+        return Ok((
+            Some(rules),
+            match &context.profile {
+                Some(profile) => own(context, profile, &args.select)?,
+                None => filter,
+            },
+        ));
     }
     Err(Failure::usage("there is nothing that says which snapshots to keep or to forget")
         .hint("give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run only shows it"))

@@ -1,5 +1,6 @@
 //! What several commands have in common: which paths are saved, of which host, compared with what; and which snapshots are meant.
 
+use super::snapshots::in_words;
 use super::{Context, whole};
 use crate::args::select::{Select, split_tags};
 use crate::exit::{Failure, Result, plain};
@@ -7,6 +8,7 @@ use crate::place;
 use crate::process::host_name;
 use crate::profile::Profile;
 use crate::render::path::shown;
+use crate::render::time::now;
 use crate::sources::{self, Lines};
 use drumlin_engine::Error;
 use drumlin_engine::backup::Parent;
@@ -116,12 +118,19 @@ pub fn of_profile(context: &Context, profile: &Profile, select: &Select) -> Resu
 /// # Errors
 /// There is none, or several.
 pub fn find(context: &Context, all: &[SnapshotInfo], spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
-    find_snapshot(all, spec.as_bytes(), &filter(context, select)?).map_err(|e| {
+    let found = find_snapshot(all, spec.as_bytes(), &filter(context, select)?, now().0).map_err(|e| {
         let hint =
             "of a profile only snapshots of its host, sources and tags are meant; -H, --path and --tag ask for others";
         let is_none = matches!(e, Error::NoSnapshot(_)) && spec.as_bytes().starts_with(b"latest");
-        if is_none && context.profile.is_some() { Failure::from(e).hint(hint) } else { e.into() }
-    })
+        if is_none && context.profile.is_some() { Failure::from(e).hint(hint) } else { Failure::from(e) }
+    })?;
+    if let Some(info) = &found.from_the_future {
+        context.out.caution(format!(
+            "{} is passed over: by this machine's clock it is still to come, so that one of the two is wrong; name it by its id if it is meant",
+            in_words(&info.snapshot)
+        ));
+    }
+    Ok(found)
 }
 
 /// What narrows down `latest`.

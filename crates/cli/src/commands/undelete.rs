@@ -59,7 +59,7 @@ fn find(forgotten: &[SnapshotInfo], spec: &str) -> Result<SnapshotInfo> {
     if spec.contains(':') {
         return Err(Failure::usage(format!("'{spec}' names a folder; snapshots come back as a whole")));
     }
-    let found = find_snapshot(forgotten, spec, &SnapshotFilter::default()).map_err(|e| match e {
+    let found = find_snapshot(forgotten, spec, &SnapshotFilter::default(), now().0).map_err(|e| match e {
         Error::NoSnapshot(message) => Failure::failed(format!("among the forgotten ones {message}")).hint(
             "'drumlin snapshots --forgotten' lists them; what is not there was not forgotten, or has been pruned",
         ),

@@ -14,6 +14,7 @@ mod tests;
 pub use fate::{Fate, Going, Left, Reason};
 pub(crate) use group::legible;
 pub use group::{GroupBy, GroupKey};
+pub(crate) use policy::FUTURE_SECONDS;
 pub use policy::{Candidate, Group, Options, decide};
 pub use rules::{Count, PerUnit, Period, Rules, Unit};
 
@@ -36,7 +37,7 @@ impl Plan {
         Plan { groups: decide(&candidates, options) }
     }
 
-    /// To forget what the user named, whoever has signed it. The filter narrows `latest`. `errors` tells which snapshots
+    /// To forget what the user named, whoever has signed it. The filter narrows `latest`, `now` is as for [`find_snapshot`]. `errors` tells which snapshots
     /// can't be read: such a one is named by its full id.
     ///
     /// # Errors
@@ -47,12 +48,13 @@ impl Plan {
         errors: &[RepoError],
         specs: &[impl AsRef<str>],
         filter: &SnapshotFilter,
+        now: i64,
     ) -> Result<Self> {
         let mut fates: Vec<(SnapshotId, Fate)> = Vec::new();
         for spec in specs.iter().map(AsRef::as_ref) {
             let id = match unreadable(errors, spec) {
                 Some(id) => id,
-                None => named(snapshots, spec, filter)?,
+                None => named(snapshots, spec, filter, now)?,
             };
             if fates.iter().all(|(known, _)| *known != id) {
                 fates.push((id, Fate::Go(Going::Named)));
@@ -102,8 +104,8 @@ fn unreadable(errors: &[RepoError], spec: &str) -> Option<SnapshotId> {
     errors.iter().any(is_it).then_some(id)
 }
 
-fn named(snapshots: &[SnapshotInfo], spec: &str, filter: &SnapshotFilter) -> Result<SnapshotId> {
-    let found = find_snapshot(snapshots, spec, filter)?;
+fn named(snapshots: &[SnapshotInfo], spec: &str, filter: &SnapshotFilter, now: i64) -> Result<SnapshotId> {
+    let found = find_snapshot(snapshots, spec, filter, now)?;
     let id = found.snapshot.snapshot.id;
     if !found.subfolder.is_root() {
         return Err(Error::NoSnapshot(format!("'{spec}' names a folder; snapshots are forgotten as a whole")));

@@ -19,7 +19,7 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
 /// Clocks differ. A snapshot that is further ahead than so many seconds is from the future.
-const FUTURE_SECONDS: i64 = 24 * 60 * 60;
+pub(crate) const FUTURE_SECONDS: i64 = 24 * 60 * 60;
 
 /// What is to be known of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]

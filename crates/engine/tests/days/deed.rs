@@ -164,7 +164,8 @@ impl Deed {
             Deed::Forget => {
                 let (infos, errors) = repository.snapshots()?;
                 let first = scene.standing[0].0.to_string();
-                Plan::by_names(&infos, &errors, &[first], &SnapshotFilter::default())?.carry_out(repository)?;
+                Plan::by_names(&infos, &errors, &[first], &SnapshotFilter::default(), i64::MAX)?
+                    .carry_out(repository)?;
                 told.extend(errors.iter().map(ToString::to_string));
             }
             Deed::Undelete => {
