@@ -10,11 +10,13 @@ use rustix::io::Errno;
 use crate::dir::Dir;
 use crate::sys::{self, Follow};
 
+/// FUSE: sshfs, rclone, unRAID's shares; fuseblk; virtiofs.
+pub(crate) const FUSE: u32 = 0x6573_5546;
 /// The types, as `statfs` tells them (its manual page, and the kernel's `magic.h`), of file systems that have no numbers of their own: the kernel, a library or
 /// a server makes them up, and a file has another one after the next mount, or as soon as the kernel has forgotten it. Some that pass their files' own numbers
 /// on look the same from here.
 const MADE_UP: [u32; 7] = [
-    0x6573_5546, // FUSE: sshfs, rclone, unRAID's shares; fuseblk; virtiofs
+    FUSE,
     0x0000_4d44, // FAT
     0x2011_bab0, // exFAT
     0xff53_4d42, // CIFS
@@ -37,9 +39,14 @@ impl Dir {
         if sys::stat_at(entry.as_fd(), b"\0", Follow::No)?.dev != dev {
             return Err(Errno::XDEV.into());
         }
-        let of = rustix::fs::fstatfs(&entry)?.f_type as u64 & 0xffff_ffff;
-        Ok(!MADE_UP.iter().any(|made_up| u64::from(*made_up) == of))
+        let of = type_of(&entry)?;
+        Ok(!MADE_UP.contains(&of))
     }
+}
+
+/// The type of the file system that something open is on.
+pub(crate) fn type_of(open: impl AsFd) -> Result<u32, Errno> {
+    Ok(rustix::fs::fstatfs(open)?.f_type as u32)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::meta::{Extras, FLAGS_KEPT, Kind, Stat};
+use crate::numbers;
 use crate::sys::{self, Follow};
 
 /// Bytes that hold nearly every list of names and every value; longer ones cost two calls more.
@@ -65,6 +66,12 @@ pub fn has_writer(file: &File) -> io::Result<bool> {
 pub fn have_stores_stamped(file: impl AsFd) {
     // Whatever it says, the file is read.
     let _ = sys::write_out(file.as_fd());
+}
+
+/// Whether a file that says it is empty is so. Some file systems of FUSE's know how long a document is only once they have been asked for it (those of
+/// clouds, as rclone shows them); of proc and its like, which don't know it either, nothing is worth saving.
+pub fn knows_its_length(file: impl AsFd) -> bool {
+    numbers::type_of(file) != Ok(numbers::FUSE)
 }
 
 /// Whether opening what the walk has found failed because nothing of that name is left, or something of another type.

@@ -1,8 +1,8 @@
 //! A file system that has no inode numbers of its own, as FUSE's, FAT's and some servers' don't: each mount gives others.
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
-    MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, Request,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, Request,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -23,7 +23,16 @@ impl Numberless {
     /// Show `folder` at the empty folder `at`, with numbers from `first` on in the order in which files are asked for. `None`
     /// if this user may not mount, or there is no FUSE.
     pub fn mount(folder: &Path, at: &Path, first: u64) -> Option<Self> {
-        let shown = Shown { files: Mutex::new(vec![folder.to_owned()]), first: first.max(2) };
+        Self::show(folder, at, first, true)
+    }
+
+    /// The same, with files that say that they are empty, and aren't.
+    pub fn mount_lengthless(folder: &Path, at: &Path) -> Option<Self> {
+        Self::show(folder, at, 2, false)
+    }
+
+    fn show(folder: &Path, at: &Path, first: u64, lengths: bool) -> Option<Self> {
+        let shown = Shown { files: Mutex::new(vec![folder.to_owned()]), first: first.max(2), lengths };
         let mut config = Config::default();
         config.mount_options = vec![MountOption::RO, MountOption::FSName("numberless".into())];
         let session = fuser::spawn_mount(shown, at, &config).ok()?;
@@ -43,6 +52,8 @@ struct Shown {
     /// By number: the folder itself, which always has the first, then `first` and those after it.
     files: Mutex<Vec<PathBuf>>,
     first: u64,
+    /// Of files they are told.
+    lengths: bool,
 }
 
 impl Shown {
@@ -67,7 +78,9 @@ impl Shown {
 
     fn attributes(&self, path: PathBuf) -> io::Result<FileAttr> {
         let meta = fs::symlink_metadata(&path)?;
-        Ok(attributes(self.number(path), &meta))
+        let attributes = attributes(self.number(path), &meta);
+        let is_hidden = !self.lengths && meta.is_file();
+        Ok(FileAttr { size: if is_hidden { 0 } else { attributes.size }, ..attributes })
     }
 
     fn entries(&self, folder: &Path) -> io::Result<Vec<(INodeNo, FileType, OsString)>> {
@@ -139,6 +152,12 @@ impl Filesystem for Shown {
             Ok(target) => reply.data(target.as_os_str().as_bytes()),
             Err(e) => reply.error(e),
         }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // Else the kernel reads as much as it was told that there is.
+        let direct = if self.lengths { FopenFlags::empty() } else { FopenFlags::FOPEN_DIRECT_IO };
+        reply.opened(FileHandle(0), direct);
     }
 
     fn read(

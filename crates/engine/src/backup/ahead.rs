@@ -21,7 +21,7 @@ pub const LATE: Duration = Duration::from_micros(500);
 /// So many tell.
 const OPENS_TOLD: u32 = 8;
 /// Threads that read ahead for one worker.
-const THREADS: usize = 16;
+const THREADS: usize = 32;
 /// Larger files are read by the worker.
 const BYTES_MAX: u64 = 256 << 10;
 
@@ -98,6 +98,9 @@ fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     }
     let file = entry.dir.open_file(&entry.name).ok()?;
     let took = start.elapsed();
+    if entry.stat.size == 0 && !read::knows_its_length(&file) {
+        return None;
+    }
     let mapped = mapped(&file, &entry.stat);
     let mut bytes = Vec::with_capacity(entry.stat.size as usize);
     let read = (&file).take(entry.stat.size).read_to_end(&mut bytes).map(|_| bytes);

@@ -42,13 +42,16 @@ pub(super) struct Pieces {
     workers: usize,
     /// How many are out, of all files.
     out: AtomicUsize,
+    /// Of a buffer: some chunks, as large as they come, fit into one.
+    bytes: usize,
     /// Buffers that wait to be used again.
     spare: Mutex<Vec<Buffer>>,
 }
 
 impl Pieces {
-    pub fn new(workers: usize) -> Self {
-        Pieces { waiting: unbounded(), workers, out: AtomicUsize::new(0), spare: Mutex::default() }
+    pub fn new(workers: usize, chunk_max: usize) -> Self {
+        let bytes = PIECE_BYTES.max(4 * chunk_max);
+        Pieces { waiting: unbounded(), workers, out: AtomicUsize::new(0), bytes, spare: Mutex::default() }
     }
 
     /// Pieces that nobody has taken yet.
@@ -64,7 +67,7 @@ impl Pieces {
 
     fn buffer(&self) -> Buffer {
         let spare = self.lock().pop();
-        spare.unwrap_or_else(|| vec![0; PIECE_BYTES].into())
+        spare.unwrap_or_else(|| vec![0; self.bytes].into())
     }
 
     fn give_back(&self, buffer: Buffer) {
@@ -248,9 +251,9 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// A stream of unknown length.
-    pub(super) fn large_stream(&mut self, mut source: Box<dyn Read + Send>) -> Result<(Data, u64), Read1> {
+    pub(super) fn large_stream(&mut self, source: &mut dyn Read) -> Result<(Data, u64), Read1> {
         let mut flow = Flow::new(self);
-        flow.stretch(&mut source, u64::MAX, &mut Trial::default())?;
+        flow.stretch(source, u64::MAX, &mut Trial::default())?;
         flow.finish()
     }
 }
@@ -284,7 +287,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         // What was left over from the piece before stands at the start.
         let mut kept = 0;
         loop {
-            let want = (PIECE_BYTES - kept).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let want = (bytes.len() - kept).min(usize::try_from(left).unwrap_or(usize::MAX));
             let got = self.read(source, &mut bytes[kept..kept + want])?;
             left -= got as u64;
             let end = got < want || left == 0;

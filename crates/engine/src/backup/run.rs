@@ -55,7 +55,7 @@ fn is_of_tree(error: &drumlin_repo::Error) -> bool {
 }
 
 /// Whether what was stored by a run that failed so is worth having named in the index: the storage does what it is asked.
-fn is_worth_naming(error: &Error) -> bool {
+pub(crate) fn is_worth_naming(error: &Error) -> bool {
     match error {
         Error::Stream(_) | Error::Interrupted | Error::System { .. } => true,
         // Where no pack finds room, what names those that did may.
@@ -296,7 +296,7 @@ impl Run<'_> {
             workers,
             late: pace.late,
             links: Mutex::default(),
-            pieces: Pieces::new(workers),
+            pieces: Pieces::new(workers, params.max as usize),
         };
         let names = Box::new(UserNames(Names::new()));
         let writer = TreeWriter::new(Boundaries::new(cutting), names);

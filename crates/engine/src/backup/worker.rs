@@ -303,6 +303,8 @@ impl<'a, 'm> Worker<'a, 'm> {
             let (read, after) = if let Some((bytes, after)) = first.take() {
                 let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
                 (read, after)
+            } else if entry.stat.size == 0 && !read::knows_its_length(file) {
+                (self.large_stream(&mut file), read::restat(file))
             } else if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
                 (self.whole(entry.stat.size, &mut file), read::restat(file))
             } else {
@@ -322,6 +324,10 @@ impl<'a, 'm> Worker<'a, 'm> {
             };
             let same =
                 after.size == entry.stat.size && after.mtime == entry.stat.mtime && after.ctime == entry.stat.ctime;
+            if same && entry.stat.size == 0 {
+                // Nothing, or all that there is of what doesn't know its length.
+                entry.stat.size = len;
+            }
             if same && len == entry.stat.size {
                 return Ok(Some((data, mapped | racy(&entry.stat, at))));
             }
@@ -497,8 +503,8 @@ impl<'a, 'm> Worker<'a, 'm> {
         }
     }
 
-    fn stream(&mut self, name: Box<[u8]>, source: Box<dyn Read + Send>) -> Result<Finished> {
-        let (data, len) = match self.large_stream(source) {
+    fn stream(&mut self, name: Box<[u8]>, mut source: Box<dyn Read + Send>) -> Result<Finished> {
+        let (data, len) = match self.large_stream(&mut source) {
             Ok(read) => read,
             Err(Read1::Fatal(e)) => return Err(e),
             Err(Read1::Source(e)) => return Err(Error::Stream(format!("the stream could not be read: {e}"))),

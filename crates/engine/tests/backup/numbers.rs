@@ -71,3 +71,25 @@ fn whatever_else_has_changed_is_read() {
     let options = compare::Options { roots: false, hard_links: false, ..Default::default() };
     compare::assert_same(&shown.folder, &target, &options);
 }
+
+/// Documents in a cloud, as rclone shows them.
+#[test]
+fn what_does_not_know_its_length_is_saved_all_the_same() {
+    let Some(shown) = Shown::new() else { return };
+    fs::write(shown.folder.join("dir0/empty"), "").unwrap();
+    settle();
+    let backup = |late| {
+        let _mounted = Numberless::mount_lengthless(&shown.folder, &shown.at).unwrap();
+        let options = Options { late, ..options(&[&shown.at]) };
+        backup::backup(&shown.bench.repository, &shown.bench.cache, options, &Quiet::default()).unwrap()
+    };
+    // As it comes, and with all that opens late read ahead; then nobody knows whether anything has changed.
+    for late in [backup::LATE, std::time::Duration::ZERO] {
+        let report = backup(late);
+        let target = tempfile::tempdir().unwrap();
+        let (_, monitor) = shown.bench.restore(&report.snapshot.unwrap(), &shown.at, &target.path().join("t"));
+        assert!(monitor.problems().is_empty());
+        let options = compare::Options { roots: false, hard_links: false, ..Default::default() };
+        compare::assert_same(&shown.folder, &target.path().join("t"), &options);
+    }
+}
