@@ -26,6 +26,10 @@ pub struct Copy {
     #[command(flatten)]
     pub select: Select,
 
+    /// Only say which snapshots would be copied
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
     /// How hard to compress: 'auto', 'off', or a level of zstd from -7 to 22
     #[arg(long, value_name = "LEVEL", value_parser = compression, allow_hyphen_values = true, default_value = "auto")]
     pub compression: Compression,

@@ -20,7 +20,8 @@ use std::sync::Arc;
 #[derive(Serialize)]
 struct JsonCopied {
     message_type: &'static str,
-    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     source_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     beside_id: Option<String>,
@@ -31,6 +32,7 @@ struct JsonCopied {
 #[derive(Serialize)]
 struct JsonSummary {
     message_type: &'static str,
+    dry_run: bool,
     copied: usize,
     already_there: usize,
     left_out: usize,
@@ -114,11 +116,16 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
                 tally.left_out += 1;
                 continue;
             }
+            if args.dry_run {
+                tally.copied += 1;
+                told(context, &info.snapshot, None);
+                continue;
+            }
             match copier.copy(info, &all, monitor) {
                 Ok(report) => {
                     memory.iter().for_each(|memory| memory.made(report.snapshot.id));
                     tally.copied += 1;
-                    told(context, &info.snapshot, &report);
+                    told(context, &info.snapshot, Some(&report));
                 }
                 Err(e) => return Err(failure(e)),
             }
@@ -132,6 +139,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     if context.out.json() {
         context.out.tell(&JsonSummary {
             message_type: "copy_summary",
+            dry_run: args.dry_run,
             copied: tally.copied,
             already_there: tally.there,
             left_out: tally.left_out,
@@ -142,12 +150,15 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
             data_added_packed: counts.bytes_stored,
         });
     } else {
-        let mut line = format!("copied {}", counted(tally.copied as u64, "snapshot", "snapshots"));
+        let verb = if args.dry_run { "would copy" } else { "copied" };
+        let mut line = format!("{verb} {}", counted(tally.copied as u64, "snapshot", "snapshots"));
         if tally.there > 0 {
             line += &format!(", {} there already", tally.there);
         }
         context.out.note(line);
-        if tally.copied > 0 {
+        if args.dry_run {
+            context.out.note("a dry run: nothing was copied");
+        } else if tally.copied > 0 {
             let (read, new, stored) = (counts.bytes_read, counts.bytes_new, counts.bytes_stored);
             context.out.note(format!("{} read, {} of it new, stored as {}", bytes(read), bytes(new), bytes(stored)));
         }
@@ -195,20 +206,23 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn told(context: &Context, source: &Snapshot, report: &Report) {
-    let copy = &report.snapshot;
-    let id = copy.id.to_string();
+/// A snapshot was copied, or would be where there is no report.
+fn told(context: &Context, source: &Snapshot, report: Option<&Report>) {
+    let copy = report.map(|report| report.snapshot.id.to_string());
     if context.out.json() {
-        let sums = copy.root.map(|root| root.sums).unwrap_or_default();
+        let sums = report.map_or(source, |report| &report.snapshot).root.map(|root| root.sums).unwrap_or_default();
         context.out.tell(&JsonCopied {
             message_type: "copied",
-            id,
+            id: copy,
             source_id: source.id.to_string(),
-            beside_id: report.beside.as_ref().map(|beside| beside.id.to_string()),
+            beside_id: report.and_then(|report| report.beside.as_ref()).map(|beside| beside.id.to_string()),
             entries: sums.entries,
             bytes: sums.bytes,
         });
-    } else {
-        context.out.note(format!("copied {} as {}", in_words(source), &id[..SHORT]));
+        return;
     }
+    context.out.note(match copy {
+        Some(id) => format!("copied {} as {}", in_words(source), &id[..SHORT]),
+        None => format!("would copy {}", in_words(source)),
+    });
 }

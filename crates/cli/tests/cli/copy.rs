@@ -4,6 +4,7 @@ use crate::home::{Home, Ran, same, signal};
 use crate::interrupt::wait_for;
 use drumlin_testkit::Rng;
 use rustix::process::Signal;
+use std::process::Command;
 
 /// A repository with two snapshots, and another one that is empty, opened by `to.key`.
 fn home() -> Home {
@@ -60,6 +61,26 @@ fn what_is_copied_comes_back_and_is_copied_once() {
     let ran = copy(&home, &["--json"]).ok();
     assert_eq!(ran.the("copy_summary")["bytes_read"], 1, "the new file's");
     assert_eq!(ran.of_type("copied").len(), 1);
+}
+
+#[test]
+fn a_dry_run_says_which_and_copies_nothing() {
+    let home = home();
+    let sources = home.run(&["--json", "snapshots"]).ok().objects();
+    copy(&home, &["-q", sources[0]["id"].as_str().unwrap()]).ok();
+    let (to, before) = (home.path("to"), home.path("before"));
+    assert!(Command::new("cp").arg("-a").args([&to, &before]).status().unwrap().success());
+    let ran = copy(&home, &["--json", "-n"]).ok();
+    let would: Vec<_> = ran.of_type("copied").iter().map(|c| (c["source_id"].clone(), c.get("id").cloned())).collect();
+    assert_eq!(would, [(sources[1]["id"].clone(), None)]);
+    let summary = ran.the("copy_summary");
+    assert_eq!(summary["dry_run"], true, "{summary}");
+    assert_eq!((&summary["copied"], &summary["already_there"]), (&1.into(), &1.into()), "{summary}");
+    assert_eq!(summary["data_added"], 0, "{summary}");
+    let ran = copy(&home, &["--dry-run"]).ok();
+    assert!(ran.stdout.contains("would copy 1 snapshot, 1 there already"), "{}", ran.stdout);
+    assert!(same(&to, &before));
+    assert_eq!(copy(&home, &["--json"]).ok().the("copy_summary")["copied"], 1);
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub use level::Compression;
 pub(crate) use level::Level;
 pub use parent::{Parent, ParentSnapshots};
 pub use run::backup;
+pub(crate) use run::is_worth_naming;
 
 use crate::monitor::Counts;
 use drumlin_format::snapshot::Snapshot;

@@ -5,7 +5,7 @@ use super::build::Builder;
 use super::tree::Copy;
 use super::worker::{Shared, Worker};
 use super::{Copier, Report};
-use crate::backup::Level;
+use crate::backup::{Level, is_worth_naming};
 use crate::monitor::{Monitor, add};
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
@@ -91,11 +91,14 @@ impl Copier {
         let root = match flushed {
             Ok(root) => root,
             Err(e) => {
-                if matches!(e, Error::Interrupted) {
-                    // What was stored so far is found by whoever goes on. No snapshot refers to it.
-                    let _ = session.flush();
+                // What was stored so far is found by whoever goes on. No snapshot refers to it.
+                if is_worth_naming(&e) {
+                    let _ = session.name_finished(!(monitor.stop() && self.target.repository.store().is_far()));
                 }
-                let _ = session.abandon();
+                // What it has named may yet appear: then the session stays, and is evicted one day.
+                if !session.is_in_doubt() {
+                    let _ = session.abandon();
+                }
                 return Err(e);
             }
         };
