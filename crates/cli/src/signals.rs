@@ -33,7 +33,11 @@ impl Signals {
     /// Heed them from now on.
     pub fn heed() -> Self {
         let stop = STOP.get_or_init(Arc::default).clone();
-        HEEDED.store(true, Ordering::Relaxed);
+        let signals = Signals { stop: stop.clone(), state: STATE.get_or_init(Arc::default).clone() };
+        if HEEDED.swap(true, Ordering::Relaxed) {
+            // Once more, and the first signal would find the flag that it has just raised itself.
+            return signals;
+        }
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             if signal == SIGHUP && is_ignored(signal) {
                 // As nohup has it.
@@ -43,7 +47,7 @@ impl Signals {
             let _ = flag::register_conditional_shutdown(signal, 130, stop.clone());
             let _ = flag::register(signal, stop.clone());
         }
-        Signals { stop, state: STATE.get_or_init(Arc::default).clone() }
+        signals
     }
 
     /// Whether the operation shall stop.

@@ -46,6 +46,9 @@ impl Interruptible {
         use std::os::fd::AsFd;
         let fd = io::stdin().as_fd().try_clone_to_owned();
         let fd = fd.map_err(|e| Failure::failed(format!("cannot read standard input: {}", crate::exit::plain(&e))))?;
+        if stands_for_none(&fd) {
+            return Err(Failure::failed("cannot read standard input: it is closed"));
+        }
         Ok(Self::new(fd, signals))
     }
 
@@ -54,6 +57,16 @@ impl Interruptible {
         let _ = rustix::pipe::fcntl_setpipe_size(&fd, 1 << 20);
         Interruptible { file: fd.into(), signals: signals.clone() }
     }
+}
+
+/// Whether it is what the runtime opens where a descriptor was closed: `/dev/null`, to be read and written. Nobody redirects a standard input so.
+fn stands_for_none(fd: &OwnedFd) -> bool {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
+    let is_null = fstat(fd).is_ok_and(|stat| {
+        let device = (major(stat.st_rdev), minor(stat.st_rdev));
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && device == (1, 3)
+    });
+    is_null && fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 impl Read for Interruptible {

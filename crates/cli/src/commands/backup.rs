@@ -10,7 +10,7 @@ use crate::hooks::{self, When};
 use crate::process::user_name;
 use crate::render::progress::Watch;
 use crate::render::summary::{self, Extra};
-use crate::signals::Signals;
+use crate::signals::{Signals, is_stopped};
 use crate::sources::Lines;
 use crate::stream::{self, Interruptible, Program};
 use crate::{lock, rules, unlock};
@@ -32,7 +32,9 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
     let Some(profile) = context.profile.as_ref().filter(|_| !args.dry_run) else {
         return save(context, args).map(|d| d.exit);
     };
-    let before = hooks::run(profile, When::Before);
+    // From here on a signal is for the hooks to know of, too.
+    Signals::heed();
+    let before = hooks::run(profile, When::Before).and_then(|()| go_on());
     let saved = before.and_then(|()| save(context, args));
     context.close();
     match saved {
@@ -52,6 +54,14 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
             hooks::on_failure(context.out, profile, failure.exit, &failure.message);
             Err(failure)
         }
+    }
+}
+
+/// Whether nobody has asked for an end so far.
+fn go_on() -> Result<()> {
+    match is_stopped() {
+        true => Err(Failure::new(Exit::Interrupted, "interrupted; no snapshot was made")),
+        false => Ok(()),
     }
 }
 
@@ -83,6 +93,12 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
     let what = what(context, &mut args)?;
     let host = gather::host(context, args.host.take());
     let (repository, cache) = open(context, args.dry_run)?;
+    go_on()?;
+    if args.dry_run && repository.may_read().is_err() {
+        context.out.caution(
+            "this key can't read what is there, and a dry run asks no cache for it: everything passes for new; 'drumlin estimate' tells what has changed",
+        );
+    }
     let paths = what.paths();
     let _lock = match context.caches().filter(|_| !args.dry_run) {
         Some(caches) => lock::sources(&caches, &repository.config().id, &host, &paths)?,

@@ -41,11 +41,13 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
         (false, false) => Exit::Failed,
     };
     let out = context.out;
+    // Whoever reads no more of it has its status all the same.
+    let told;
     if out.json() {
-        report.findings.iter().try_for_each(|finding| out.object(&JsonDamage::from(finding)))?;
-        out.object(&JsonCheck::new(&report, exit))?;
+        let damage = report.findings.iter().try_for_each(|finding| out.object(&JsonDamage::from(finding)));
+        told = damage.and_then(|()| out.object(&JsonCheck::new(&report, exit)));
     } else {
-        report.findings.iter().flat_map(damage).try_for_each(|line| out.line(line))?;
+        told = report.findings.iter().flat_map(damage).try_for_each(|line| out.line(line));
         lines(&report, repository.role()).iter().for_each(|line| out.note(line));
         if !report.limits.is_empty() {
             out.insist(format!(
@@ -65,6 +67,6 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
             let words = missing::words(&report.missing);
             Err(Failure::failed(format!("{}; {words}", failure.message)).hint(missing::HINT))
         }
-        other => Ok(other),
+        other => told.map(|()| other),
     }
 }

@@ -178,3 +178,56 @@ fn failures_have_a_hook_of_their_own() {
     home.run(&["backup", "--profile", "home", "missing"]).expect(1);
     assert!(log().lines().last().unwrap().contains("is not there"), "{}", log());
 }
+
+/// What is asked for on the command line takes the place of its own part of the profile alone.
+#[test]
+fn nothing_of_others_is_forgotten_by_a_profile() {
+    let home = home("");
+    let both = ["-r", "repo", "-k", "repo.key"];
+    home.run(&["backup", "--profile", "home", "--tag", "x"]).ok();
+    home.run(&[&both[..], &["backup", "-H", "other", "--tag", "x", "src"]].concat()).ok();
+    home.run(&["--profile", "home", "forget", "--tag", "x", "--unsafe-allow-remove-all"]).ok();
+    let left = home.run(&[&both[..], &["--json", "snapshots"]].concat()).ok().the("snapshot");
+    assert_eq!(left["host"], "other");
+}
+
+#[test]
+fn limits_and_locations_of_a_profile_are_those_of_the_command_line() {
+    for (more, part) in [("limit-upload = 0\n", "lets nothing through"), ("workers = 2000\n", "1024")] {
+        let ran = home(more).run(&["--profile", "home", "snapshots"]).expect(1);
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+    let home = home("");
+    let text = home.path("config/drumlin/profiles.toml");
+    let url = std::fs::read_to_string(&text).unwrap().replace("repository = '", "repository = 'file://");
+    std::fs::write(&text, url).unwrap();
+    home.run(&["--profile", "home", "snapshots"]).ok();
+}
+
+/// A signal that comes before anything is saved: in a hook, or while the passphrase is still asked for.
+#[test]
+fn a_signal_before_the_backup_runs_the_hook_for_failures() {
+    for slow in ["hooks.before = ['touch mounted', 'sleep 1']", "hooks.before = 'touch mounted'"] {
+        let home = home("");
+        let text = home.path("config/drumlin/profiles.toml");
+        let (mounted, key) = (home.text("mounted"), home.text("repo.key"));
+        let mut profile = std::fs::read_to_string(&text).unwrap();
+        profile += &format!("{}\nhooks.failure = 'rm {mounted}'\n", slow.replace("mounted", &mounted));
+        if !slow.contains("sleep") {
+            let (with, by) = (format!("key-file = '{key}'"), "password-command = 'sleep 1; echo x'");
+            profile = profile.replace(&with, by);
+        }
+        std::fs::write(&text, profile).unwrap();
+        let child = home.start(&["--profile", "home", "backup"]);
+        while !home.path("mounted").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        crate::home::signal(&child, rustix::process::Signal::TERM);
+        let ran = crate::home::Ran::from(child.wait_with_output().unwrap());
+        // With the wrong passphrase it would have failed anyhow.
+        assert!(!home.path("mounted").exists(), "{}", ran.stderr);
+        if slow.contains("sleep") {
+            ran.expect(130);
+        }
+    }
+}
