@@ -70,11 +70,11 @@ pub fn estimate(
     let mut walk = Walk::start(walk_options, options.filter).map_err(Error::system("start the walk"))?;
     let mut merge =
         Merge { monitor, unchanged, met_a_source: false, old: OldTree::new(previous), report: Report::default() };
-    while let Some(mut listing) = walk.next() {
-        if monitor.stop() {
-            return Err(Error::Interrupted);
-        }
+    while let Some(mut listing) = walk.next_unless(|| monitor.stop()) {
         merge.listing(&mut listing)?;
+    }
+    if monitor.stop() {
+        return Err(Error::Interrupted);
     }
     while merge.old.peek(monitor)?.is_some() {
         merge.removed();
@@ -170,10 +170,11 @@ impl<'a> OldTree<'a> {
         let mut snapshots = VecDeque::new();
         let mut start = (Vec::new(), Vec::new());
         for snapshot in previous.iter().flat_map(|(_, parents)| &parents.0) {
-            snapshots.push_back((snapshot.root, Span { start, end: None }));
+            snapshots.push_back((snapshot.root, Span { start: start.clone(), end: None }));
             // What comes right after the entry that was reached.
             match &snapshot.partial {
-                Some(reached) => start = (reached.dir.clone(), [&reached.name[..], &[0]].concat()),
+                // The older of two that were interrupted may have got less far.
+                Some(reached) => start = start.max((reached.dir.clone(), [&reached.name[..], &[0]].concat())),
                 None => break,
             }
         }

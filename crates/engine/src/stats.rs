@@ -300,7 +300,16 @@ pub fn of_snapshots(
     };
     for info in index.packs() {
         let Some(marked) = marks.of(&info.id) else { continue };
-        let table = reader.table(&info)?;
+        let table = match reader.table(&info) {
+            // What is in it isn't counted, and the others are.
+            Err(e) if e.is_damage() || e.is_of_one_object() => {
+                add(&monitor.counters().damaged, 1);
+                let path = names::pack(info.kind, info.id).into_bytes();
+                monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause: e.to_string() });
+                continue;
+            }
+            table => table?,
+        };
         let part = if info.kind == PackKind::Data { &mut stats.data } else { &mut stats.tree };
         count(part, &table, (0..table.chunks.len()).filter(|at| marked.is(*at)));
     }

@@ -24,6 +24,8 @@ enum Token {
     Star,
     /// `**`
     Stars,
+    /// `**/` where a name begins: nothing, or whole folders.
+    Folders,
 }
 
 impl Glob {
@@ -50,7 +52,7 @@ impl Glob {
                         && matches!(tokens.last(), None | Some(Token::Byte(b'/')))
                     {
                         rest = &rest[1..];
-                        Token::Stars
+                        Token::Folders
                     } else if more > 0 {
                         Token::Stars
                     } else {
@@ -92,7 +94,7 @@ impl Glob {
                     star = Some((token, at));
                     Some(at)
                 }
-                Some(Token::Stars) => {
+                Some(Token::Stars | Token::Folders) => {
                     (star, stars) = (None, Some((token, at)));
                     Some(at)
                 }
@@ -111,9 +113,14 @@ impl Glob {
                     star = Some((t, a + 1));
                     (t + 1, a + 1)
                 }
-                (_, Some((t, a))) if a < text.len() => {
-                    (star, stars) = (None, Some((t, a + 1)));
-                    (t + 1, a + 1)
+                (_, Some((t, a))) => {
+                    let more = match self.tokens[t] {
+                        Token::Folders => text[a..].iter().position(|b| *b == b'/').map(|slash| slash + 1),
+                        _ => (a < text.len()).then_some(1),
+                    };
+                    let Some(more) = more else { return false };
+                    (star, stars) = (None, Some((t, a + more)));
+                    (t + 1, a + more)
                 }
                 _ => return false,
             };
@@ -135,7 +142,7 @@ impl Glob {
                 let hit = within(c) || self.ignore_case && within(other_case(c));
                 (first != b'/' && hit != *negated).then_some(len)
             }
-            Token::Star | Token::Stars => None,
+            Token::Star | Token::Stars | Token::Folders => None,
         }
     }
 }
@@ -204,8 +211,13 @@ mod tests {
             ("[a-]", &["-", "a"], &["b"]),
             ("\\*", &["*"], &["a"]),
             ("/home/*/x", &["/home/u/x"], &["/home/u/v/x", "/home/x"]),
-            ("/home/**/x", &["/home/u/x", "/home/u/v/x", "/home/x"], &["/home/u/xy", "/homes/x"]),
-            ("**/x", &["/x", "/a/b/x", "x"], &["/a/y"]),
+            (
+                "/home/**/x",
+                &["/home/u/x", "/home/u/v/x", "/home/x"],
+                &["/home/u/xy", "/homes/x", "/home/ax", "/home/u/ax"],
+            ),
+            ("**/x", &["/x", "/a/b/x", "x"], &["/a/y", "/a/bx", "ax"]),
+            ("/a/**/b/**/c", &["/a/b/c", "/a/x/b/y/z/c", "/a/b/b/c"], &["/a/xb/c", "/a/b/xc", "/a/c"]),
             ("/a/**", &["/a/", "/a/b/c"], &["/a", "/b/a/c"]),
             ("", &[""], &["a"]),
             ("*", &["", "abc"], &["a/b"]),
@@ -233,6 +245,10 @@ mod tests {
             None => text.is_empty(),
             Some((Token::Star, rest)) => {
                 naive(rest, text, glob) || text.first().is_some_and(|b| *b != b'/') && naive(tokens, &text[1..], glob)
+            }
+            Some((Token::Folders, rest)) => {
+                let ends = text.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+                [0].into_iter().chain(ends).any(|end| naive(rest, &text[end..], glob))
             }
             Some((Token::Stars, rest)) => {
                 naive(rest, text, glob) || !text.is_empty() && naive(tokens, &text[1..], glob)
