@@ -181,7 +181,7 @@ impl Reader {
     ) -> Result<()> {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
-        scratch.clear();
+        // What stands in it is written over.
         scratch.resize(block.stored_len as usize, 0);
         let copies = self.copies_of(info);
         if self.copied(info, block.offset, scratch) {
@@ -242,7 +242,6 @@ impl Reader {
     ) -> Result<()> {
         let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
-        out.clear();
         out.resize(block.stored_len as usize, 0);
         let name = names::pack(info.kind, info.id);
         let Some(opened) = opened else {
