@@ -5,7 +5,8 @@
 //!
 //! As in [`crate::LocalStore`], a failed sync of a folder is never forgotten.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -31,12 +32,31 @@ pub(super) struct Folders {
 struct State {
     /// Those that are known to be there.
     known: HashSet<String>,
-    /// Those with entries made or removed since they were last synced.
-    dirty: BTreeSet<String>,
+    /// Those with entries made or removed since they were last synced, and the number of the last mark: what is marked while a sync is under way is for the
+    /// next one.
+    dirty: BTreeMap<String, u64>,
+    marks: u64,
     /// Those whose own entry, and all above, are durable.
     anchored: HashSet<String>,
     open: HashMap<String, Arc<Open>>,
     failed: Option<Trouble>,
+}
+
+impl State {
+    fn mark(&mut self, folder: &str) {
+        self.marks += 1;
+        self.dirty.insert(folder.to_owned(), self.marks);
+    }
+
+    /// These were synced by a request that was made after all marks up to this number.
+    fn settle(&mut self, folders: &[String], asked: u64) {
+        for folder in folders {
+            if self.dirty.get(folder).is_some_and(|mark| *mark <= asked) {
+                self.dirty.remove(folder);
+            }
+            self.anchored.insert(folder.clone());
+        }
+    }
 }
 
 /// A folder that is open on some connection; closed when dropped.
@@ -56,6 +76,8 @@ impl Drop for Open {
 pub(super) struct Opened {
     folders: Vec<String>,
     open: Vec<Arc<Open>>,
+    /// The last mark before their sync was asked for.
+    asked: Cell<u64>,
 }
 
 impl Opened {
@@ -94,9 +116,31 @@ impl Folders {
             if reply.done().is_ok() {
                 let mut state = lock(&self.state);
                 state.anchored.remove(folder);
-                state.dirty.insert(split(folder).0.to_owned());
+                state.mark(split(folder).0);
             }
         }
+    }
+
+    /// From here on the sync of these is asked for, behind what names an object in `folder` and makes `lacking`: of both that sync will be true.
+    pub(super) fn ask(&self, opened: &Opened, folder: &str, lacking: &[String]) {
+        let mut state = lock(&self.state);
+        lacking.iter().for_each(|made| state.mark(split(made).0));
+        state.mark(folder);
+        opened.asked.set(state.marks);
+    }
+
+    /// Take as many replies as there are `folders`, which were marked by [`Folders::ask`].
+    pub(super) fn note_asked(&self, folders: &[String], replies: &mut impl Iterator<Item = Reply>) {
+        for (folder, reply) in folders.iter().zip(replies) {
+            if reply.done().is_ok() {
+                lock(&self.state).anchored.remove(folder);
+            }
+        }
+    }
+
+    /// A folder is there, as something in it is.
+    pub(super) fn know(&self, folder: &str) {
+        lock(&self.state).known.extend(chain(folder).map(str::to_owned));
     }
 
     /// Make a folder, and what is missing above it.
@@ -112,7 +156,7 @@ impl Folders {
     pub(super) fn mark(&self, folder: &str) {
         let mut state = lock(&self.state);
         state.known.extend(chain(folder).map(str::to_owned));
-        state.dirty.insert(folder.to_owned());
+        state.mark(folder);
     }
 
     /// A folder that lies at the top, if it is open and durable itself: few objects are removed there, by somebody who waits
@@ -121,12 +165,12 @@ impl Folders {
         let state = lock(&self.state);
         let is_fit = !folder.contains('/') && state.failed.is_none() && state.anchored.contains(folder);
         let open = state.open.get(folder).filter(|open| is_fit && open.peer.number == peer.number);
-        Opened { folders: Vec::new(), open: open.cloned().into_iter().collect() }
+        Opened { open: open.cloned().into_iter().collect(), ..Opened::default() }
     }
 
     /// Something in `folder` was removed.
     pub(super) fn mark_removed(&self, folder: &str) {
-        lock(&self.state).dirty.insert(folder.to_owned());
+        lock(&self.state).mark(folder);
     }
 
     /// A folder is not there after all: somebody has removed it.
@@ -160,7 +204,7 @@ impl Folders {
     /// Make all entries durable that were marked before this call.
     pub(super) fn sync(&self, store: &Inner) -> Result<()> {
         let _alone = lock(&self.syncing);
-        let dirty: Vec<String> = lock(&self.state).dirty.iter().cloned().collect();
+        let dirty: Vec<String> = lock(&self.state).dirty.keys().cloned().collect();
         store.run("make durable what was written", "", |peer| self.persist(store, peer, &dirty))
     }
 
@@ -180,7 +224,8 @@ impl Folders {
             }
         }
         let open = |folder: &String| state.open.get(folder).filter(|open| open.peer.number == peer.number).cloned();
-        Ok(Opened { open: todo.iter().filter_map(open).collect(), folders: todo.into_iter().collect() })
+        let asked = Cell::new(state.marks);
+        Ok(Opened { open: todo.iter().filter_map(open).collect(), folders: todo.into_iter().collect(), asked })
     }
 
     /// Those of them that have still to be opened; none, if this server can't sync folders.
@@ -224,7 +269,8 @@ impl Folders {
                     drop(state);
                     drop(old);
                 }
-                Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {}
+                // One that this account may write to and not read can't be synced, and the others can.
+                Err(trouble) if trouble.is(status::NO_SUCH_FILE) || trouble.is(status::PERMISSION_DENIED) => {}
                 // This server doesn't open folders: there is nothing more that can be done.
                 Err(_) => peer.syncs_folders.store(false, Ordering::Relaxed),
             }
@@ -237,11 +283,7 @@ impl Folders {
         if can && wanted.open.len() < wanted.folders.len() {
             return false;
         }
-        let mut state = lock(&self.state);
-        for folder in &wanted.folders {
-            state.dirty.remove(folder);
-            state.anchored.insert(folder.clone());
-        }
+        lock(&self.state).settle(&wanted.folders, wanted.asked.get());
         true
     }
 
@@ -264,11 +306,7 @@ impl Folders {
             wanted.sync(&mut flight);
             flight.land()?.into_iter().try_for_each(|reply| self.synced(peer, reply))?;
             // What could not be opened isn't there, or can't be synced.
-            let mut state = lock(&self.state);
-            for folder in &wanted.folders {
-                state.dirty.remove(folder);
-                state.anchored.insert(folder.clone());
-            }
+            lock(&self.state).settle(&wanted.folders, wanted.asked.get());
         }
         Ok(())
     }

@@ -184,12 +184,13 @@ impl Inner {
         let mut is_second = false;
         loop {
             let lacking = self.folders.lacking(folder);
+            self.folders.ask(opened, folder, &lacking);
             let mut flight = peer.flight();
             self.folders.ask_to_make(self, &mut flight, &lacking);
             flight.add(request);
             opened.sync(&mut flight);
             let mut replies = flight.land()?.into_iter();
-            self.folders.note_made(&lacking, &mut replies);
+            self.folders.note_asked(&lacking, &mut replies);
             let named = replies.next().ok_or(Trouble::Odd)?.done();
             match named {
                 Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
@@ -198,7 +199,7 @@ impl Inner {
                 }
                 Err(trouble) => return Ok(Err(trouble)),
                 Ok(()) => {
-                    self.folders.mark(folder);
+                    self.folders.know(folder);
                     return replies.try_for_each(|reply| self.folders.synced(peer, reply)).map(Ok);
                 }
             }
