@@ -19,6 +19,17 @@ pub(super) enum Item {
     Batch(u64),
 }
 
+impl Item {
+    /// Those that are in it: of a batch none, before it arrives.
+    fn entries(&self) -> usize {
+        match self {
+            Item::Leaf(_, leaf) => leaf.len(),
+            Item::Old { .. } => 1,
+            Item::Batch(_) => 0,
+        }
+    }
+}
+
 /// Puts the tree together.
 pub(super) struct Assembler {
     reader: Arc<Reader>,
@@ -26,6 +37,8 @@ pub(super) struct Assembler {
     pub nodes: Nodes,
     queue: VecDeque<Item>,
     arrived: HashMap<u64, Batch>,
+    /// Entries of both.
+    entries: usize,
     /// The run was stopped: what comes after a gap is left out.
     closed: bool,
     /// An old leaf that ended with its tree: it may be taken over whole only if it ends this one too.
@@ -36,7 +49,7 @@ pub(super) struct Assembler {
 impl Assembler {
     pub fn new(reader: Arc<Reader>, writer: TreeWriter, nodes: Nodes) -> Self {
         let (queue, arrived) = (VecDeque::new(), HashMap::new());
-        Assembler { reader, writer, nodes, queue, arrived, closed: false, held: None, reached: None }
+        Assembler { reader, writer, nodes, queue, arrived, entries: 0, closed: false, held: None, reached: None }
     }
 
     /// Whether a batch was cut short: the tree ends there.
@@ -44,19 +57,21 @@ impl Assembler {
         self.closed
     }
 
-    /// Items that wait.
-    pub fn waiting(&self) -> usize {
-        self.queue.len()
+    /// Items that wait, and the entries in them that are there already.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.queue.len(), self.entries)
     }
 
     /// Add what comes next.
     pub fn push(&mut self, item: Item) -> Result<()> {
+        self.entries += item.entries();
         self.queue.push_back(item);
         self.pump()
     }
 
     /// A batch has arrived.
     pub fn arrive(&mut self, number: u64, batch: Batch) -> Result<()> {
+        self.entries += batch.entries.len();
         self.arrived.insert(number, batch);
         self.pump()
     }
@@ -66,12 +81,14 @@ impl Assembler {
             if let Item::Batch(number) = item {
                 let Some(batch) = self.arrived.remove(number) else { return Ok(()) };
                 self.queue.pop_front();
+                self.entries -= batch.entries.len();
                 for entry in batch.entries {
                     self.entry(&entry.key, &entry.name, &entry.meta, entry.content)?;
                 }
                 self.closed |= batch.cut_short;
                 continue;
             }
+            self.entries -= item.entries();
             match self.queue.pop_front() {
                 Some(Item::Leaf(child, leaf)) => self.leaf(child, leaf)?,
                 Some(Item::Old { dir, name, meta, content }) => self.entry(&dir, &name, &meta, content)?,

@@ -22,6 +22,8 @@ const BATCH_ENTRIES: usize = 128;
 const BATCH_BYTES: u64 = 1 << 20;
 /// So many things may wait for their turn in the tree.
 const WAITING_MAX: usize = 4096;
+/// And so many entries, of some 200 bytes each: while a large file is stored that comes before them, all that is behind it could be read.
+const WAITING_ENTRIES_MAX: usize = 128 << 10;
 
 /// Merges walk and old tree.
 pub(super) struct Merge<'a> {
@@ -308,8 +310,9 @@ impl<'a> Merge<'a> {
     /// Take in what has arrived; wait while too much is under way, or for everything if `all`.
     fn collect(&mut self, all: bool) -> Result<()> {
         loop {
+            let (items, entries) = self.assembler.waiting();
             let wait = self.outstanding > if all { 0 } else { 4 * self.workers }
-                || self.outstanding > 0 && self.assembler.waiting() > WAITING_MAX;
+                || self.outstanding > 0 && (items > WAITING_MAX || entries > WAITING_ENTRIES_MAX);
             let done =
                 if wait { Some(self.done.recv().map_err(|_| Error::Worker)?) } else { self.done.try_recv().ok() };
             let Some((number, outcome)) = done else { return Ok(()) };

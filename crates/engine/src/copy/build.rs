@@ -40,6 +40,8 @@ pub(super) struct Builder<'a> {
     writer: TreeWriter,
     pub nodes: Nodes,
     queue: VecDeque<Item>,
+    /// Entries in it.
+    waiting: usize,
     arrived: HashMap<u64, Vec<Stored>>,
     /// An old leaf that ended with its tree: it may be taken over whole only if it ends this one too.
     held: Option<(LeafRef, Arc<Leaf>)>,
@@ -50,22 +52,24 @@ impl<'a> Builder<'a> {
         let owners = Owners::default();
         let writer = TreeWriter::new(boundaries, Box::new(owners.clone()));
         let (queue, arrived) = (VecDeque::new(), HashMap::new());
-        Builder { monitor, reader, owners, writer, nodes, queue, arrived, held: None }
+        Builder { monitor, reader, owners, writer, nodes, queue, waiting: 0, arrived, held: None }
     }
 
-    /// Things that wait for their turn.
+    /// Entries that wait for their turn.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.waiting
     }
 
     /// A leaf comes next, as it is.
     pub fn leaf(&mut self, child: LeafRef, leaf: Arc<Leaf>) -> Result<()> {
+        self.waiting += leaf.len();
         self.queue.push_back(Item::Leaf(child, leaf));
         self.pump()
     }
 
     /// Entries come next; what they await arrives under this number.
     pub fn entries(&mut self, number: u64, entries: Vec<Entry>) -> Result<()> {
+        self.waiting += entries.len();
         self.queue.push_back(Item::Entries(number, entries));
         self.pump()
     }
@@ -88,8 +92,12 @@ impl<'a> Builder<'a> {
                 },
             };
             match self.queue.pop_front() {
-                Some(Item::Leaf(child, leaf)) => self.take_over(child, leaf)?,
+                Some(Item::Leaf(child, leaf)) => {
+                    self.waiting -= leaf.len();
+                    self.take_over(child, leaf)?;
+                }
                 Some(Item::Entries(_, entries)) => {
+                    self.waiting -= entries.len();
                     let mut stored = stored.into_iter();
                     for mut entry in entries {
                         if entry.awaited {

@@ -26,8 +26,8 @@ const WHOLE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes and chunks of a piece.
 const PIECE_BYTES: u64 = 2 << 20;
 const PIECE_CHUNKS: usize = 1024;
-/// So many things may wait for their turn in the tree.
-const WAITING_MAX: usize = 4096;
+/// So many entries may wait for their turn in the tree, of some 200 bytes each.
+const WAITING_MAX: usize = 128 << 10;
 
 /// Copies one tree.
 pub(super) struct Copy<'a, 'm> {
@@ -112,6 +112,8 @@ impl<'a, 'm> Copy<'a, 'm> {
                     add(&self.monitor.counters().unmodified, leaf.len() as u64);
                     self.hand_over()?;
                     self.builder.leaf(child, leaf)?;
+                    // Behind something that is waited for they stay in memory.
+                    self.collect(4 * self.workers)?;
                 }
                 // The source may have been whole again since.
                 Part::Missing(leaf, at) => self.again(&leaf, at)?,
