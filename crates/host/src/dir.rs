@@ -57,7 +57,7 @@ impl AsFd for Held {
 pub struct Dir {
     path: Box<[u8]>,
     follow: usize,
-    /// Names of entries that may be symlinks which stand for what they point to: they lead to a source.
+    /// Names of entries that may be symlinks which stand for what they point to, sorted: they lead to a source.
     followed: Box<[Vec<u8>]>,
     fd: OnceLock<Held>,
     /// Cleared once the kernel refused `O_NOATIME` here (the files belong to somebody else).
@@ -90,12 +90,14 @@ impl Dir {
 
     /// The same directory, in which symlinks of these names are followed.
     pub(crate) fn following(self, names: impl Iterator<Item = Vec<u8>>) -> Dir {
-        Dir { followed: names.collect(), ..self }
+        let mut followed: Box<[Vec<u8>]> = names.collect();
+        followed.sort_unstable();
+        Dir { followed, ..self }
     }
 
     /// Whether a symlink of this name is followed.
     pub(crate) fn follows(&self, name: &[u8]) -> bool {
-        self.followed.iter().any(|n| n == name)
+        self.followed.binary_search_by(|followed| followed.as_slice().cmp(name)).is_ok()
     }
 
     /// Keeps the descriptor for those who read files, or, if too many listings wait with one, gives it back.

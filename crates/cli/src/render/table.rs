@@ -45,10 +45,11 @@ impl Table {
         };
         let mut lines = vec![line(&self.heads)];
         for row in &self.rows {
-            let height = row.iter().map(|c| c.lines().count()).max().unwrap_or(0).max(1);
-            for n in 0..height {
-                let cells: Vec<&str> = row.iter().map(|c| c.lines().nth(n).unwrap_or("")).collect();
-                lines.push(line(&cells));
+            let mut cells: Vec<_> = row.iter().map(|cell| cell.lines()).collect();
+            let height = row.iter().map(|cell| cell.lines().count()).max().unwrap_or(0).max(1);
+            for _ in 0..height {
+                let now: Vec<&str> = cells.iter_mut().map(|cell| cell.next().unwrap_or("")).collect();
+                lines.push(line(&now));
             }
         }
         lines

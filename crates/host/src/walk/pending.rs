@@ -4,6 +4,7 @@
 //! a directory with a million subdirectories puts one item on the frontier, not a million.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -63,6 +64,8 @@ pub(crate) fn groups(
     let mut out = Vec::new();
     let mut from = 0;
     if !special.is_empty() {
+        // As many as there are sources in one directory.
+        let special: HashSet<u32> = special.iter().copied().collect();
         for (i, _) in starts.iter().enumerate().filter(|(_, s)| special.contains(s)) {
             let i = i as u32;
             if from < i {
