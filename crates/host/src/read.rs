@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
@@ -258,6 +258,16 @@ pub struct DataRanges<'a> {
     fd: BorrowedFd<'a>,
     at: u64,
     size: u64,
+}
+
+/// Whether a file has holes, as far as can be told. A file system that compresses (ZFS) has fewer blocks for a file without any.
+///
+/// # Errors
+/// Its position can't be put back to the beginning.
+pub fn is_sparse(mut file: &File, size: u64) -> io::Result<bool> {
+    let first = data_ranges(file.as_fd(), size).next();
+    file.seek(io::SeekFrom::Start(0))?;
+    Ok(!matches!(first, Some(Ok(range)) if range == (0, size)))
 }
 
 /// See [`DataRanges`].

@@ -23,16 +23,21 @@ impl Numberless {
     /// Show `folder` at the empty folder `at`, with numbers from `first` on in the order in which files are asked for. `None`
     /// if this user may not mount, or there is no FUSE.
     pub fn mount(folder: &Path, at: &Path, first: u64) -> Option<Self> {
-        Self::show(folder, at, first, true)
+        Self::show(folder, at, first, Told::AsItIs)
     }
 
     /// The same, with files that say that they are empty, and aren't.
     pub fn mount_lengthless(folder: &Path, at: &Path) -> Option<Self> {
-        Self::show(folder, at, 2, false)
+        Self::show(folder, at, 2, Told::Empty)
     }
 
-    fn show(folder: &Path, at: &Path, first: u64, lengths: bool) -> Option<Self> {
-        let shown = Shown { files: Mutex::new(vec![folder.to_owned()]), first: first.max(2), lengths };
+    /// The same, with files that say that they take a block each, as where they are compressed.
+    pub fn mount_compressed(folder: &Path, at: &Path) -> Option<Self> {
+        Self::show(folder, at, 2, Told::Compressed)
+    }
+
+    fn show(folder: &Path, at: &Path, first: u64, told: Told) -> Option<Self> {
+        let shown = Shown { files: Mutex::new(vec![folder.to_owned()]), first: first.max(2), told };
         let mut config = Config::default();
         config.mount_options = vec![MountOption::RO, MountOption::FSName("numberless".into())];
         let session = fuser::spawn_mount(shown, at, &config).ok()?;
@@ -52,8 +57,15 @@ struct Shown {
     /// By number: the folder itself, which always has the first, then `first` and those after it.
     files: Mutex<Vec<PathBuf>>,
     first: u64,
-    /// Of files they are told.
-    lengths: bool,
+    told: Told,
+}
+
+/// What is said of the lengths of files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    AsItIs,
+    Empty,
+    Compressed,
 }
 
 impl Shown {
@@ -79,8 +91,11 @@ impl Shown {
     fn attributes(&self, path: PathBuf) -> io::Result<FileAttr> {
         let meta = fs::symlink_metadata(&path)?;
         let attributes = attributes(self.number(path), &meta);
-        let is_hidden = !self.lengths && meta.is_file();
-        Ok(FileAttr { size: if is_hidden { 0 } else { attributes.size }, ..attributes })
+        Ok(match self.told {
+            Told::Empty if meta.is_file() => FileAttr { size: 0, ..attributes },
+            Told::Compressed if meta.is_file() => FileAttr { blocks: 1, ..attributes },
+            _ => attributes,
+        })
     }
 
     fn entries(&self, folder: &Path) -> io::Result<Vec<(INodeNo, FileType, OsString)>> {
@@ -156,7 +171,7 @@ impl Filesystem for Shown {
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         // Else the kernel reads as much as it was told that there is.
-        let direct = if self.lengths { FopenFlags::empty() } else { FopenFlags::FOPEN_DIRECT_IO };
+        let direct = if self.told == Told::Empty { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() };
         reply.opened(FileHandle(0), direct);
     }
 

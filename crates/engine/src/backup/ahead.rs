@@ -7,7 +7,7 @@
 
 use super::job::Entry;
 use super::racy::mapped;
-use super::worker::has_holes;
+use super::worker::is_sparse;
 use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::read::{self, Had};
 use std::fs::File;
@@ -84,7 +84,7 @@ impl Latency {
 fn is_wanted(entry: &Entry) -> bool {
     let stat = &entry.stat;
     match stat.kind {
-        Kind::File => stat.nlink <= 1 && stat.size <= BYTES_MAX && !has_holes(stat),
+        Kind::File => stat.nlink <= 1 && stat.size <= BYTES_MAX,
         Kind::Dir | Kind::Symlink => true,
         _ => false,
     }
@@ -98,7 +98,7 @@ fn read_one(entry: &Entry) -> Option<(Ahead, Duration)> {
     }
     let file = entry.dir.open_file(&entry.name).ok()?;
     let took = start.elapsed();
-    if entry.stat.size == 0 && !read::knows_its_length(&file) {
+    if is_sparse(&entry.stat, &file) || entry.stat.size == 0 && !read::knows_its_length(&file) {
         return None;
     }
     let mapped = mapped(&file, &entry.stat);

@@ -4,7 +4,7 @@
 //! it, and where the old version's positions fit again the trial goes on.
 
 use super::job::Entry;
-use super::worker::{Read1, Worker, has_holes};
+use super::worker::{Read1, Worker, may_have_holes};
 use crate::Error;
 use crate::monitor::add;
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
@@ -231,7 +231,7 @@ impl<'a, 'm> Worker<'a, 'm> {
             trial = Trial::of(Refs::new(&shared.reader, list));
         }
         let mut flow = Flow::new(self);
-        if !has_holes(&entry.stat) {
+        if !may_have_holes(&entry.stat) {
             flow.stretch(&mut FileAt { file, at: 0 }, size, &mut trial)?;
             return flow.finish();
         }

@@ -305,7 +305,7 @@ impl<'a, 'm> Worker<'a, 'm> {
                 (read, after)
             } else if entry.stat.size == 0 && !read::knows_its_length(file) {
                 (self.large_stream(&mut file), read::restat(file))
-            } else if entry.stat.size <= WHOLE_BYTES_MAX && !has_holes(&entry.stat) {
+            } else if entry.stat.size <= WHOLE_BYTES_MAX && !is_sparse(&entry.stat, file) {
                 (self.whole(entry.stat.size, &mut file), read::restat(file))
             } else {
                 (self.large(entry, file), read::restat(file))
@@ -553,8 +553,13 @@ pub(super) fn count(counters: &Counters, meta: &Meta) {
     }
 }
 
-/// Whether a file takes so much less space than it is long that it must have holes worth keeping.
-pub(super) fn has_holes(stat: &Stat) -> bool {
+/// Whether a file has holes worth keeping. What can't be told is read as if it had.
+pub(super) fn is_sparse(stat: &Stat, file: &File) -> bool {
+    may_have_holes(stat) && read::is_sparse(file, stat.size).unwrap_or(true)
+}
+
+/// Whether a file takes so much less space than it is long that it may have holes worth keeping.
+pub(super) fn may_have_holes(stat: &Stat) -> bool {
     stat.blocks * 512 + 4096 <= stat.size
 }
 

@@ -93,3 +93,22 @@ fn what_does_not_know_its_length_is_saved_all_the_same() {
         compare::assert_same(&shown.folder, &target.path().join("t"), &options);
     }
 }
+
+/// What takes few blocks, as its file system compresses, is cut as elsewhere.
+#[test]
+fn what_is_compressed_is_no_other_file() {
+    let Some(shown) = Shown::new() else { return };
+    let folder = shown.folder.join("texts");
+    fs::create_dir(&folder).unwrap();
+    for n in 0..20 {
+        fs::write(folder.join(format!("text{n}")), noise(100 + n, 52_000)).unwrap();
+    }
+    settle();
+    let first = shown.bench.backup(&folder);
+    for late in [backup::LATE, std::time::Duration::ZERO] {
+        let _mounted = Numberless::mount_compressed(&folder, &shown.at).unwrap();
+        let options = Options { late, force: true, ..options(&[&shown.at]) };
+        let report = backup::backup(&shown.bench.repository, &shown.bench.cache, options, &Quiet::default()).unwrap();
+        assert_eq!((report.counts.chunks, report.counts.chunks_new), (first.counts.chunks, 0));
+    }
+}
