@@ -12,7 +12,7 @@ def said(figure, what):
 
 def page(sweep, of=None):
     """A sweep's page, in Markdown. `of`: how many knobs there are."""
-    machine, knobs = sweep["machine"], sweep["knobs"]
+    knobs = sweep["knobs"]
     verdicts = [(knob, point, run, verdict(run["default"], figures, knob["touches"])) for knob in knobs for run in knob["runs"] for point, figures in run["values"].items()]
     better = [f"- {knob['name']} = `{point}`, {run['workload']} at {run['scale']:g}: "
               + ", ".join(f"{heading.split(',')[0]} {ratio:.2f} times as good" for heading, ratio in compare(run["default"], run["values"][point], knob["touches"])[0].items())
@@ -24,7 +24,7 @@ def page(sweep, of=None):
         "than a tenth in one column of a workload and loses more than a tenth in none; *another choice* if it does both. Ratios are to the default "
         "of the medians (below 1: less), where they differ by more than a tenth and each round of the one from each of the other in the same direction. "
         "Knobs of backups are judged by backups alone, those of restores by restores.",
-        f"Machine: {machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}. {sweep['date'][:10]}, {sweep['repeat']} rounds, hot caches, the first round's restores held against the source; “-far”: "
+        f"{machines(sweep)}, {sweep['repeat']} rounds, hot caches, the first round's restores held against the source; “-far”: "
         f"over a line of 50 ms and 3 MB/s. "
         f"{len(knobs)}{f' of {of}' * (of is not None)} knobs, {len(verdicts)} comparisons: {', '.join(f'{sum(v == kind for *_, v in verdicts)} {kind}' for kind in ('better', 'worse', 'another choice', 'same', 'failed'))}.",
         "## Better than the default\n\n" + ("\n".join(better) or "None."),
@@ -35,6 +35,14 @@ def page(sweep, of=None):
         + "\n".join(row for knob in knobs for run in knob["runs"] for row in rows(knob, run)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def machines(sweep):
+    """What it was measured on and when: each knob may have been on a day and a machine of its own."""
+    of_knobs = [knob.get("machine", sweep["machine"]) for knob in sweep["knobs"]] or [sweep["machine"]]
+    told = sorted({f"{of['processor']}, {of['cores']} cores, Linux {of['kernel']}" for of in of_knobs})
+    days = sorted({knob.get("date", sweep["date"])[:10] for knob in sweep["knobs"]}) or [sweep["date"][:10]]
+    return f"Machine{'s' * (len(told) > 1)}: {'; '.join(told)}. {days[0]}{f' to {days[-1]}' * (len(days) > 1)}"
 
 
 def distances(knobs):
