@@ -11,7 +11,7 @@ use drumlin_format::key::{Role, Secrets};
 use drumlin_format::{ChunkId, KeyId, RepositoryId};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
 use drumlin_store::{Haste, Kind, Put, Soon, Store, Thaw};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An open repository. Cheap to clone.
@@ -28,6 +28,7 @@ pub struct Repository {
     pub(crate) kept: Option<Arc<Snapshots>>,
     /// Packs that were read through their parity; the config and the key in use, if it was their copies that were read.
     healed: Arc<Mutex<BTreeSet<String>>>,
+    passed_over: Arc<Mutex<BTreeMap<String, String>>>,
     /// Whether packs are seen through their bands.
     through: bool,
 }
@@ -189,6 +190,7 @@ impl Repository {
             memory: None,
             kept: None,
             healed: Arc::default(),
+            passed_over: Arc::default(),
             through: false,
         }
     }
@@ -204,6 +206,16 @@ impl Repository {
         if !healed.contains(name) {
             healed.insert(name.to_owned());
         }
+    }
+
+    /// The names of index objects that are damaged and were done without since the repository was opened, and what is wrong with each. What only they name
+    /// was not found.
+    pub fn passed_over(&self) -> BTreeMap<String, String> {
+        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note_passed_over(&self, name: &str, cause: String) {
+        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), cause);
     }
 
     pub(crate) fn note_mended(&self, name: &str) {

@@ -131,6 +131,8 @@ pub struct Context<'a> {
     memories: RefCell<Vec<Arc<Memory>>>,
     /// Something is missing that was seen before.
     alarmed: Cell<bool>,
+    /// Something of the index could not be read.
+    passed_over: Cell<bool>,
     /// The repositories that were opened.
     opened: RefCell<Vec<Repository>>,
 }
@@ -172,7 +174,7 @@ impl<'a> Context<'a> {
             None => None,
         };
         let (memories, opened) = (RefCell::default(), RefCell::default());
-        Ok(Context { global, out, profile, memories, alarmed: Cell::new(false), opened })
+        Ok(Context { global, out, profile, memories, alarmed: Cell::new(false), passed_over: Cell::new(false), opened })
     }
 
     /// Where the repository is: by flag, profile, environment, or by default.
@@ -374,8 +376,13 @@ impl<'a> Context<'a> {
 
     /// With what to exit: whoever looks at nothing else shall notice.
     pub fn outcome(&self, exit: Exit) -> Exit {
+        let passes_over = |repository: &Repository| !repository.passed_over().is_empty();
+        if self.opened.borrow().iter().any(passes_over) {
+            self.passed_over.set(true);
+        }
         match exit {
             Exit::Done | Exit::Incomplete if self.alarmed.get() => Exit::Unexplained,
+            Exit::Done if self.passed_over.get() => Exit::Incomplete,
             other => other,
         }
     }
@@ -393,6 +400,11 @@ impl<'a> Context<'a> {
     /// Tell once of what was damaged and could be read all the same.
     fn tell_healed(&self) {
         for repository in self.opened.borrow().iter() {
+            for (name, cause) in repository.passed_over() {
+                self.out.caution(format!(
+                    "index object '{name}' can't be read, and was passed over: {cause}. What only it names was not found; 'drumlin repair' makes that good"
+                ));
+            }
             let is_pack = |name: &String| [names::DATA, names::TREE].iter().any(|folder| name.starts_with(folder));
             let (packs, others): (Vec<_>, Vec<_>) = repository.healed().into_iter().partition(is_pack);
             if self.out.json() && !(packs.is_empty() && others.is_empty()) {
@@ -419,6 +431,7 @@ impl<'a> Context<'a> {
     pub fn close(&self) {
         self.keep();
         self.tell_healed();
+        self.outcome(Exit::Done);
         self.opened.borrow_mut().clear();
     }
 

@@ -169,3 +169,37 @@ fn a_full_disk_behind_standard_output_hides_no_snapshot() {
     assert!(ran.stderr.contains("standard output") && ran.stderr.contains("ended with status 0"), "{}", ran.stderr);
     assert_eq!(home.run(&["--json", "snapshots"]).ok().of_type("snapshot").len(), 1);
 }
+
+/// Whoever may add to the storage, without any key, may put something among the index objects; a bad sector may make one of it.
+#[test]
+fn what_is_no_index_object_keeps_nobody_from_anything() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    let junk = home.repository().join("index/00112233445566778899aabbccddeeff");
+    std::fs::write(junk, vec![7; 3000]).unwrap();
+    let folder = home.saved_folder();
+    let done_without = |ran: Ran| -> Ran {
+        let ran = ran.expect(3);
+        for part in ["00112233445566778899aabbccddeeff", "passed over", "drumlin repair"] {
+            assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+        }
+        ran
+    };
+    for cached in [&[][..], &["--no-cache"]] {
+        let run = |args: &[&str]| home.run(&[cached, args].concat());
+        let target = format!("out{}", cached.len());
+        let ran = done_without(run(&["--json", "restore", &folder, "-t", &target]));
+        assert_eq!(ran.the("summary")["exit_code"], 3);
+        assert!(same(&home.path("src"), &home.path(&target)));
+        assert!(done_without(run(&["ls", "-R", "latest"])).stdout.contains("a.txt"));
+        home.write("src/new", target);
+        done_without(run(&["backup", "src"]));
+    }
+    // Two repositories to keep the same, and what takes something away, want to know all.
+    home.run(&["check"]).expect(1);
+    home.run(&["repair"]).expect(0);
+    home.run(&["restore", &folder, "-t", "mended"]).ok();
+    assert!(same(&home.path("src"), &home.path("mended")));
+    home.run(&["check", "--read-data"]).ok();
+}

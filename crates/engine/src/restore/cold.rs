@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Cursor;
-use drumlin_repo::{Cache, Index, PackInfo, Repository, names};
+use drumlin_repo::{Cache, Index, IndexMode, PackInfo, Repository, names};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Cold<'_> {
         let mut asked = HashSet::new();
         loop {
             // Afresh: it was waited for hours, and others may have been at work.
-            let index = Arc::new(Index::open(self.repository, self.cache.clone())?);
+            let index = Arc::new(Index::open_lenient(self.repository, self.cache.clone(), IndexMode::Exact)?);
             let packs = match self.needed(&index, met, monitor) {
                 // What else is needed the tree tells, which is mostly left where it can be read.
                 Err(Error::Repo(e)) if e.frozen().is_some() => {

@@ -91,7 +91,7 @@ fn attempt(
     cache.expect_copies(repository);
     let is_part = options.subfolder.is_some() || !options.paths.is_empty() || !options.include.is_empty();
     let mode = if is_part { IndexMode::Lean } else { IndexMode::Exact };
-    let index = Arc::new(Index::open_with(repository, cache.clone(), mode)?);
+    let index = Arc::new(Index::open_lenient(repository, cache.clone(), mode)?);
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 16);
     // The blocks in which one window ends and the next begins, and those of a large file's changes.
     let reader = reader.with_copies().with_told_tables().with_room(options.memory / 4);

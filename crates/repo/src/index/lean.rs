@@ -99,7 +99,8 @@ impl Index {
         let Some(whole) = &self.whole else { return Ok(None) };
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
         if whole.is_none() {
-            *whole = Some(Arc::new(Index::open_with(&self.repository, self.cache.clone(), IndexMode::Exact)?));
+            let index = Index::open_lenient(&self.repository, self.cache.clone(), IndexMode::Exact)?;
+            *whole = Some(Arc::new(index));
         }
         Ok(whole.clone())
     }

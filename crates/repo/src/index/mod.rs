@@ -84,6 +84,9 @@ pub struct Index {
     view: View,
     /// The tag of the newest generation, for a writer.
     newest: Option<u32>,
+    /// An index object that is damaged is passed over, and noted, instead of ending everything: what only it names is missed by who reads, and stored again by who
+    /// writes.
+    lenient: bool,
     /// A writer that can open no tree pack but those whose keys its cache has.
     blind: bool,
     refreshing: Mutex<()>,
@@ -134,23 +137,29 @@ impl Index {
         Index::open_with(repository, cache, IndexMode::Exact)
     }
 
-    /// The index for who wants a part of what there is, and perhaps never comes again.
+    /// The index for who only reads what there is, or a part of it, and perhaps never comes again. Index objects that are damaged are passed over
+    /// ([`Repository::passed_over`]).
     pub fn open_lean(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
-        Index::open_with(repository, cache, IndexMode::Lean)
+        Index::open_lenient(repository, cache, IndexMode::Lean)
+    }
+
+    /// The index in a mode, for who only reads what there is. Index objects that are damaged are passed over ([`Repository::passed_over`]).
+    pub fn open_lenient(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
+        Index::open_view(repository, cache, mode, View::All, true)
     }
 
     /// The index in a mode, for whoever reads: all that is there counts.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        Index::open_view(repository, cache, mode, View::All)
+        Index::open_view(repository, cache, mode, View::All, false)
     }
 
     /// The exact index without what some index objects say, because they can't be read. What the cache knows of them stays
     /// as it is, and isn't asked.
     pub fn open_without(repository: &Repository, cache: Arc<Cache>, unreadable: HashSet<IndexId>) -> Result<Self> {
-        Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable))
+        Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false)
     }
 
-    /// The index of what a writer that is registered may refer to.
+    /// The index of what a writer that is registered may refer to. Index objects that are damaged are passed over ([`Repository::passed_over`]).
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_for_without(registration, cache, mode, &HashSet::new())
     }
@@ -164,7 +173,7 @@ impl Index {
     ) -> Result<Self> {
         let mut condemned = registration.known().condemned();
         condemned.extend(damaged);
-        Index::open_view(&registration.repository, cache, mode, View::Writer { condemned })
+        Index::open_view(&registration.repository, cache, mode, View::Writer { condemned }, true)
     }
 
     /// The exact index of what these index objects say, and if not of all packs that they name only of these, for a collector: a chunk that one of
@@ -179,10 +188,16 @@ impl Index {
         objects: HashMap<IndexId, u64>,
         packs: Option<HashSet<PackId>>,
     ) -> Result<Self> {
-        Index::open_view(repository, cache, IndexMode::Exact, View::Among { objects, packs })
+        Index::open_view(repository, cache, IndexMode::Exact, View::Among { objects, packs }, false)
     }
 
-    fn open_view(repository: &Repository, cache: Arc<Cache>, mode: IndexMode, view: View) -> Result<Self> {
+    fn open_view(
+        repository: &Repository,
+        cache: Arc<Cache>,
+        mode: IndexMode,
+        view: View,
+        lenient: bool,
+    ) -> Result<Self> {
         let objects = sync::objects(repository, &view)?;
         let lean = mode == IndexMode::Lean && lean::is_worth_it(repository, &cache, &objects);
         let sparse = match mode {
@@ -205,6 +220,7 @@ impl Index {
             blind: matches!(view, View::Writer { .. }) && repository.secrets().meta.is_none(),
             newest: matches!(view, View::Writer { .. }).then(|| repository.generation()).transpose()?,
             view,
+            lenient,
             refreshing: Mutex::new(()),
         };
         index.load(&objects);

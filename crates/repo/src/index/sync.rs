@@ -125,6 +125,15 @@ impl Index {
         }
     }
 
+    /// Whether an index object is done without that could not be read; noted if so. One that a newer program has written is not damaged.
+    fn passes_over(&self, name: &str, error: &Error) -> bool {
+        let passes = self.lenient && error.is_damage() && !error.is_missing() && !error.is_newer();
+        if passes {
+            self.repository.note_passed_over(name, error.cause());
+        }
+        passes
+    }
+
     /// One of those that are gone, if some are.
     fn read_objects(&self, ids: &[IndexId]) -> Result<Option<IndexId>> {
         let mut entries: Vec<Entry> = Vec::new();
@@ -147,6 +156,7 @@ impl Index {
             let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
                 (_, Err(_)) if Desk::new(&self.repository).is_unfinished(*id)? => continue,
+                (_, Err(e)) if self.passes_over(&name, &e) => continue,
                 (View::Among { packs: Some(packs), .. }, Ok((mut entries, _))) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
@@ -181,6 +191,7 @@ impl Index {
         let read = self.repository.ask_many(ids, |id| -> Result<_> {
             match self.repository.index_hooks_of(*id, objects.get(id).copied().unwrap_or_default()) {
                 Err(e) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => Ok(Said::Nothing),
+                Err(e) if self.passes_over(&names::index(*id), &e) => Ok(Said::Nothing),
                 Err(e) => Err(e),
                 Ok(None) => Ok(Said::Gone),
                 Ok(Some((_, hooks))) => Ok(Said::Hooks(hooks)),
