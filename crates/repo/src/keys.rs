@@ -266,11 +266,11 @@ impl Repository {
         Ok(keys)
     }
 
-    /// The objects of these keys; one that is damaged, or isn't given out, is an error of its own.
+    /// The objects of these keys; a damaged one is an error of its own.
     pub(crate) fn key_objects(&self, ids: impl IntoIterator<Item = KeyId>) -> Result<Vec<(KeyId, Result<KeyObject>)>> {
         let read = |id: &KeyId| match self.read_twice(&twice(&**self.store(), *id)) {
             Ok(object) => Ok((*id, Ok(object))),
-            Err(e) if e.is_of_one_object() => Ok((*id, Err(e))),
+            Err(e @ Error::Damaged { .. }) => Ok((*id, Err(e))),
             Err(e) => Err(e),
         };
         self.ask_many(&ids.into_iter().collect::<Vec<_>>(), read)

@@ -219,17 +219,16 @@ impl<'a> Context<'a> {
         let profiles = [place::profiles().ok(), self.global.config.clone()].into_iter().flatten();
         let of_profiles = profiles.clone().flat_map(|file| Profile::files_of_all(&file));
         let others = self.caches().into_iter().chain(repositories).chain(profiles).chain(of_profiles);
-        others.chain(self.guarded_files()).collect()
+        others.chain(place::states()).chain(self.guarded_files()).collect()
     }
 
-    /// What repositories are opened with here, and what was seen of them.
+    /// What repositories are opened with here.
     pub fn guarded_files(&self) -> Vec<PathBuf> {
         let named = self.global.key_file.iter().chain(&self.global.password_file).cloned();
         let variables = ["KEY_FILE", "PASSWORD_FILE", "TO_KEY_FILE", "TO_PASSWORD_FILE"];
         let variables = variables.iter().filter_map(|name| std::env::var_os(format!("DRUMLIN_{name}")));
-        let folders = [place::states().ok(), place::keys().ok()];
         let of_profile = self.profile.iter().flat_map(Profile::openers);
-        folders.into_iter().flatten().chain(named).chain(variables.map(PathBuf::from)).chain(of_profile).collect()
+        place::keys().into_iter().chain(named).chain(variables.map(PathBuf::from)).chain(of_profile).collect()
     }
 
     /// What a store on another machine may know of the user.

@@ -5,6 +5,7 @@ use super::look::is_dir;
 use super::{Context, gather};
 use crate::args::restore::Restore;
 use crate::exit::{Exit, Failure, Result, without_number};
+use crate::place;
 use crate::render::path::shown;
 use crate::render::progress::Watch;
 use crate::render::size::counted;
@@ -82,6 +83,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         repository: repository_folder,
         spared: context.own_files(),
         guarded: context.guarded_files(),
+        remembered: place::states().into_iter().collect(),
         dry_run: args.dry_run,
         include: args.include,
         exclude: args.exclude,

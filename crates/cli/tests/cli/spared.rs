@@ -92,6 +92,8 @@ fn a_restore_leaves_the_key_in_use_as_it_is() {
     fs::rename(home.path("new.key"), &key).unwrap();
     let ran = run(&home, &["restore", "latest", "--target", "/"]).expect(3);
     assert!(ran.stderr.contains(".key: another one is there"), "{}", ran.stderr);
+    // What was seen of the repository has changed as well, and stays without a word.
+    assert!(!ran.stderr.contains("state") && ran.stderr.matches("error:").count() == 1, "{}", ran.stderr);
     run(&home, &["snapshots"]).expect(0);
 }
 

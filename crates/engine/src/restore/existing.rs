@@ -33,13 +33,13 @@ pub(super) fn there(
         Overwrite::IfNewer => convert::time(stat.mtime) >= meta.mtime,
         Overwrite::IfChanged | Overwrite::Always => false,
     };
-    if stays {
+    if stays || convert::kind(stat.kind) == Kind::File && context.own.is_remembered(dir, name) {
         context.placed(path, Vec::new(), Change::Kept);
         return None;
     }
     let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
     if convert::kind(stat.kind) != Kind::Dir && !is_alike && context.own.is_guarded(dir, name) {
-        let cause = "another one is there that Drumlin itself needs, for keys or to know what it has seen: it stays as it is; restore this one to another folder to have both";
+        let cause = "another one is there that repositories are opened with: it stays as it is; restore this one to another folder to have both";
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }

@@ -78,8 +78,10 @@ pub struct Options {
     pub repository: Option<PathBuf>,
     /// Files and folders that are not deleted, and what they lie in isn't, either. The repository is one of them.
     pub spared: Vec<PathBuf>,
-    /// Files and folders of which no file that is there is replaced by another one: what the program opens repositories with, and what it remembers.
+    /// Files and folders of which no file that is there is replaced by another one, which is told: what the program opens repositories with.
     pub guarded: Vec<PathBuf>,
+    /// The same without a word: what it remembers, of which an older state is always another one.
+    pub remembered: Vec<PathBuf>,
     /// Only say what would be done.
     pub dry_run: bool,
     /// Restore only what matches one of these patterns (in gitignore's syntax), and all below that.

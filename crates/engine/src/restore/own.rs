@@ -18,6 +18,7 @@ pub(super) struct Own {
     repository: Option<PathBuf>,
     spared: Vec<PathBuf>,
     guarded: Vec<PathBuf>,
+    remembered: Vec<PathBuf>,
     /// Of these, and of all directories above them: they may be mounted at several places.
     ids: HashSet<FileId>,
 }
@@ -38,11 +39,12 @@ impl Own {
     pub fn new(options: &Options) -> Self {
         let target = options.target.canonicalize().or_else(|_| std::path::absolute(&options.target));
         let repository = options.repository.as_ref().and_then(|folder| folder.canonicalize().ok());
-        let guarded = options.guarded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let real = |paths: &[PathBuf]| paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let (guarded, remembered) = (real(&options.guarded), real(&options.remembered));
         let spared = options.spared.iter().filter_map(|path| path.canonicalize().ok());
         let spared: Vec<PathBuf> = repository.iter().cloned().chain(spared).collect();
         let ids = spared.iter().flat_map(|path| path.ancestors()).filter_map(id).collect();
-        Own { target: target.unwrap_or_else(|_| options.target.clone()), repository, spared, guarded, ids }
+        Own { target: target.unwrap_or_else(|_| options.target.clone()), repository, spared, guarded, remembered, ids }
     }
 
     /// What an entry of a directory, whose path below the target is given, has to do with them.
@@ -65,6 +67,12 @@ impl Own {
     pub fn is_guarded(&self, dir: &[u8], name: &[u8]) -> bool {
         let path = self.real(dir).join(OsStr::from_bytes(name));
         self.guarded.iter().any(|guarded| path.starts_with(guarded))
+    }
+
+    /// Whether it is one that stays as it is without a word.
+    pub fn is_remembered(&self, dir: &[u8], name: &[u8]) -> bool {
+        let path = self.real(dir).join(OsStr::from_bytes(name));
+        self.remembered.iter().any(|remembered| path.starts_with(remembered))
     }
 
     /// Whether a directory is the repository, or lies in it.

@@ -123,6 +123,7 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         repository: None,
         spared: Vec::new(),
         guarded: Vec::new(),
+        remembered: Vec::new(),
         dry_run: false,
         include: Vec::new(),
         exclude: Vec::new(),

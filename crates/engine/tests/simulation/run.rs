@@ -97,7 +97,6 @@ impl<'a> Run<'a> {
                 cache,
                 scratch: self.base.scratch().to_owned(),
                 memory: None,
-                saved: None,
             });
         }
         std::thread::scope(|scope| {
