@@ -3,7 +3,7 @@
 
 use super::assemble::{Assembler, Item, read_body};
 use super::job::{Done, Entry, Job};
-use super::old::OldLeaf;
+use super::old::{OldLeaf, OldLeaves};
 use super::worker::{NO_BATCH, WHOLE_BYTES_MAX};
 use crate::monitor::{Change, Monitor, Problem, ProblemKind, add};
 use crate::unchanged::Unchanged;
@@ -50,7 +50,7 @@ type OldEntry<'a> = (&'a [u8], &'a [u8], &'a Meta);
 
 /// The old tree, read entry by entry.
 struct OldStream {
-    leaves: Option<Receiver<Result<OldLeaf>>>,
+    leaves: Option<OldLeaves>,
     leaf: Option<OldLeaf>,
     /// The entry to come.
     at: usize,
@@ -67,7 +67,7 @@ impl<'a> Merge<'a> {
         monitor: &'a dyn Monitor,
         reader: Arc<Reader>,
         assembler: Assembler,
-        leaves: Option<Receiver<Result<OldLeaf>>>,
+        leaves: Option<OldLeaves>,
         jobs: Sender<Job>,
         done: Receiver<Done>,
         workers: usize,
@@ -355,7 +355,7 @@ impl OldStream {
     fn peek(&mut self) -> Result<Option<OldEntry<'_>>> {
         while self.leaf.is_none() {
             let Some(leaves) = &self.leaves else { return Ok(None) };
-            let Ok(leaf) = leaves.recv() else {
+            let Some(leaf) = leaves.next() else {
                 self.leaves = None;
                 return Ok(None);
             };

@@ -8,6 +8,7 @@ use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{Cursor, LeafRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// A leaf of the previous tree.
 pub(super) struct OldLeaf {
@@ -19,6 +20,29 @@ pub(super) struct OldLeaf {
     pub to: usize,
 }
 
+/// The leaves, as they come. When it is dropped the thread that reads them has ended: who runs a backup may be about to unmount where the repository is.
+pub(super) struct OldLeaves {
+    leaves: Option<Receiver<Result<OldLeaf>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl OldLeaves {
+    /// The next one; `None` at the end.
+    pub fn next(&self) -> Option<Result<OldLeaf>> {
+        self.leaves.as_ref()?.recv().ok()
+    }
+}
+
+impl Drop for OldLeaves {
+    fn drop(&mut self) {
+        // Nobody listens any more: it ends once it has what it is at.
+        self.leaves = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// Leaves waiting between the reading thread and the merge.
 const LEAVES_AHEAD: usize = 4;
 /// Leaves that a store far away is asked for in advance: some megabytes of blocks.
@@ -26,9 +50,9 @@ const LEAVES_EXPECTED: usize = 512;
 
 /// Begin to read. Of several snapshots each is read up to where it got, and the next from there on: first a partial one,
 /// then the whole one that it was compared with.
-pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Receiver<Result<OldLeaf>>> {
+pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<OldLeaves> {
     let (sender, receiver) = bounded(LEAVES_AHEAD);
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("old-tree".into())
         .spawn(move || {
             let mut from: Option<Reached> = None;
@@ -50,7 +74,7 @@ pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<Rece
             }
         })
         .map_err(Error::system("start a thread"))?;
-    Ok(receiver)
+    Ok(OldLeaves { leaves: Some(receiver), thread: Some(thread) })
 }
 
 fn send(

@@ -61,6 +61,8 @@ pub struct Actor<'a> {
     pub scratch: PathBuf,
     /// What he has seen so far, if he remembers that.
     pub memory: Option<Arc<Memory>>,
+    /// The files that he has saved last: their paths, what is in them, and by what tag.
+    pub saved: Option<(Vec<Vec<u8>>, Contents, String)>,
 }
 
 /// A process of an actor.
@@ -157,9 +159,21 @@ impl Actor<'_> {
     }
 
     fn backup(&mut self, running: &Running) -> Result<()> {
-        let (source, contents) = if self.rng.one_in(3) { self.stream() } else { self.files() };
-        let tag = self.book.begins(contents);
+        // The same once more, which makes no snapshot unless the files have other times by now or the last one is gone.
+        let again = self.saved.clone().filter(|_| self.rng.one_in(2));
+        let skip_unchanged = again.is_some();
+        let (source, contents) = match &again {
+            Some((paths, contents, _)) => (files_of(paths), contents.clone()),
+            None if self.rng.one_in(3) => self.stream(),
+            None => self.files(),
+        };
+        let paths = match &source {
+            Source::Paths { paths, .. } => Some(paths.clone()),
+            Source::Stream { .. } => None,
+        };
+        let tag = again.map_or_else(|| self.book.begins(contents.clone()), |(_, _, tag)| tag);
         let parent = match self.rng.below(4) {
+            _ if skip_unchanged => Parent::Latest,
             0 => Parent::None,
             1 => match running.repository.snapshots()?.0.last() {
                 Some(info) => Parent::Id(info.snapshot.id),
@@ -183,7 +197,7 @@ impl Actor<'_> {
             memory: 8 << 20,
             index: if self.rng.one_in(4) { IndexMode::Sparse } else { IndexMode::Exact },
             checkpoint_bytes: if self.rng.one_in(3) { 6000 } else { 0 },
-            skip_unchanged: false,
+            skip_unchanged,
             program: "simulation".into(),
         };
         self.shared.note(self.number, || format!("saves {tag}, compared with {:?}", options.parent));
@@ -192,16 +206,28 @@ impl Actor<'_> {
         self.watched(&watch, Deed::Backup);
         match outcome {
             Ok(report) => {
-                if let Some(snapshot) = report.snapshot {
-                    self.shared.note(self.number, || format!("{tag} is {}", snapshot.id));
-                    self.book.committed(snapshot.id);
+                match report.snapshot {
+                    Some(snapshot) => {
+                        self.shared.note(self.number, || format!("{tag} is {}", snapshot.id));
+                        self.book.committed(snapshot.id);
+                        self.saved = paths.filter(|_| !report.stopped).map(|paths| (paths, contents, tag));
+                    }
+                    // He relies on the other one from now on.
+                    None => match report.parent.filter(|parent| parent.tags == [tag.clone()]) {
+                        Some(parent) => {
+                            self.shared.note(self.number, || format!("{tag} has been saved as {}", parent.id));
+                            self.book.committed(parent.id);
+                        }
+                        None => self.book.wrong(format!("{tag} was skipped, and the snapshot before is another")),
+                    },
                 }
                 Ok(())
             }
             Err(error) => {
                 if matches!(error, Error::Repo(RepoError::Evicted)) {
                     // By flags both may have put theirs: then it counts all the same, and is as whole as any.
-                    if running.client.creates_atomically().unwrap_or(true) {
+                    // A tag that was used before is another snapshot's as well.
+                    if !skip_unchanged && running.client.creates_atomically().unwrap_or(true) {
                         self.book.evicted(&tag);
                     }
                 }
@@ -218,9 +244,9 @@ impl Actor<'_> {
             self.base.touch(2 + self.rng.below(1 << 30) as u64);
         }
         let files = chosen.iter().map(|at| &self.base.files[*at]);
-        let paths = files.clone().map(|f| f.path.clone().into_bytes()).collect();
+        let paths: Vec<_> = files.clone().map(|f| f.path.clone().into_bytes()).collect();
         let contents = files.map(|f| (f.path.trim_start_matches('/').to_owned(), f.bytes.clone())).collect();
-        (Source::Paths { paths, filter: Arc::new(Filter::none()), one_file_system: false }, contents)
+        (files_of(&paths), contents)
     }
 
     /// Parts that others have too, and some that nobody has.
@@ -333,6 +359,10 @@ impl Actor<'_> {
             self.book.wrong(format!("{deed:?} of actor {} had trouble: {problems:?}", self.number));
         }
     }
+}
+
+fn files_of(paths: &[Vec<u8>]) -> Source {
+    Source::Paths { paths: paths.to_vec(), filter: Arc::new(Filter::none()), one_file_system: false }
 }
 
 /// Some way to prune.

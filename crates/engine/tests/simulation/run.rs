@@ -97,6 +97,7 @@ impl<'a> Run<'a> {
                 cache,
                 scratch: self.base.scratch().to_owned(),
                 memory: None,
+                saved: None,
             });
         }
         std::thread::scope(|scope| {
