@@ -33,12 +33,14 @@ pub(super) fn there(
         Overwrite::IfNewer => convert::time(stat.mtime) >= meta.mtime,
         Overwrite::IfChanged | Overwrite::Always => false,
     };
-    if stays || convert::kind(stat.kind) == Kind::File && context.own.is_remembered(dir, name) {
+    // What is as it was in the snapshot, which most is, needs no look at whose it is.
+    let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
+    let is_other_file = !is_alike && convert::kind(stat.kind) != Kind::Dir;
+    if stays || is_other_file && context.own.is_remembered(dir, name) {
         context.placed(path, Vec::new(), Change::Kept);
         return None;
     }
-    let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
-    if convert::kind(stat.kind) != Kind::Dir && !is_alike && context.own.is_guarded(dir, name) {
+    if is_other_file && context.own.is_guarded(dir, name) {
         let cause = "another one is there that repositories are opened with: it stays as it is; restore this one to another folder to have both";
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;

@@ -50,7 +50,7 @@ impl Own {
     /// What an entry of a directory, whose path below the target is given, has to do with them.
     pub fn stance(&self, dir: &[u8], name: &[u8], stat: &Stat) -> Stance {
         let path = self.real(dir).join(OsStr::from_bytes(name));
-        let is_in = self.spared.iter().any(|spared| path.starts_with(spared));
+        let is_in = self.is_in(&self.spared, dir, name);
         let id = FileId::of(stat);
         match () {
             () if is_in || self.spared.iter().filter_map(|spared| self::id(spared)).any(|spared| spared == id) => {
@@ -65,14 +65,17 @@ impl Own {
 
     /// Whether an entry of a directory is one that is not to become another.
     pub fn is_guarded(&self, dir: &[u8], name: &[u8]) -> bool {
-        let path = self.real(dir).join(OsStr::from_bytes(name));
-        self.guarded.iter().any(|guarded| path.starts_with(guarded))
+        self.is_in(&self.guarded, dir, name)
     }
 
     /// Whether it is one that stays as it is without a word.
     pub fn is_remembered(&self, dir: &[u8], name: &[u8]) -> bool {
+        self.is_in(&self.remembered, dir, name)
+    }
+
+    fn is_in(&self, those: &[PathBuf], dir: &[u8], name: &[u8]) -> bool {
         let path = self.real(dir).join(OsStr::from_bytes(name));
-        self.remembered.iter().any(|remembered| path.starts_with(remembered))
+        those.iter().any(|one| path.starts_with(one))
     }
 
     /// Whether a directory is the repository, or lies in it.
