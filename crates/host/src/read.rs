@@ -270,6 +270,15 @@ pub fn is_sparse(mut file: &File, size: u64) -> io::Result<bool> {
     Ok(!matches!(first, Some(Ok(range)) if range == (0, size)))
 }
 
+/// Where the next data of a file begin, at `at` or behind it; `None`: nothing but a hole comes any more. Where the file system can't tell, it is data.
+pub fn next_data(fd: impl AsFd, at: u64) -> Option<u64> {
+    match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+        Ok(data) => Some(data.max(at)),
+        Err(Errno::NXIO) => None,
+        Err(_) => Some(at),
+    }
+}
+
 /// See [`DataRanges`].
 pub fn data_ranges(fd: BorrowedFd<'_>, size: u64) -> DataRanges<'_> {
     DataRanges { fd, at: 0, size }

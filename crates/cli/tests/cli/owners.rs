@@ -160,6 +160,29 @@ fn an_ordinary_user_gets_all_that_is_theirs_without_a_word() {
     }
 }
 
+/// What is in a folder that its owner has closed can't be looked at: nobody knows that nothing in it is excluded.
+#[test]
+fn what_can_not_be_looked_into_is_not_deleted() {
+    if !is_root() {
+        return;
+    }
+    let (home, run) = as_user();
+    home.write("user/s/file", "x");
+    chown_all(&home.path("user/s"));
+    let folder = home.text("user/s");
+    run(&home, &["backup", &folder]).expect(0);
+    home.write("user/s/closed/precious", "x");
+    chown_all(&home.path("user/s"));
+    std::fs::set_permissions(home.path("user/s/closed"), PermissionsExt::from_mode(0o000)).unwrap();
+    let here = format!("latest:{folder}");
+    let restore = ["restore", &here, "-t", &folder, "--delete", "-e", "precious"];
+    let ran = run(&home, &restore).expect(3);
+    assert!(ran.stderr.contains("closed"), "{}", ran.stderr);
+    assert!(home.path("user/s/closed/precious").exists());
+    run(&home, &restore[..5]).expect(0);
+    assert!(!home.path("user/s/closed").exists());
+}
+
 #[test]
 fn an_ordinary_user_saves_what_they_may_read() {
     if !is_root() {

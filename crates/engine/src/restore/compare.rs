@@ -4,6 +4,7 @@ use super::worker::Context;
 use crate::{Error, Result};
 use drumlin_format::pack::BLOCK_BYTES_MAX;
 use drumlin_format::tree::{Data, Ref};
+use drumlin_host::read::next_data;
 use drumlin_repo::tree::Refs;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -45,15 +46,18 @@ pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64, right
     }
 }
 
+/// Whether there is nothing but zeros: what the file system itself knows for a hole isn't read.
 fn zeros(file: &File, at: u64, len: u64) -> bool {
+    let (mut at, end) = (at, at + len);
     let mut buffer = vec![0; 64 << 10];
-    let mut done = 0;
-    while done < len {
-        let want = (len - done).min(buffer.len() as u64) as usize;
-        if file.read_exact_at(&mut buffer[..want], at + done).is_err() || buffer[..want].iter().any(|b| *b != 0) {
+    while at < end {
+        let Some(data) = next_data(file, at) else { return true };
+        // A hole may begin anywhere in what is read then: it reads as zeros.
+        let want = end.saturating_sub(data).min(buffer.len() as u64) as usize;
+        if file.read_exact_at(&mut buffer[..want], data).is_err() || buffer[..want].iter().any(|b| *b != 0) {
             return false;
         }
-        done += want as u64;
+        at = data + want as u64;
     }
     true
 }

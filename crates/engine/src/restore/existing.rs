@@ -2,16 +2,18 @@
 
 use super::Overwrite;
 use super::own::Stance;
-use super::selection::{self, Selection};
+use super::selection::Selection;
 use super::worker::Context;
 use crate::convert;
 use crate::monitor::{Change, ProblemKind, add};
 use drumlin_format::tree::{Kind, Meta};
 use drumlin_format::{HEADER_BYTES, Header, ObjectType};
 use drumlin_host::meta::Stat;
-use drumlin_host::place::{self, TargetDir};
+use drumlin_host::place::{self, FileId, Names, TargetDir};
 use drumlin_repo::names;
+use std::collections::HashSet;
 use std::io::Read;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
@@ -47,7 +49,7 @@ pub(super) fn there(
     }
     if !same_kind && convert::kind(stat.kind) == Kind::Dir {
         let cause = match (context.options.delete, context.own.stance(dir, name, &stat)) {
-            (true, Stance::Free) if holds_spared(selection, handle, name, path) => {
+            (true, Stance::Free) if Spared::find(selection, handle, name, path).has(&stat) => {
                 "a directory of that name is there, and in it what --exclude or --include leaves out"
             }
             (true, Stance::Free) => return Some(Some(stat)),
@@ -95,6 +97,8 @@ pub(super) fn is_mounted(handle: &TargetDir, stat: &Stat) -> bool {
 }
 
 /// Delete an entry that the snapshot doesn't have, if it would have been restored. `dir`: the path of its directory below the target.
+///
+/// Of any depth: who may write there may have made it as deep as he likes.
 pub(super) fn delete(
     context: &Context,
     (dir, handle): (&[u8], &Arc<TargetDir>),
@@ -102,43 +106,103 @@ pub(super) fn delete(
     path: &[u8],
     selection: &Selection,
 ) {
-    let Ok(Some(stat)) = handle.stat(name) else { return };
-    if !selection.wants(path, &convert::meta(&stat, 0)) || context.asides.has(dir, name) {
-        return;
+    let mut deletion = Deletion { context, selection, path: path.to_vec(), dir: dir.to_vec() };
+    let mut open = Vec::new();
+    open.extend(deletion.entry(handle, name, None));
+    while let Some(opened) = open.last_mut() {
+        deletion.path.truncate(opened.path);
+        deletion.dir.truncate(opened.dir);
+        let Some(name) = opened.names.get(opened.at) else {
+            open.pop();
+            continue;
+        };
+        opened.at += 1;
+        deletion.path.push(b'/');
+        deletion.path.extend_from_slice(name);
+        let below = deletion.entry(&opened.handle, name, opened.spared.as_ref());
+        open.extend(below);
     }
-    if place::is_aside(name) {
-        let cause = "it stays: a restore that did not end, or not with all of it, has set it aside, and there may be no other of it; \
-                     remove it once it isn't wanted";
-        context.problem(path, ProblemKind::Unwritable, cause);
-        return;
-    }
-    let is_free = match context.own.stance(dir, name, &stat) {
-        Stance::Own => return,
-        Stance::Around if is_mounted(handle, &stat) => return,
-        Stance::Around => false,
-        Stance::Free => !holds_spared(selection, handle, name, path),
-    };
-    if !is_free {
-        let within = selection::joined(dir, name);
-        match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
-            Ok((names, handle)) => names.iter().for_each(|name| {
-                delete(context, (&within, &handle), name, &[path, b"/", name].concat(), selection);
-            }),
-            Err(e) => context.problem(path, ProblemKind::Unwritable, e),
+}
+
+/// A directory that stays, and of which some entries may go.
+struct Opened {
+    handle: Arc<TargetDir>,
+    names: Names,
+    /// The next of them.
+    at: usize,
+    /// What in it has to stay, if that is known.
+    spared: Option<Rc<Spared>>,
+    /// The lengths of its paths in the source and below the target.
+    path: usize,
+    dir: usize,
+}
+
+struct Deletion<'a> {
+    context: &'a Context<'a>,
+    selection: &'a Selection,
+    /// The entry's path in the source.
+    path: Vec<u8>,
+    /// The path of its directory below the target.
+    dir: Vec<u8>,
+}
+
+impl Deletion<'_> {
+    /// One entry: gone, left alone, or opened, so that its own entries come next.
+    fn entry(&mut self, handle: &Arc<TargetDir>, name: &[u8], spared: Option<&Rc<Spared>>) -> Option<Opened> {
+        let (context, path) = (self.context, &self.path[..]);
+        let stat = handle.stat(name).ok().flatten()?;
+        if !self.selection.wants(path, &convert::meta(&stat, 0)) || context.asides.has(&self.dir, name) {
+            return None;
         }
-        return;
+        if place::is_aside(name) {
+            let cause = "it stays: a restore that did not end, or not with all of it, has set it aside, and there may be no other of it; \
+                         remove it once it isn't wanted";
+            context.problem(path, ProblemKind::Unwritable, cause);
+            return None;
+        }
+        match context.own.stance(&self.dir, name, &stat) {
+            Stance::Own => return None,
+            Stance::Around if is_mounted(handle, &stat) => return None,
+            Stance::Around => return self.open(handle, name, spared.cloned()),
+            Stance::Free => {
+                let find = || Rc::new(Spared::find(self.selection, handle, name, path));
+                let spared = spared.cloned().unwrap_or_else(find);
+                if spared.has(&stat) {
+                    return self.open(handle, name, Some(spared));
+                }
+            }
+        }
+        if is_repository(handle, name, &stat) {
+            let cause = "it is a repository, which no restore deletes: remove it yourself if nobody needs it";
+            context.problem(path, ProblemKind::Unwritable, cause);
+            return None;
+        }
+        if !context.options.dry_run
+            && let Err(e) = remove(handle, name, &stat)
+        {
+            context.problem(path, ProblemKind::Unwritable, e);
+            return None;
+        }
+        add(&context.counters().deleted, 1);
+        context.monitor.entry(Change::Deleted, path);
+        None
     }
-    if is_repository(handle, name, &stat) {
-        let cause = "it is a repository, which no restore deletes: remove it yourself if nobody needs it";
-        return context.problem(path, ProblemKind::Unwritable, cause);
+
+    fn open(&mut self, handle: &Arc<TargetDir>, name: &[u8], spared: Option<Rc<Spared>>) -> Option<Opened> {
+        match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
+            Ok((names, handle)) => {
+                if !self.dir.is_empty() {
+                    self.dir.push(b'/');
+                }
+                self.dir.extend_from_slice(name);
+                Some(Opened { handle, names, at: 0, spared, path: self.path.len(), dir: self.dir.len() })
+            }
+            Err(e) => {
+                self.context.problem(&self.path, ProblemKind::Unwritable, e);
+                None
+            }
+        }
     }
-    if !context.options.dry_run
-        && let Err(e) = remove(handle, name, &stat)
-    {
-        return context.problem(path, ProblemKind::Unwritable, e);
-    }
-    add(&context.counters().deleted, 1);
-    context.monitor.entry(Change::Deleted, path);
 }
 
 /// Whether an entry of a directory is a folder with a repository in it, whoever's: a backup leaves out its own, which another client may have made.
@@ -153,23 +217,77 @@ fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> bool {
         && config().is_ok_and(|bytes| Header::decode(&bytes, ObjectType::Config).is_ok())
 }
 
-/// Whether something in a directory, or below it, is left out by the patterns.
-fn holds_spared(selection: &Selection, handle: &TargetDir, name: &[u8], path: &[u8]) -> bool {
-    if !selection.has_rules() {
-        return false;
+/// Directories in which, or below which, something is left out by the patterns, or can't be looked at: nobody knows then that nothing is.
+struct Spared(HashSet<FileId>);
+
+impl Spared {
+    /// Those of an entry and of all below it.
+    fn find(selection: &Selection, handle: &TargetDir, name: &[u8], path: &[u8]) -> Self {
+        let mut spared = Spared(HashSet::new());
+        if !selection.has_rules() {
+            return spared;
+        }
+        let Ok(Some(stat)) = handle.stat(name) else { return spared };
+        if convert::kind(stat.kind) != Kind::Dir || is_mounted(handle, &stat) {
+            return spared;
+        }
+        let mut path = path.to_vec();
+        let mut open = Vec::new();
+        spared.enter(handle, name, &stat, path.len(), &mut open);
+        while let Some(looked) = open.last_mut() {
+            let id = looked.id;
+            path.truncate(looked.path);
+            let Some(name) = looked.names.get(looked.at) else {
+                open.pop();
+                // What is above it stays, too.
+                if spared.0.contains(&id) {
+                    spared.0.extend(open.last().map(|above| above.id));
+                }
+                continue;
+            };
+            looked.at += 1;
+            path.push(b'/');
+            path.extend_from_slice(name);
+            let (handle, name) = (looked.handle.clone(), name.to_vec());
+            match handle.stat(&name) {
+                Ok(None) => {}
+                Ok(Some(stat)) if selection.wants(&path, &convert::meta(&stat, 0)) => {
+                    if convert::kind(stat.kind) == Kind::Dir && !is_mounted(&handle, &stat) {
+                        spared.enter(&handle, &name, &stat, path.len(), &mut open);
+                    }
+                }
+                Ok(Some(_)) | Err(_) => _ = spared.0.insert(id),
+            }
+        }
+        spared
     }
-    // What can't be looked into can't be removed either.
-    let Ok((names, handle)) = handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) else {
-        return false;
-    };
-    names.iter().any(|name| {
-        let Ok(Some(stat)) = handle.stat(name) else { return false };
-        let path = [path, b"/", name].concat();
-        !selection.wants(&path, &convert::meta(&stat, 0))
-            || convert::kind(stat.kind) == Kind::Dir
-                && !is_mounted(&handle, &stat)
-                && holds_spared(selection, &handle, name, &path)
-    })
+
+    fn enter(&mut self, handle: &TargetDir, name: &[u8], stat: &Stat, path: usize, open: &mut Vec<Looked>) {
+        let id = FileId::of(stat);
+        match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
+            Ok((names, handle)) => open.push(Looked { handle, names, at: 0, id, path }),
+            Err(_) => {
+                self.0.insert(id);
+                self.0.extend(open.last().map(|above| above.id));
+            }
+        }
+    }
+
+    /// Whether a directory is one of them.
+    fn has(&self, stat: &Stat) -> bool {
+        self.0.contains(&FileId::of(stat))
+    }
+}
+
+/// A directory that is being looked through.
+struct Looked {
+    handle: Arc<TargetDir>,
+    names: Names,
+    /// The next of them.
+    at: usize,
+    id: FileId,
+    /// The length of its path.
+    path: usize,
 }
 
 /// Remove whatever it is; the cause, if some of it stays.

@@ -133,15 +133,8 @@ fn is_made(context: &Context, first: &Link, link: &Link) -> bool {
 fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
-    // Of an immutable file, too, which shall have further names nonetheless.
-    let called = |name: &[u8]| match to.hard_link(name, &from, &first.name, None) {
-        Err(e) if e.is_no_link() => {
-            let again = || to.hard_link(name, &from, &first.name, None);
-            from.while_unlocked(&first.name, again).unwrap_or(Err(e))
-        }
-        other => other,
-    };
-    match called(&link.name) {
+    let called = |name: &[u8]| to.hard_link(name, &from, &first.name, None);
+    let link = || match called(&link.name) {
         Err(e) if e.is_exists() => {
             if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
                 && FileId::of(&a) == FileId::of(&b)
@@ -158,6 +151,11 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
             Ok(Change::Restored)
         }
         other => other.map(|()| Change::Restored),
+    };
+    match link() {
+        // An immutable file shall have further names nonetheless: it is none until it has them, under a temporary name and under the right one.
+        Err(e) if e.is_no_link() => from.while_unlocked(&first.name, link).unwrap_or(Err(e)),
+        other => other,
     }
 }
 

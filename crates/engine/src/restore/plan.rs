@@ -389,7 +389,10 @@ impl<'a> Planner<'a> {
             },
             kind => match &there {
                 Some(stat) if is_right(&handle, name, meta, content, stat) => {
-                    handle.amend(name, convert::host_kind(kind), &wanted)
+                    match handle.amend(name, convert::host_kind(kind), FileId::of(stat), &wanted) {
+                        Err(place::Error::Shared(_)) => place_node(&handle, name, meta, &wanted, there.take().as_ref()),
+                        amended => amended,
+                    }
                 }
                 _ => {
                     let replaced = there.take().or(in_the_way);
@@ -486,9 +489,7 @@ impl<'a> Planner<'a> {
         let window = &mut self.window;
         let dir = self.dir.as_mut().expect("begun").number_in(window);
         let has_extras = !content.xattrs.is_empty() || content.flags != 0;
-        if has_extras {
-            window.extras.push(extras(content));
-        }
+        let extras = if has_extras { window.add_extras(extras(content)) } else { 0 };
         window.multis.extend(multi);
         let name = window.add_name(name);
         window.files.push(File {
@@ -500,7 +501,7 @@ impl<'a> Planner<'a> {
             mtime: convert::host_time(meta.mtime),
             size: meta.size,
             whole,
-            extras: if has_extras { window.extras.len() as u32 } else { 0 },
+            extras,
             multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
         });
         window.uses.extend(uses);

@@ -11,7 +11,7 @@ use drumlin_format::ChunkId;
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::tree::{Data, Ref};
 use drumlin_host::meta::{Extras, Kind, Stat, Time};
-use drumlin_host::place::{self, BigFile, TargetDir, Wanted};
+use drumlin_host::place::{self, BigFile, FileId, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::tree::Refs;
 use std::cell::Cell;
@@ -236,14 +236,19 @@ impl Stream {
             other => other?,
         };
         let wanted = Wanted { mode: self.mode, owner: Some(self.owner), mtime: self.mtime, extras: &self.extras };
-        if self.is_right(context, &dir)? {
-            let problems = if context.options.dry_run {
-                place::Problems::new()
-            } else {
-                dir.amend(&self.name, Kind::File, &wanted)?
+        if let Some(id) = self.right(context, &dir)? {
+            let amended = match context.options.dry_run {
+                true => Ok(place::Problems::new()),
+                false => dir.amend(&self.name, Kind::File, id, &wanted),
             };
-            context.placed(&self.path, problems, Change::Kept);
-            return Ok(());
+            match amended {
+                // Written anew, and those names are left alone.
+                Err(place::Error::Shared(_)) => {}
+                amended => {
+                    context.placed(&self.path, amended?, Change::Kept);
+                    return Ok(());
+                }
+            }
         }
         if context.options.dry_run {
             self.tell(context);
@@ -273,20 +278,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether what is there is a file with these contents.
-    fn is_right(&self, context: &Context, dir: &TargetDir) -> std::result::Result<bool, Stop> {
+    /// What is there, if it is a file with these contents.
+    fn right(&self, context: &Context, dir: &TargetDir) -> std::result::Result<Option<FileId>, Stop> {
         // To open a device may do something.
         if self.anew || self.there.as_ref().is_none_or(|there| there.kind != Kind::File) {
-            return Ok(false);
+            return Ok(None);
         }
-        let Ok((file, stat)) = dir.open_existing(&self.name) else { return Ok(false) };
+        let Ok((file, stat)) = dir.open_existing(&self.name) else { return Ok(None) };
         if stat.size != self.size {
-            return Ok(false);
+            return Ok(None);
         }
-        if context.options.overwrite == Overwrite::IfChanged && stat.mtime == self.mtime {
-            return Ok(true);
-        }
-        Ok(compare::same(context, &file, &self.data, self.size, |len| self.count(context, len))?)
+        let is_right = context.options.overwrite == Overwrite::IfChanged && stat.mtime == self.mtime
+            || compare::same(context, &file, &self.data, self.size, |len| self.count(context, len))?;
+        Ok(is_right.then(|| FileId::of(&stat)))
     }
 
     fn fill(&self, context: &Context, file: &place::NewFile, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
@@ -298,7 +302,7 @@ impl Stream {
         file.set_early_flags(self.extras.flags);
         let mut out = BigFile::new(file, self.size, holes)?;
         let mut hasher = context.data_ids.hasher();
-        let mut hole_bytes = Vec::new();
+        let mut holes = Holes::default();
         let mut plan = Plan::new(context, &self.data, self.size);
         let mut steps: VecDeque<Step> = VecDeque::new();
         let mut arrived: VecDeque<Fetched> = VecDeque::new();
@@ -320,8 +324,7 @@ impl Stream {
                 Step::Hole(len) => {
                     out.skip(len)?;
                     self.count(context, len);
-                    hole_bytes.extend_from_slice(&at.to_le_bytes());
-                    hole_bytes.extend_from_slice(&len.to_le_bytes());
+                    holes.add(at, len);
                     at += len;
                 }
                 Step::Block(number, chunks) => {
@@ -343,7 +346,9 @@ impl Stream {
             }
         }
         out.finish()?;
-        hasher.update(&hole_bytes);
+        holes.feed(context, &self.data, &mut |bytes| {
+            hasher.update(bytes);
+        })?;
         let whole = match &self.data {
             Data::List(list) => Some(list.whole),
             Data::Chunk(id) => Some(id.0),
@@ -352,6 +357,51 @@ impl Stream {
         if at != self.size || whole.is_some_and(|whole| whole != *hasher.finalize().as_bytes()) {
             let cause = "the file as a whole is not what was backed up, though each of its chunks is";
             return Err(Stop::Damaged(cause.into()));
+        }
+        Ok(())
+    }
+}
+
+/// The holes of a file, which are a part of its identity behind all its contents.
+#[derive(Default)]
+struct Holes {
+    /// Offset and length of each.
+    bytes: Vec<u8>,
+    /// There were more than are kept.
+    too_many: bool,
+}
+
+/// So much is kept of holes: of 65,536. A file may have any number of them.
+const HOLES_BYTES_MAX: usize = 1 << 20;
+
+impl Holes {
+    fn add(&mut self, at: u64, len: u64) {
+        if self.bytes.len() >= HOLES_BYTES_MAX {
+            (self.bytes, self.too_many) = (Vec::new(), true);
+        }
+        if !self.too_many {
+            self.bytes.extend_from_slice(&at.to_le_bytes());
+            self.bytes.extend_from_slice(&len.to_le_bytes());
+        }
+    }
+
+    /// Give them, in order: of very many the list is read once more.
+    fn feed(&self, context: &Context, data: &Data, to: &mut dyn FnMut(&[u8])) -> std::result::Result<(), Stop> {
+        let Data::List(list) = data else { return Ok(()) };
+        if !self.too_many {
+            to(&self.bytes);
+            return Ok(());
+        }
+        let mut at = 0u64;
+        for r in Refs::new(&context.reader, list) {
+            let r = r?;
+            if matches!(r, Ref::Hole { .. }) {
+                to(&[at.to_le_bytes(), r.len().to_le_bytes()].concat());
+                if context.ended() {
+                    return Err(Stop::Fatal(Error::Interrupted));
+                }
+            }
+            at += r.len();
         }
         Ok(())
     }

@@ -72,6 +72,8 @@ pub(super) struct Window {
     /// The chunks of files of several: the index says where they are, and what is there need not be so.
     pub ids: Vec<ChunkId>,
     pub extras: Vec<Extras>,
+    /// What they take besides.
+    pub extras_bytes: usize,
     pub multis: Vec<Multi>,
 }
 
@@ -93,7 +95,8 @@ impl Window {
             + self.dirs.len() * 160
             // Any number of them may be half done at a time.
             + self.multis.len() * (size_of::<Multi>() + size_of::<drumlin_seal::Hasher>())
-            + self.extras.len() * 200
+            + self.extras.len() * size_of::<Extras>()
+            + self.extras_bytes
     }
 
     pub fn name(&self, file: &File) -> &[u8] {
@@ -125,6 +128,13 @@ impl Window {
     /// Its directory below the target, and its name.
     pub fn place(&self, file: &File) -> (Vec<u8>, Vec<u8>) {
         (self.dirs[file.dir as usize].1.clone(), self.name(file).to_vec())
+    }
+
+    /// Keep what a file has besides its contents. Gives what [`File::extras`] says of it.
+    pub fn add_extras(&mut self, extras: Extras) -> u32 {
+        self.extras_bytes += extras.xattrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum::<usize>();
+        self.extras.push(extras);
+        self.extras.len() as u32
     }
 
     /// Where an entry's chunks shall go, its name first.

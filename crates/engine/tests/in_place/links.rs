@@ -135,3 +135,74 @@ fn an_immutable_file_has_all_its_names() {
         assert_eq!(inode("a"), inode("dir/b"));
     }
 }
+
+/// A user whose home root restores may have made a name in it a name of somebody else's file.
+#[test]
+fn what_has_other_names_elsewhere_is_left_to_them() {
+    let scene = scene(|source| {
+        fs::write(source.join("file"), "the same").unwrap();
+        fs::set_permissions(source.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("there", source.join("link")).unwrap();
+    });
+    let outside = scene.bench.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "the same").unwrap();
+    fs::set_permissions(outside.join("file"), fs::Permissions::from_mode(0o664)).unwrap();
+    symlink("there", outside.join("link")).unwrap();
+    for name in ["file", "link"] {
+        fs::hard_link(outside.join(name), scene.target.join(name)).unwrap();
+    }
+    let seen = |name: &str| {
+        let of = fs::symlink_metadata(outside.join(name)).unwrap();
+        (of.mode(), of.mtime(), of.mtime_nsec(), of.nlink())
+    };
+    let before = ["file", "link"].map(seen);
+    let (report, monitor) = scene.run(scene.options());
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert_eq!((report.counts.restored, report.counts.kept), (2, 0));
+    for (before, after) in before.into_iter().zip(["file", "link"].map(seen)) {
+        assert_eq!(after, (before.0, before.1, before.2, 1));
+    }
+    scene.same();
+    // One that is right in all has nothing to be changed.
+    fs::hard_link(scene.target.join("file"), outside.join("another")).unwrap();
+    let (report, _) = scene.run(scene.options());
+    assert_eq!(report.counts.kept, 2);
+    assert_eq!(fs::metadata(outside.join("another")).unwrap().nlink(), 2);
+}
+
+#[test]
+fn names_of_an_immutable_file_are_made_one() {
+    let Some(fs_there) = LoopFs::new(16 << 20) else {
+        println!("names_of_an_immutable_file_are_made_one: passed over, it needs root and loop devices");
+        return;
+    };
+    let flag =
+        |how: &str, path: &std::path::Path| Command::new("chattr").arg(how).arg(path).status().unwrap().success();
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "same").unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        fs::write(source.join("c"), "saved").unwrap();
+        assert!(flag("+i", &source.join("a")) && flag("+a", &source.join("c")));
+    });
+    let target = fs_there.path().join("target");
+    fs::create_dir(&target).unwrap();
+    for (name, contents) in [("a", "same"), ("b", "same"), ("c", "other")] {
+        fs::write(target.join(name), contents).unwrap();
+    }
+    assert!(flag("+i", &target.join("a")) && flag("+i", &target.join("c")));
+    for restored in [[2, 0], [0, 3]] {
+        let (report, monitor) = scene.run(Options { target: target.clone(), ..scene.options() });
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        assert_eq!(report.counts.kept, [1, 3][usize::from(restored[0] == 0)], "{:?}", report.counts);
+        let ino = |name: &str| fs::metadata(target.join(name)).unwrap().ino();
+        assert_eq!(ino("a"), ino("b"));
+        assert_eq!(fs::read_to_string(target.join("c")).unwrap(), "saved");
+        assert!(fs::write(target.join("a"), "x").is_err() && fs::remove_file(target.join("c")).is_err(), "immutable");
+        let left: Vec<_> = fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 3, "{left:?}");
+    }
+    for name in ["a", "c"] {
+        assert!(flag("-ia", &target.join(name)) && flag("-ia", &scene.source.join(name)));
+    }
+}

@@ -8,6 +8,7 @@ use drumlin_engine::restore::{Options, Overwrite};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_store::{Put, Store};
 use drumlin_testkit::LoopFs;
+use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -203,4 +204,32 @@ fn further_names_of_a_file_that_stays_become_links_to_it() {
         assert_eq!((scene.read("wrong"), scene.read("wrong-2")), ("others".to_owned(), "wrong".to_owned()));
         assert_eq!(inode("wrong-2"), inode("wrong-3"));
     }
+}
+
+/// As deep as anybody may make it who may write there.
+#[test]
+fn of_a_very_deep_folder_what_is_excluded_stays() {
+    let scene = scene(|source| fs::write(source.join("file"), "saved").unwrap());
+    for (name, bottom) in [("spares", &["kept"][..]), ("goes", &["other"])] {
+        fs::create_dir(scene.target.join(name)).unwrap();
+        let mut at = rustix::fs::open(scene.target.join(name), OFlags::PATH, Mode::empty()).unwrap();
+        for _ in 0..3000 {
+            rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, "d", OFlags::PATH, Mode::empty()).unwrap();
+        }
+        for file in bottom {
+            rustix::fs::openat(&at, *file, OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+        }
+    }
+    // With the stack that a thread has by itself.
+    let run = |dry_run| {
+        let options = Options { delete: true, exclude: vec!["kept".into()], dry_run, ..scene.options() };
+        let (report, monitor) = scene.run(options);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        report.counts.deleted
+    };
+    assert_eq!((run(true), run(false), run(false)), (1, 1, 0));
+    assert!(!scene.target.join("goes").exists() && scene.target.join("spares").exists());
+    let options = Options { delete: true, ..scene.options() };
+    assert_eq!(scene.run(options).0.counts.deleted, 1);
 }

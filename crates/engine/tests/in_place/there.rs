@@ -546,3 +546,23 @@ fn what_the_program_needs_is_not_deleted() {
     assert!(monitor.problems()[0].cause.contains("lies in the repository"), "{:?}", monitor.problems());
     assert_eq!(fs::read_dir(scene.target.join("dir/deep/down/repository")).unwrap().count(), 1);
 }
+
+/// Some TiB of nothing take as long as nothing.
+#[test]
+fn holes_that_are_there_are_not_read() {
+    let scene = scene(|source| {
+        let file = fs::File::create(source.join("sparse")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"end", 1 << 40).unwrap();
+    });
+    let (report, _) = scene.run(scene.options());
+    assert_eq!(report.counts.restored, 1);
+    let started = std::time::Instant::now();
+    let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
+    assert_eq!(report.counts.kept, 1);
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    // Something in a hole is seen.
+    let file = fs::File::options().write(true).open(scene.target.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", 1 << 39).unwrap();
+    let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
+    assert_eq!(report.counts.restored, 1);
+}

@@ -94,9 +94,36 @@ impl Now {
     }
 }
 
+/// Whether steps 1 to 6 would change anything about an entry with a past, as far as this user may. What can't be looked at counts as other than wanted.
+pub(super) fn differs(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Shared) -> bool {
+    let gets = |has: u32, gets: u32, may: bool| (has == gets || may, has != gets && may);
+    let ((has_uid, new_uid), (has_gid, new_gid)) =
+        wanted.owner.map_or(((false, false), (false, false)), |(uid, gid)| {
+            let may_chown = shared.may_chown();
+            (gets(now.uid, uid, may_chown), gets(now.gid, gid, may_chown || shared.may_chgrp(gid)))
+        });
+    let kept = if now.kind == Kind::Dir { 0o7777 } else { mode_kept(has_uid, has_gid) };
+    let names = h.xattr_names().unwrap_or_default();
+    let xattrs = Xattrs { h, wanted, had: &names, any: true, changed_mode: Cell::new(false) };
+    let flags_differ = |has: Option<u32>| (has.unwrap_or_default() ^ wanted.extras.flags) & FLAGS_KEPT != 0;
+    new_uid
+        || new_gid
+        || now.mtime != Some(wanted.mtime)
+        || now.kind != Kind::Symlink && now.mode != wanted.mode & kept
+        || xattrs.differ()
+        || matches!(now.kind, Kind::File | Kind::Dir) && h.flags().is_ok_and(flags_differ)
+}
+
+/// The bits of a mode that a file is given whose owner and group are, or aren't, the wanted ones: a setuid program that belongs to whoever restored it would lend that
+/// user's rights instead.
+fn mode_kept(has_uid: bool, has_gid: bool) -> u16 {
+    0o7777 & !(if has_uid { 0 } else { SETUID }) & !(if has_gid { 0 } else { SETGID })
+}
+
 /// Steps 1 to 5.
 pub(super) fn apply(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Shared, problems: &mut Problems) {
-    if now.attributes == Attributes::Any {
+    // What is right stays as it is: to lift the flags and set them again would be a change to the next backup.
+    if now.attributes == Attributes::Any && locks(h, now.kind).is_some() && differs(h, now, wanted, shared) {
         unlock(h, now.kind);
     }
     let given = give(h, now, wanted, shared, problems);
@@ -166,12 +193,17 @@ pub(super) fn has_acl(names: &[u8]) -> bool {
 
 /// Lifts immutable and append-only from an entry that is to be changed. A refusal shows in what follows.
 pub(super) fn unlock(h: Handle<'_>, kind: Kind) {
-    if matches!(kind, Kind::File | Kind::Dir)
-        && let Ok(Some(has)) = h.flags()
-        && has & FLAGS_LOCKING != 0
-    {
+    if let Some(has) = locks(h, kind) {
         let _ = h.set_flags(has & !FLAGS_LOCKING);
     }
+}
+
+/// The flags of an entry, if some of them lock it.
+fn locks(h: Handle<'_>, kind: Kind) -> Option<u32> {
+    if !matches!(kind, Kind::File | Kind::Dir) {
+        return None;
+    }
+    h.flags().ok().flatten().filter(|has| has & FLAGS_LOCKING != 0)
 }
 
 /// Does something while they are lifted from a file; `None` if it has neither, or they can't be lifted.
@@ -258,16 +290,7 @@ fn give(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Shared, problems
 }
 
 fn set_mode(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, given: Given, changed_mode: bool, problems: &mut Problems) {
-    let mut mode = wanted.mode & 0o7777;
-    // A setuid program that belongs to whoever restored it would lend that user's rights instead.
-    if now.kind != Kind::Dir {
-        if !given.uid {
-            mode &= !SETUID;
-        }
-        if !given.gid {
-            mode &= !SETGID;
-        }
-    }
+    let mode = wanted.mode & if now.kind == Kind::Dir { 0o7777 } else { mode_kept(given.uid, given.gid) };
     if mode != wanted.mode & 0o7777 {
         problems.push(Problem::new(What::Mode, Errno::PERM));
     }
@@ -330,6 +353,15 @@ impl Xattrs<'_> {
                 self.report(name, self.retry(|| self.h.set_xattr(name, value)), problems);
             }
         }
+    }
+
+    /// Whether there is anything to be removed or set.
+    fn differ(&self) -> bool {
+        let goes = |name: &[u8]| !name.is_empty() && is_removable(name) && !self.is_wanted(name);
+        let is_there =
+            |name: &[u8], value: &[u8]| self.has(name) && self.h.xattr(name).is_ok_and(|v| v.as_deref() == Some(value));
+        self.had.split(|&b| b == 0).any(goes)
+            || !self.wanted.extras.xattrs.iter().all(|(name, value)| is_there(name, value))
     }
 
     /// `user.` attributes of an older entry that its owner may not write to: possible with another mode, and the wanted

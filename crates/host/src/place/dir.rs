@@ -13,6 +13,7 @@ use super::file::{self, NewFile, TempFile, free_name, temp_name};
 use super::gift::{self, Gift, MODE_NEW};
 use super::handle::{Handle, proc_path};
 use super::list::{self, Names};
+use super::locked;
 use super::remove::{self, Removed};
 use super::resolve::{self, check_name};
 use super::target::Shared;
@@ -227,14 +228,22 @@ impl TargetDir {
     pub fn replace_by<T>(&self, name: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         check_name(name)?;
         let temporary = temp_name();
-        let replaced =
-            make(&temporary).and_then(|made| match fs::renameat(&self.fd, temporary.as_slice(), &self.fd, name) {
-                Ok(()) | Err(Errno::NOENT) => Ok(made),
-                Err(e) => Err(Error::system("replace", name, e)),
-            });
+        let replaced = make(&temporary).and_then(|made| match self.replace(&temporary, name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(made),
+            Err(e) => Err(Error::system("replace", name, e)),
+        });
         // Of two names of one file a rename does nothing, and says that it did.
         let _ = fs::unlinkat(&self.fd, temporary.as_slice(), AtFlags::empty());
         replaced
+    }
+
+    /// Gives the entry `from` the name `name`, in place of what has it, even if that is immutable or append-only.
+    pub(super) fn replace(&self, from: &[u8], name: &[u8]) -> rustix::io::Result<()> {
+        let rename = || fs::renameat(&self.fd, from, &self.fd, name);
+        match rename() {
+            Err(Errno::PERM) => locked::while_unlocked(self.fd(), name, rename).unwrap_or(Err(Errno::PERM)),
+            other => other,
+        }
     }
 
     /// Gives the entry `name` another name in this directory, which is the answer: one that nothing has, and nobody guesses.
@@ -267,23 +276,18 @@ impl TargetDir {
         remove::tree(self.fd(), name, self.shared.euid == 0)
     }
 
-    /// Lifts immutable and append-only from the file or directory `name`, so that it can be changed or removed.
-    pub fn unlock(&self, name: &[u8]) -> Result<()> {
-        let (fd, stat) = self.pin(name)?;
-        apply::unlock(Handle::path(fd.as_fd()), stat.kind);
-        Ok(())
-    }
-
     /// Does something while immutable and append-only are lifted from the file `name`; `None` if it has neither, or they can't be lifted.
     pub fn while_unlocked<T>(&self, name: &[u8], work: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
-        let (fd, _) = self.pin(name).ok().filter(|(_, stat)| stat.kind == Kind::File)?;
-        apply::while_unlocked(Handle::path(fd.as_fd()), work)
+        locked::while_unlocked(self.fd(), name, work)
     }
 
-    /// Changes only the metadata of the existing entry `name`, which must be of that kind (else [`Error::Swapped`]).
-    pub fn amend(&self, name: &[u8], kind: Kind, wanted: &Wanted<'_>) -> Result<Problems> {
+    /// Changes only the metadata of the existing entry `name`, which must be of that kind, and still the one with that id (else [`Error::Swapped`]).
+    ///
+    /// # Errors
+    /// [`Error::Shared`]: something would have to be changed, and it has other names, which may stand anywhere and be anybody's.
+    pub fn amend(&self, name: &[u8], kind: Kind, id: FileId, wanted: &Wanted<'_>) -> Result<Problems> {
         let (pinned, stat) = self.pin(name)?;
-        if stat.kind != kind {
+        if stat.kind != kind || FileId::of(&stat) != id {
             return Err(Error::Swapped(name.to_vec()));
         }
         // Known to be a file or a directory now, so that opening it has no effect of its own.
@@ -294,6 +298,9 @@ impl TargetDir {
         };
         let handle = opened.as_ref().map_or(Handle::path(pinned.as_fd()), |fd| Handle::open(fd.as_fd()));
         let now = Now { mtime: Some(stat.mtime), ..Now::of(&stat, Attributes::Any) };
+        if kind != Kind::Dir && stat.nlink > 1 && apply::differs(handle, &now, wanted, &self.shared) {
+            return Err(Error::Shared(name.to_vec()));
+        }
         let mut problems = Problems::new();
         apply::apply(handle, &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(handle, &now, wanted, &mut problems);

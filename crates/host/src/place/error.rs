@@ -16,6 +16,9 @@ pub enum Error {
     /// Between creating an entry and opening it, something else took its place; nothing was done to that.
     #[error("'{}' was replaced by something else while it was being restored", .0.escape_ascii())]
     Swapped(Vec<u8>),
+    /// Its metadata would change under other names as well, whose they may be: nothing was done.
+    #[error("'{}' has other names, under which it would be changed, too", .0.escape_ascii())]
+    Shared(Vec<u8>),
     /// The system refused.
     #[error("can't {op} '{}': {source}", .name.escape_ascii())]
     System {

@@ -151,7 +151,8 @@ impl TempFile {
     /// Gives the file its metadata and puts it in the place of `name`, in the same directory: from then on the old entry
     /// is gone. The old one may be anything but a directory, which the caller removes first.
     pub fn commit_as(self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
-        self.commit(name, wanted, |dir, from| fs::renameat(dir, from, dir, name))
+        let dir = self.dir.clone();
+        self.commit(name, wanted, |_, from| dir.replace(from, name))
     }
 
     /// The same where nothing has that name: an error if something has by now ([`Error::is_exists`]).

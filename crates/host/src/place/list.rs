@@ -29,6 +29,11 @@ impl Names {
         self.spans.iter().map(|&span| slice(&self.arena, span))
     }
 
+    /// The one that comes `at` that place.
+    pub fn get(&self, at: usize) -> Option<&[u8]> {
+        self.spans.get(at).map(|&span| slice(&self.arena, span))
+    }
+
     /// Whether `name` is among them.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.spans.binary_search_by(|&span| slice(&self.arena, span).cmp(name)).is_ok()

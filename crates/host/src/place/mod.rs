@@ -25,6 +25,7 @@ mod gathered;
 mod gift;
 mod handle;
 mod list;
+mod locked;
 mod node;
 mod owners;
 mod remove;

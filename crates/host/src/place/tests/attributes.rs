@@ -176,11 +176,9 @@ fn existing_entries_are_amended_exactly() {
     assert_eq!(dir.place_file(b"file", b"x", &wanted).expect("placed"), vec![]);
     assert_eq!(dir.make_dir(b"dir").expect("made").finish_dir(&wanted).expect("finished"), vec![]);
     assert!(dir.remove(b"file").is_err(), "immutable");
-    let temp = dir.create_temp().expect("created");
-    assert!(temp.commit_as(b"file", &plain(0o600)).is_err(), "immutable");
     let new = Wanted { owner: Some((0, 0)), extras: &after, mtime: Time { sec: -3, nsec: 1 }, mode: 0o4755 };
-    assert!(matches!(dir.amend(b"file", Kind::Dir, &new), Err(Error::Swapped(_))));
-    assert_eq!(dir.amend(b"file", Kind::File, &new).expect("amended"), vec![]);
+    assert!(matches!(dir.amend(b"file", Kind::Dir, id(&dir, b"file"), &new), Err(Error::Swapped(_))));
+    assert_eq!(dir.amend(b"file", Kind::File, id(&dir, b"file"), &new).expect("amended"), vec![]);
     let sub = dir.open_dir_for_writing(b"dir").expect("opened");
     sub.place_file(b"inside", b"", &plain(0o600)).expect("no longer immutable");
     assert_eq!(sub.finish_dir(&new).expect("finished"), vec![]);
@@ -194,12 +192,38 @@ fn existing_entries_are_amended_exactly() {
         assert_eq!(handle.flags().expect("read").expect("kept") & (0x10 | 0x40 | 0x80), 0x80);
     }
     // And back, over what is there now.
-    assert_eq!(dir.amend(b"file", Kind::File, &wanted).expect("amended"), vec![]);
+    assert_eq!(dir.amend(b"file", Kind::File, id(&dir, b"file"), &wanted).expect("amended"), vec![]);
     let (fd, is) = dir.pin(b"file").expect("held");
     assert_eq!((is.mode, is.uid), (0o640, 1234));
     assert_eq!(Handle::path(fd.as_fd()).xattr(b"system.posix_acl_access").expect("read"), Some(acl));
-    dir.unlock(b"file").expect("unlocked");
-    dir.remove(b"file").expect("removed");
+    assert!(dir.remove(b"file").is_err(), "immutable again");
+    dir.while_unlocked(b"file", || dir.remove(b"file")).expect("unlocked").expect("removed");
+}
+
+/// Under its other names nothing changes, whose they may be.
+#[test]
+fn a_file_with_other_names_is_not_amended() {
+    let Some(fs) = loop_fs() else { return };
+    let dir = open(fs.path());
+    dir.place_file(b"file", b"x", &plain(0o640)).expect("placed");
+    let first = id(&dir, b"file");
+    dir.hard_link(b"other", &dir, b"file", Some(first)).expect("linked");
+    assert_eq!(dir.amend(b"file", Kind::File, first, &plain(0o640)).expect("nothing to do"), vec![]);
+    let attributes = Extras { xattrs: vec![(b"user.a".to_vec(), b"1".to_vec())], ..Extras::default() };
+    let flags = Extras { flags: 0x40, ..Extras::default() };
+    let later = Wanted { mtime: Time { sec: 9, nsec: 9 }, ..plain(0o640) };
+    for wanted in
+        [plain(0o600), later, Wanted { extras: &attributes, ..plain(0o640) }, Wanted { extras: &flags, ..plain(0o640) }]
+    {
+        assert!(matches!(dir.amend(b"file", Kind::File, first, &wanted), Err(Error::Shared(_))));
+    }
+    assert_eq!((stat(&dir, "other").mode, stat(&dir, "other").mtime), (0o640, plain(0).mtime));
+    assert!(matches!(
+        dir.amend(b"file", Kind::File, FileId { ino: 1, ..first }, &plain(0o640)),
+        Err(Error::Swapped(_))
+    ));
+    dir.remove(b"other").expect("removed");
+    assert_eq!(dir.amend(b"file", Kind::File, first, &later).expect("amended"), vec![]);
 }
 
 #[test]
@@ -214,8 +238,24 @@ fn an_immutable_file_takes_the_place_of_another() {
     assert_eq!(temp.commit_as(b"name", &wanted).expect("committed"), vec![]);
     assert!(dir.remove(b"name").is_err(), "immutable");
     assert_eq!(std::fs::read(fs.path().join("name")).expect("read"), b"new");
-    dir.unlock(b"name").expect("unlocked");
-    dir.remove(b"name").expect("removed");
+    // And gives way to another, but for its other names.
+    dir.while_unlocked(b"name", || dir.hard_link(b"other", &dir, b"name", None)).expect("unlocked").expect("linked");
+    let temp = dir.create_temp().expect("created");
+    temp.write_at(0, b"newer").expect("written");
+    assert_eq!(temp.commit_as(b"name", &plain(0o600)).expect("committed"), vec![]);
+    assert_eq!(std::fs::read(fs.path().join("name")).expect("read"), b"newer");
+    assert!(dir.remove(b"other").is_err(), "immutable still");
+    // What is right keeps its flags all the time, and its ctime with them.
+    let (before, other) = (ctime(&fs.path().join("other")), id(&dir, b"other"));
+    assert_eq!(dir.amend(b"other", Kind::File, other, &wanted).expect("amended"), vec![]);
+    assert_eq!(ctime(&fs.path().join("other")), before);
+    dir.while_unlocked(b"other", || dir.remove(b"other")).expect("unlocked").expect("removed");
+}
+
+fn ctime(path: &std::path::Path) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    let of = path.symlink_metadata().expect("there");
+    (of.ctime(), of.ctime_nsec())
 }
 
 #[test]
@@ -235,9 +275,9 @@ fn a_users_read_only_entries_are_amended() {
             assert_eq!(dir.place_file(name, b"x", &wanted).expect("placed"), vec![]);
         }
         let wanted = Wanted { owner, extras: &two, ..plain(0o444) };
-        assert_eq!(dir.amend(b"r", Kind::File, &wanted).expect("amended"), vec![]);
-        assert_eq!(dir.amend(b"w", Kind::File, &wanted).expect("amended"), vec![]);
-        assert_eq!(dir.amend(b"none", Kind::File, &wanted).expect("amended"), vec![]);
+        assert_eq!(dir.amend(b"r", Kind::File, id(&dir, b"r"), &wanted).expect("amended"), vec![]);
+        assert_eq!(dir.amend(b"w", Kind::File, id(&dir, b"w"), &wanted).expect("amended"), vec![]);
+        assert_eq!(dir.amend(b"none", Kind::File, id(&dir, b"none"), &wanted).expect("amended"), vec![]);
         for name in ["r", "w", "none"] {
             assert_eq!(stat(&dir, name).mode, 0o444);
         }

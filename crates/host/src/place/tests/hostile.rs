@@ -39,7 +39,7 @@ fn symlinks_are_no_directories() {
         assert!(matches!(target.open_dir(name), Err(Error::Blocked(_))));
         assert!(matches!(target.open_dir_for_writing(name), Err(Error::Blocked(_))));
         assert!(target.make_dir(name).is_err_and(|e| e.is_exists()));
-        assert!(matches!(target.amend(name, Kind::Dir, &plain(0o700)), Err(Error::Swapped(_))));
+        assert!(matches!(target.amend(name, Kind::Dir, id(&target, name), &plain(0o700)), Err(Error::Swapped(_))));
         for path in [name, &[name, b"/x"].concat()] {
             for openat2 in [true, false] {
                 let result = resolve::open_path_with(target.fd(), path, openat2);
@@ -75,7 +75,7 @@ fn names_that_lead_elsewhere_are_refused_everywhere() {
         assert!(target.hard_link(b"x", &target, name, None).is_err_and(bad));
         assert!(target.rename(b"x", &target, name).is_err_and(bad));
         assert!(target.open_existing(name).is_err_and(bad));
-        assert!(target.amend(name, Kind::File, &plain(0o600)).is_err_and(bad));
+        assert!(target.amend(name, Kind::File, id(&target, name), &plain(0o600)).is_err_and(bad));
         let temp = target.create_temp().expect("created");
         assert!(temp.commit_as(name, &plain(0o600)).is_err_and(bad));
     }
@@ -103,7 +103,7 @@ fn what_stands_at_a_name_is_not_written_through() {
     fs::remove_file(&link).expect("removed");
     symlink("../outside/precious", &link).expect("made");
     let before = fs::metadata(home.path().join("outside/precious")).expect("there").modified().expect("kept");
-    target.amend(b"name", Kind::Symlink, &plain(0o777)).expect("amended");
+    target.amend(b"name", Kind::Symlink, id(&target, b"name"), &plain(0o777)).expect("amended");
     assert_eq!(fs::metadata(home.path().join("outside/precious")).expect("there").modified().expect("kept"), before);
     assert_eq!(target.stat(b"name").expect("looked at").expect("there").mtime, plain(0).mtime);
     assert_untouched(&home);

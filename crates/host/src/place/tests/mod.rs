@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use drumlin_testkit::LoopFs;
 
-use super::{Target, TargetDir, Wanted};
+use super::{FileId, Target, TargetDir, Wanted};
 use crate::meta::{Extras, Time};
 
 /// A user that owns nothing here.
@@ -34,6 +34,11 @@ fn loop_fs() -> Option<LoopFs> {
 
 fn open(path: &Path) -> Arc<TargetDir> {
     Arc::clone(Target::open(path, true).expect("the target opens").root())
+}
+
+/// Which entry it is; of what isn't there, none.
+fn id(dir: &TargetDir, name: &[u8]) -> FileId {
+    dir.stat(name).ok().flatten().map_or(FileId { dev: 0, ino: 0 }, |stat| FileId::of(&stat))
 }
 
 /// Metadata of an ordinary file of this user.
