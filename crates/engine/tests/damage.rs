@@ -449,10 +449,12 @@ fn a_chunk_that_the_index_takes_for_another_is_never_restored() {
 /// The first node below the root is gone: what lies behind it is restored, all of it or by its path.
 #[test]
 fn what_lies_behind_a_lost_part_of_the_tree_is_restored() {
-    use drumlin_format::snapshot::Root;
+    use drumlin_engine::check;
+    use drumlin_format::snapshot::{Root, Snapshot};
     use drumlin_format::tree::{Child, Inner, Sums};
     use drumlin_format::{ChunkId, SnapshotId};
     use drumlin_repo::pack::{BlockBuilder, Coder, Coding};
+    use drumlin_repo::tree::Cursor;
     use drumlin_repo::{Index, WriteSession};
 
     let bench = bench();
@@ -460,45 +462,70 @@ fn what_lies_behind_a_lost_part_of_the_tree_is_restored() {
     fs::create_dir(&source).unwrap();
     tree::random(&source, 5, 200).unwrap();
     settle();
-    let mut snapshot = bench.backup(&source).snapshot.unwrap();
-    let root = snapshot.root.unwrap();
+    let saved = bench.backup(&source).snapshot.unwrap();
+    let root = saved.root.unwrap();
+    let first = {
+        let reader = drumlin_engine::select::open_reader(&bench.repository, &bench.cache).unwrap();
+        Cursor::new(reader, Some(root)).unwrap().next_leaf().unwrap().unwrap()
+    };
     let child = |name: &[u8], node, sums| Child { dir: Vec::new(), name: name.to_vec(), node, body: None, sums };
-    let lost = child(b"a", ChunkId([7; 32]), Sums { entries: 3, ..Sums::default() });
-    let rest = child(b"b", root.node, root.sums);
-    let bytes = Inner { level: root.level + 1, children: vec![lost, rest] }.encode();
-    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
-    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
-    let session = WriteSession::begin(registration, index, bench.cache.clone());
-    let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
-    let node = ChunkId(bench.repository.tree_ids().unwrap().id(&bytes));
-    block.push(node, &bytes);
-    session.tree.append(&mut block, &mut coder, Coding::Raw).unwrap();
-    session.flush().unwrap();
-    snapshot.id = SnapshotId([1; 16]);
-    snapshot.session = session.id();
-    snapshot.root = Some(Root { node, level: root.level + 1, sums: root.sums });
-    session.put_snapshot(&snapshot).unwrap();
-    session.commit(snapshot.id).unwrap();
+    // A tree whose root has these children.
+    let forge = |number: u8, children: Vec<Child>| {
+        let mut snapshot = saved.clone();
+        let bytes = Inner { level: root.level + 1, children }.encode();
+        let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+        let session = WriteSession::begin(registration, index, bench.cache.clone());
+        let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
+        let node = ChunkId(bench.repository.tree_ids().unwrap().id(&bytes));
+        block.push(node, &bytes);
+        session.tree.append(&mut block, &mut coder, Coding::Raw).unwrap();
+        session.flush().unwrap();
+        snapshot.id = SnapshotId([number; 16]);
+        snapshot.session = session.id();
+        snapshot.root = Some(Root { node, level: root.level + 1, sums: root.sums });
+        session.put_snapshot(&snapshot).unwrap();
+        session.commit(snapshot.id).unwrap();
+        snapshot
+    };
 
     let below = |target: &Path| target.join(source.strip_prefix("/").unwrap());
     let same = |found: &Path| {
         compare::assert_same(&source, found, &compare::Options { roots: false, ..Default::default() });
     };
-    let run = |target: &Path, subfolder: Option<&Path>| {
+    let run = |snapshot: &Snapshot, target: &Path, subfolder: Option<&Path>| {
         let monitor = Quiet::default();
         let subfolder = subfolder.map(|path| path.as_os_str().as_encoded_bytes().to_vec());
-        let options = restore::Options { subfolder, ..common::restore_options(&snapshot, target) };
+        let options = restore::Options { subfolder, ..common::restore_options(snapshot, target) };
         let report = restore::restore(&bench.repository, &bench.cache, options, &monitor).unwrap();
         assert_eq!(report.counts.damaged, monitor.problems().len() as u64, "{:?}", monitor.problems());
         report.counts.damaged
     };
+    let lost = child(b"\x01", ChunkId([7; 32]), Sums { entries: 3, ..Sums::default() });
+    let rest = Child { dir: first.dir, body: None, ..child(&first.name, root.node, root.sums) };
+    let snapshot = forge(1, vec![lost, rest.clone()]);
     // It isn't asked for what it had.
     let target = bench.folder.path().join("target");
-    assert_eq!(run(&target, Some(&source)), 0);
+    assert_eq!(run(&snapshot, &target, Some(&source)), 0);
     same(&target);
     let all = bench.folder.path().join("all");
-    assert_eq!(run(&all, None), 1);
+    assert_eq!(run(&snapshot, &all, None), 1);
     same(&below(&all));
+
+    // What is not where its parent has it is nowhere: named again and again a node would have no end.
+    let misplaced = forge(2, vec![Child { name: b"\x01".to_vec(), ..rest.clone() }]);
+    let nothing = bench.folder.path().join("nothing");
+    assert_eq!(run(&misplaced, &nothing, None), 1);
+    assert!(!below(&nothing).exists());
+    let twice = forge(3, vec![Child { name: b"\x01".to_vec(), ..rest.clone() }, rest]);
+    let options = common::restore_options(&twice, &nothing);
+    let refused = restore::restore(&bench.repository, &bench.cache, options, &Quiet::default());
+    assert!(refused.is_err(), "{refused:?}");
+    let options = check::Options { read: None, workers: 2 };
+    let report = check::check(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+    let told: Vec<String> = report.findings.into_iter().flat_map(|finding| finding.causes).collect();
+    assert!(told.iter().any(|cause| cause.contains("two parents have it at different places")), "{told:?}");
+    assert!(told.iter().any(|cause| cause.contains("two of its children are the same")), "{told:?}");
 }
 
 /// Contents of two chunks that are there and right, in a file that says it is something else as a whole.

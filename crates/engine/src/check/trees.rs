@@ -11,7 +11,10 @@ use crate::reach::keys::Place;
 use crate::reach::walk::{self, At, Visit};
 use drumlin_format::ChunkId;
 use drumlin_format::pack::PackKind;
-use drumlin_format::tree::Leaf;
+use drumlin_format::tree::{Child, Leaf};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
 
 /// What the walk met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +50,10 @@ impl Met {
 /// Walk all trees.
 pub(super) fn walk(nodes: &Nodes, seen: &Bits, trees: &[Tree]) -> Result<Met> {
     let roots = trees.iter().enumerate().filter_map(|(tree, t)| Some((tree, t.root?)));
+    let places = Places::default();
     let walked = walk::walk(roots, nodes.context.workers, || {
         let finder = Finder::new(&nodes.packs.keys, nodes.index, PackKind::Data, None);
-        Looker { nodes, seen, met: Met::default(), finder }
+        Looker { nodes, seen, places: &places, met: Met::default(), finder }
     })?;
     let mut met = Met::default();
     for looker in walked {
@@ -59,13 +63,33 @@ pub(super) fn walk(nodes: &Nodes, seen: &Bits, trees: &[Tree]) -> Result<Met> {
     Ok(met)
 }
 
+/// Where nodes are, by the first word of a parent on each: the hash of its directory and name. A node is read once, for whichever parent comes first, and held to its place then;
+/// all others have to say the same.
+#[derive(Default)]
+struct Places {
+    by_node: Mutex<HashMap<ChunkId, u64>>,
+    hasher: RandomState,
+}
+
+impl Places {
+    /// Whether another parent has said something else.
+    fn contradict(&self, child: &Child) -> bool {
+        let place = self.hasher.hash_one(child.key());
+        *self.by_node.lock().unwrap_or_else(PoisonError::into_inner).entry(child.node).or_insert(place) != place
+    }
+}
+
 /// What one of the threads has met.
 struct Looker<'a> {
     nodes: &'a Nodes<'a>,
     seen: &'a Bits,
+    places: &'a Places,
     met: Met,
     finder: Finder<'a>,
 }
+
+const MISPLACED: drumlin_format::Error =
+    drumlin_format::Error::Malformed { object: "tree node", detail: "two parents have it at different places" };
 
 /// A node: where it was found, and the place that it was read from, if that is known.
 struct Spot {
@@ -76,8 +100,15 @@ struct Spot {
 impl Visit for Looker<'_> {
     type Node = Spot;
 
-    fn meet(&mut self, id: &ChunkId, _at: At) -> Result<(Spot, bool)> {
+    fn meet(&mut self, id: &ChunkId, at: At) -> Result<(Spot, bool)> {
         let found = self.nodes.find(id)?;
+        // What stands for the parent of a root names no place.
+        if at.child.node == *id && !at.child.name.is_empty() && self.places.contradict(at.child) {
+            self.met.lost += 1;
+            if let Found::At(place) = &found {
+                self.nodes.malformed(id, Some(*place), &MISPLACED);
+            }
+        }
         let new = match &found {
             Found::At(place) => self.seen.add(*place),
             Found::Newer(..) | Found::Nowhere => true,
@@ -101,6 +132,12 @@ impl Visit for Looker<'_> {
     }
 
     fn malformed(&mut self, id: &ChunkId, node: &Spot, _at: At, source: drumlin_format::Error) -> Result<()> {
+        self.met.lost += 1;
+        self.nodes.malformed(id, node.read, &source);
+        Ok(())
+    }
+
+    fn misplaced(&mut self, id: &ChunkId, node: &Spot, _at: At, source: drumlin_format::Error) -> Result<()> {
         self.met.lost += 1;
         self.nodes.malformed(id, node.read, &source);
         Ok(())

@@ -204,15 +204,22 @@ impl Steps {
         let Some(child) = frame.inner.children.get(frame.at).cloned() else { return Ok(None) };
         let level = frame.inner.level - 1;
         frame.at += 1;
+        let next = self.path.iter().rev().find_map(|frame| frame.inner.children.get(frame.at));
+        let next = next.map(|next| (next.dir.clone(), next.name.clone()));
+        let next = next.as_ref().map(|(dir, name)| (&dir[..], &name[..]));
         if level == 0 {
             self.settle();
             let leaf = self.nodes.leaf(&child)?;
+            child.holds_leaf(&leaf, next).map_err(|e| damaged(&child.node, e))?;
             let start = (&self.span.start.0[..], &self.span.start.1[..]);
             let from = partition(&leaf, |key| key < start);
             let to = partition(&leaf, |key| self.span.before_end(key)).max(from);
             return Ok(Some(Entered { child, leaf, within: from..to }));
         }
-        match self.nodes.inner(&child.node, level) {
+        let inner = self.nodes.inner(&child.node, level);
+        match inner
+            .and_then(|inner| child.holds_inner(&inner, next).map(|()| inner).map_err(|e| damaged(&child.node, e)))
+        {
             Ok(inner) => {
                 let at = inner.find(&self.span.start.0, &self.span.start.1);
                 self.path.push(Frame { inner, at });

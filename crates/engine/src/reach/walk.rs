@@ -38,6 +38,11 @@ pub(crate) trait Visit {
     /// A node that was read is not what it must be. Whether to go on without it.
     fn malformed(&mut self, id: &ChunkId, node: &Self::Node, at: At, source: drumlin_format::Error) -> Result<()>;
 
+    /// A node that was read for the first time is not where its parent has it: nothing that it needs is in doubt, but it is out of order.
+    fn misplaced(&mut self, _id: &ChunkId, _node: &Self::Node, _at: At, _source: drumlin_format::Error) -> Result<()> {
+        Ok(())
+    }
+
     /// A leaf was read, for the first time.
     fn leaf(&mut self, _leaf: &Leaf) {}
 
@@ -159,6 +164,9 @@ impl<V: Visit> Walker<'_, V> {
             Err(e) => return self.visit.malformed(&child.node, &node, at, e),
         };
         drop(bytes);
+        if let Err(e) = child.holds_inner(&inner, None) {
+            self.visit.misplaced(&child.node, &node, at, e)?;
+        }
         if level > 1 {
             let task = |child| Task::Inner { tree, child, level: level - 1 };
             self.queue.put(inner.children.into_iter().rev().map(task));
@@ -206,6 +214,9 @@ impl<V: Visit> Walker<'_, V> {
         body_is_new = body_is_new || self.left.take(&body_id);
         let body = self.visit.read(&body_id, &mut body_node, at)?;
         if leaf_is_new {
+            if let Err(e) = child.holds_leaf(&leaf, None) {
+                self.visit.misplaced(&child.node, &leaf_node, at, e)?;
+            }
             self.visit.leaf(&leaf);
         }
         let Some(bytes) = body else { return Ok(()) };

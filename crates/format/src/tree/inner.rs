@@ -1,6 +1,7 @@
 //! An inner node: where its children begin, and what each holds.
 
-use super::{DIR_BYTES_MAX, NODE_ENTRIES_MAX, NODE_TEXT_MAX, NodeKind, Sums, is_dir_path, is_name, read_node};
+use super::{DIR_BYTES_MAX, Leaf, NODE_ENTRIES_MAX, NODE_TEXT_MAX, NodeKind, Sums, is_dir_path, is_name, read_node};
+use crate::error::malformed;
 use crate::wire::Writer;
 use crate::{ChunkId, Result};
 
@@ -22,6 +23,44 @@ pub struct Child {
     /// What it holds.
     pub sums: Sums,
 }
+
+impl Child {
+    /// Where its first entry stands.
+    pub fn key(&self) -> Key<'_> {
+        (&self.dir, &self.name)
+    }
+
+    /// Whether an inner node is this child, by where it begins and ends: whoever may add can name a node anywhere, and what is named again and again has no end.
+    /// `next`: where what comes behind it begins, if that is known.
+    ///
+    /// # Errors
+    /// [`crate::Error::Malformed`]: it belongs elsewhere.
+    pub fn holds_inner(&self, inner: &Inner, next: Option<Key>) -> Result<()> {
+        let ends = inner.children.first().zip(inner.children.last());
+        self.holds(ends.map(|(first, last)| (first.key(), last.key())), next)
+    }
+
+    /// Whether a leaf is this child, in the same way.
+    ///
+    /// # Errors
+    /// [`crate::Error::Malformed`]: it belongs elsewhere.
+    pub fn holds_leaf(&self, leaf: &Leaf, next: Option<Key>) -> Result<()> {
+        let key = |at: usize| {
+            let (dir, name, _) = leaf.get(at);
+            (dir, name)
+        };
+        self.holds(leaf.len().checked_sub(1).map(|last| (key(0), key(last))), next)
+    }
+
+    fn holds(&self, ends: Option<(Key, Key)>, next: Option<Key>) -> Result<()> {
+        let fits = ends.is_none_or(|(first, last)| self.key() == first && next.is_none_or(|next| last < next));
+        // What stands for the parent of a root names nothing.
+        if fits || self.name.is_empty() { Ok(()) } else { malformed(OBJECT, "it is not where its parent has it") }
+    }
+}
+
+/// A directory and a name in it.
+type Key<'a> = (&'a [u8], &'a [u8]);
 
 /// An inner node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +144,11 @@ impl Inner {
             c.body = if level == 1 { Some(r.id()?) } else { None };
         }
         r.end()?;
+        let mut nodes: Vec<&ChunkId> = children.iter().map(|c| &c.node).collect();
+        nodes.sort_unstable();
+        if nodes.windows(2).any(|two| two[0] == two[1]) {
+            return r.fail("two of its children are the same");
+        }
         Ok(Inner { level, children })
     }
 
@@ -163,8 +207,36 @@ mod tests {
             out.counted(&[&dir[shared..], end.as_bytes()].concat());
             out.counted(b"x");
         }
-        out.resize(out.len() + children * (4 + 32), 0);
+        out.resize(out.len() + children * 4, 0);
+        for at in 0..children {
+            let mut node = [0; 32];
+            node[..8].copy_from_slice(&(at as u64).to_le_bytes());
+            out.extend_from_slice(&node);
+        }
         out
+    }
+
+    /// Some KB of nodes, each named again and again, would be a tree without end.
+    #[test]
+    fn no_child_is_named_twice() {
+        let mut inner = sample(2);
+        inner.children[1].node = inner.children[0].node;
+        assert!(Inner::decode(&inner.encode(), 2).is_err());
+    }
+
+    #[test]
+    fn a_child_is_where_its_parent_has_it() {
+        let inner = sample(2);
+        let [first, second, third] = &inner.children[..] else { panic!("three children") };
+        let mut below = sample(1);
+        below.children.truncate(2);
+        let parent = |child: &Child| Child { body: None, ..child.clone() };
+        assert!(parent(first).holds_inner(&below, Some(third.key())).is_ok());
+        assert!(parent(first).holds_inner(&below, None).is_ok());
+        assert!(parent(first).holds_inner(&below, Some(second.key())).is_err(), "it reaches into what follows");
+        assert!(parent(second).holds_inner(&below, None).is_err(), "it begins elsewhere");
+        let root = Child { dir: Vec::new(), name: Vec::new(), ..parent(first) };
+        assert!(root.holds_inner(&below, None).is_ok());
     }
 
     #[test]

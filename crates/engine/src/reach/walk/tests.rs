@@ -113,7 +113,10 @@ impl Forest {
             let body = (level == 1).then_some(body);
             Child { dir: Vec::new(), name: format!("{n}").into(), node, body, sums: Sums::default() }
         };
-        let children = (0..count).map(|n| one(n, self)).collect();
+        let mut children: Vec<Child> = (0..count).map(|n| one(n, self)).collect();
+        // Trees may share nodes, and other nodes of one tree; the children of one node are different ones.
+        let mut known = HashSet::new();
+        children.retain(|child| known.insert(child.node));
         let id = self.put(Inner { level, children }.encode());
         self.inner[usize::from(level)].push(id);
         id
