@@ -196,16 +196,28 @@ impl Tally {
     }
 }
 
+/// What lies behind this moment is within a period: of the newest snapshot, or of the one before, where the newest alone comes after a pause that is longer than the period.
+/// A clock that was wrong for once pushes nothing out so, nor does the first snapshot of a machine that was off for long.
+fn start(newest_first: &[jiff::Zoned], period: Period) -> Option<jiff::Timestamp> {
+    let start = before(newest_first.first()?, period);
+    match newest_first.get(1) {
+        Some(second) if start.is_some_and(|start| second.timestamp() <= start) => before(second, period),
+        _ => start,
+    }
+}
+
 /// Why each of these, newest first, is kept.
 fn kept(newest_first: &[&Candidate], options: &Options) -> Vec<Vec<Reason>> {
     let rules = &options.rules;
     let times: Vec<_> = newest_first.iter().map(|c| zoned(c.time, &options.zone)).collect();
-    let Some(newest) = times.first() else { return Vec::new() };
-    let within = rules.within.map(|period| (period, before(newest, period)));
+    if times.is_empty() {
+        return Vec::new();
+    }
+    let start = |period| start(&times, period);
+    let within = rules.within.map(|period| (period, start(period)));
     let counts =
         Unit::ALL.map(|unit| (unit, rules.every.get(unit).is_some().then(|| Limit::Count(rules.every.get(unit)))));
-    let periods =
-        Unit::ALL.map(|unit| (unit, rules.within_every.get(unit).map(|p| Limit::Within(p, before(newest, p)))));
+    let periods = Unit::ALL.map(|unit| (unit, rules.within_every.get(unit).map(|p| Limit::Within(p, start(p)))));
     let mut tallies: Vec<Tally> = { counts.into_iter().chain(periods) }
         .filter_map(|(unit, limit)| Some(Tally { unit, limit: limit?, kept: 0, last: None }))
         .collect();

@@ -132,6 +132,14 @@ fn periods_count_from_the_newest() {
     assert_eq!(numbers(&all, within("3d")), [0, 1, 2], "what is just three days old is not within");
     assert_eq!(kept(&all, within("25h"))[1], word(1, "within 25h"));
     assert_eq!(numbers(&all, within("19999y")).len(), 10);
+    // What comes alone, after a pause, by a clock that was wrong or when the machine was on again, pushes nothing out; the one after it does.
+    let mut alone = series(10, DAY);
+    alone[0].time.0 += 400 * DAY;
+    let at = Options { now: (NOW + 400 * DAY, 0), ..options(within("3d")) };
+    let kept_of = |all: &[Candidate]| fates(all, &at).iter().filter(|(_, fate)| matches!(fate, Fate::Keep(_))).count();
+    assert_eq!(kept_of(&alone), 4);
+    alone[1].time.0 += 400 * DAY;
+    assert_eq!(kept_of(&alone), 2);
     // A year in which the machine was off, or a clock that jumped.
     let late = Options { now: (NOW + 400 * DAY, 0), ..options(within("3d")) };
     assert_eq!(fates(&all, &late), fates(&all, &options(within("3d"))));
