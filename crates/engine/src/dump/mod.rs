@@ -9,6 +9,7 @@
 //! A damaged file ends the dump of that file with an error. Within an archive it is told to the monitor and counted, and
 //! zeros stand for what is missing, so that the rest of the archive can be read.
 
+mod acl;
 mod crc;
 mod feed;
 mod plan;

@@ -1,7 +1,7 @@
 //! Tar archives in the pax format (IEEE Std 1003.1-2017, pax, "pax Interchange Format"): a ustar header an entry, and
 //! before it, where that is not enough, a header of records.
 
-use super::{Archive, Item};
+use super::{Archive, Item, acl};
 use drumlin_format::tree::Kind;
 use std::io::{self, Write};
 
@@ -88,6 +88,15 @@ impl<W: Write> Archive for Tar<W> {
         if item.link.is_none() {
             for (name, value) in item.xattrs.iter() {
                 record(&mut records, &[b"SCHILY.xattr.", &keyword(name)[..]].concat(), value);
+                // Told to restore ACLs, GNU tar goes by these, and takes away what it doesn't find in them: then the group has what the mask allows.
+                let key = match &name[..] {
+                    b"system.posix_acl_access" => b"SCHILY.acl.access",
+                    b"system.posix_acl_default" => &b"SCHILY.acl.default"[..],
+                    _ => continue,
+                };
+                if let Some(acl) = acl::text(value) {
+                    record(&mut records, key, acl.as_bytes());
+                }
             }
         }
         if !records.is_empty() {
