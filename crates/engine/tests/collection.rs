@@ -12,13 +12,14 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
-use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
+use drumlin_format::snapshot::Recipient;
+use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{
     Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect, evict,
 };
 use drumlin_repo::history::Memory;
 use drumlin_repo::{Index, NewLock, Repository, Unlock, WriteSession, names, random_id};
-use drumlin_seal::Secret;
+use drumlin_seal::{Secret, SigningKey};
 use drumlin_store::{Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, Store, Upload, When};
 use drumlin_testkit::Rng;
 use std::fs;
@@ -475,6 +476,40 @@ fn a_decision_that_nobody_can_read_stops_nobody() {
     (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
     assert!(matches!(sleeper.put_snapshot(&late), Err(drumlin_repo::Error::Evicted)));
     assert!(matches!(sleeper.commit(late.id), Err(drumlin_repo::Error::Evicted)));
+}
+
+/// Who may only add, even without a key, can put rubbish in the place of a decision, and a snapshot that names the session.
+#[test]
+fn what_others_put_ends_no_session() {
+    let bench = bench();
+    let source = source(&bench, "source", 11);
+    let report = bench.backup(&source);
+    let config = bench.repository.config();
+    let add = |role| bench.repository.add_key(role, &NewLock::File(Secret::new([7; 32])), "", 1).unwrap();
+    let key = add(Role::Writer);
+    let file = bench.repository.key_file(key, &Secret::new([7; 32])).to_string();
+    let writer = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(file)).unwrap();
+    let certified = writer.secrets().signing.clone().unwrap();
+    for (signer, signing) in [(KeyId([1; 16]), SigningKey::new(Secret::new([9; 32])).unwrap()), (key, certified)] {
+        let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+        let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
+        let mut forged = report.snapshot.clone().unwrap();
+        (forged.id, forged.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+        let to = Recipient { suite: config.suite, generation: 0, meta_key: &config.meta_key };
+        let (fresh, seed) = (Secret::new([5; 32]), Secret::new([6; 32]));
+        let bytes = drumlin_format::snapshot::seal(&forged, (signer, &signing), to, &fresh, &seed).unwrap();
+        bench.memory.put(&names::snapshot(forged.id), &bytes, Put::Create).unwrap();
+        bench.memory.put(&names::decision(sleeper.id()), b"rubbish", Put::Create).unwrap();
+        let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
+        let mut told = Told(vec![], vec![]);
+        let run = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
+        assert_eq!(run, Collected::Blocked(sleeper.id()), "it is at work");
+        bench.memory.delete(&names::decision(sleeper.id())).unwrap();
+        let mut late = report.snapshot.clone().unwrap();
+        (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+        sleeper.put_snapshot(&late).and_then(|()| sleeper.commit(late.id)).unwrap();
+    }
 }
 
 /// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers to.

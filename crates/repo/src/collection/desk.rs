@@ -162,10 +162,13 @@ impl<'a> Desk<'a> {
         self.repository.decided(&name, flag.session(), &bytes, self.trusted()?).map(Some)
     }
 
-    /// What a decision stands for that can't be read: a session that has put a whole snapshot was done, and refers to nothing more.
+    /// What a decision stands for that can't be read: a session that has put a whole snapshot was done, and refers to nothing more. Its own word, or anybody could have it
+    /// pass for done while it is at work.
     fn guess(&self, session: SessionId) -> Result<Verdict> {
         let put = self.snapshots_of(session)?;
-        let whole = put.iter().find(|(_, stored)| !stored.is_partial);
+        let own = self.signer_of(session)?;
+        let counts = |stored: &Stored| stored.signer.is_some() && own.is_none_or(|own| stored.signer == Some(own));
+        let whole = put.iter().find(|(_, stored)| !stored.is_partial && counts(stored));
         Ok(whole.map_or(NOTHING, |(snapshot, _)| Verdict::Committed { snapshot: *snapshot }))
     }
 
