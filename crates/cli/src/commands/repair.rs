@@ -173,8 +173,10 @@ fn lines(report: &Report) -> Vec<String> {
         lines.push(format!("put again: {objects} of the config, the keys or the secrets, by the other copy"));
     }
     if report.cleared > 0 {
-        let objects = counted(report.cleared, "plan or loss", "plans and losses");
-        lines.push(format!("removed: {objects} that nobody could read; what a loss said is found anew"));
+        let objects = counted(report.cleared, "small object", "small objects");
+        lines.push(format!(
+            "removed: {objects} (plans, losses, history) that nobody could read; what a loss said is found anew"
+        ));
     }
     if report.named > 0 {
         lines.push(format!("{} in the index again", counted(report.named, "pack is", "packs are")));

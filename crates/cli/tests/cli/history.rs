@@ -94,6 +94,25 @@ fn an_older_copy_of_the_repository_is_told_until_it_is_accepted() {
     home.run(&["check", "--accept-history"]).ok();
 }
 
+/// It says nothing to anybody any more; and whoever has seen it is not to miss it.
+#[test]
+fn an_entry_that_nobody_can_read_is_repaired() {
+    let home = home();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["forget", &ids(&home)[0]]).ok();
+    home.run(&["snapshots"]).ok();
+    let entry = files(&home.repository().join("history")).pop().unwrap();
+    home.tamper(&entry, |bytes| bytes[60] ^= 1);
+    let ran = home.run(&["check"]).expect(1);
+    assert!(ran.stdout.contains("damaged: history"), "{}", ran.stdout);
+    let ran = home.run(&["repair"]).expect(0);
+    assert!(ran.stdout.contains("1 small object ("), "{}", ran.stdout);
+    assert!(!entry.exists());
+    for args in [&["check"][..], &["repair"], &["prune"], &["snapshots"], &["check"]] {
+        home.run(args).ok();
+    }
+}
+
 #[test]
 fn one_dropped_object_is_named() {
     for (folder, kind) in [("snapshots", "snapshot"), ("index", "index"), ("history", "history"), ("keys", "key")] {

@@ -68,7 +68,7 @@ pub struct Report {
     pub unreadable: Vec<(SnapshotId, String)>,
     /// Losses of before that are healed.
     pub healed: u64,
-    /// Plans and losses that nobody could read, and that stood in everybody's way.
+    /// Plans, losses and entries of the history that nobody could read.
     pub cleared: u64,
     /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other one.
     pub copies: u64,
@@ -143,6 +143,10 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     let mut waiting = Waiting::new(repository, cache, &desk, policy, monitor, now);
     let mut report = Report { copies: copies.put, ..Report::default() };
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
+    for (id, why) in repository.mend_history(Act::now("repair"))? {
+        tell(monitor, names::history(id), why);
+        report.cleared += 1;
+    }
     for _ in 0..ROUNDS_MAX {
         let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));
         let (mut looked_at, mut indexes) = (HashSet::new(), 0);

@@ -94,6 +94,41 @@ impl Repository {
         Ok(())
     }
 
+    /// Put an entry in place of those that nobody can read, which absorbs them, so that nobody who has seen them misses them when they go; gives them, and what is wrong
+    /// with each. What they said is lost with them: clients that had not read it yet may miss what they named.
+    ///
+    /// # Errors
+    /// The storage fails.
+    pub fn mend_history(&self, act: Act) -> Result<Vec<(HistoryId, Error)>> {
+        let mut broken = Vec::new();
+        for (id, _) in self.history_ids()? {
+            if let Err(why) = self.try_entry(id).or_else(|_| self.try_entry(id)) {
+                broken.push((id, why));
+            }
+        }
+        if broken.is_empty() {
+            return Ok(broken);
+        }
+        let mut entry = Entry::new(HistoryId(random_id()?), act.name, act.time);
+        entry.absorbed = broken.iter().map(|(id, _)| *id).collect();
+        let bytes = entry.seal(self.config().suite, self.sealing()?);
+        self.store().put(&names::history(entry.id), &bytes, Put::Create)?;
+        for (id, _) in &broken {
+            self.store().delete(&names::history(*id))?;
+        }
+        Ok(broken)
+    }
+
+    /// Fails if an entry is there and is damaged; whose word it is doesn't matter, and one of a newer program or of secrets that came since is not damaged.
+    fn try_entry(&self, id: HistoryId) -> Result<()> {
+        let name = names::history(id);
+        let opened = match self.store().get(&name).map_err(Error::from) {
+            Err(e) => Err(e),
+            Ok(bytes) => Entry::open(id, self.secrets(), &bytes).map(drop).map_err(Error::damaged(&name)),
+        };
+        opened.or_else(|e| if matches!(e, Error::Damaged { .. }) && !e.is_newer() { Err(e) } else { Ok(()) })
+    }
+
     /// Take over what small entries say, if many stand; gives those. Sizes double from one to the next, about, as in a
     /// log-structured merge tree (O'Neil et al., 1996): so each id is written a logarithmic number of times.
     fn absorb(&self, entry: &mut Entry) -> Result<Vec<HistoryId>> {
