@@ -186,7 +186,7 @@ impl From<RepoError> for Failure {
                 tilde(location).unwrap_or("check that place; 'drumlin init' makes a new repository"),
             ),
             RepoError::NoKeys { .. } => Failure::new(Exit::WrongKey, message).hint(
-                "put the folder back from a copy of the repository, or give a recovery file as the key file, and then 'drumlin key add'",
+                "put the folder back from a copy of the repository, or give an owner's recovery file as the key file: 'drumlin key passwd' makes its key again",
             ),
             RepoError::NoPassphrase { .. } => {
                 Failure::new(Exit::WrongKey, message).hint("one of their key files opens it instead")

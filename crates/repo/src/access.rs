@@ -27,24 +27,33 @@ impl Unlock {
     }
 }
 
+/// Where a key's secrets were had from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The key's object.
+    Object,
+    /// Its copy.
+    Copy,
+    /// A recovery file, and there is no sound object of the key.
+    FileAlone,
+}
+
+impl By {
+    fn found(is_copy: bool) -> Self {
+        if is_copy { By::Copy } else { By::Object }
+    }
+}
+
 impl Repository {
-    /// The secrets that `unlock` gives access to, and whether it was the copy of their key's object that was read.
-    pub(crate) fn unlock(store: &dyn Store, config: &Config, unlock: &Unlock) -> Result<(Secrets, bool)> {
-        let (secrets, is_copy) = match unlock {
-            Unlock::Passphrase(passphrase) => by_passphrase(store, passphrase)?,
-            Unlock::File(text) if key_file::is_recovery(text) => {
-                (key_file::decode_recovery(text).map_err(Error::damaged("the recovery file"))?, false)
-            }
+    /// The secrets that `unlock` gives access to, and by what.
+    pub(crate) fn unlock(store: &dyn Store, config: &Config, unlock: &Unlock) -> Result<(Secrets, By)> {
+        let (secrets, by) = match unlock {
+            Unlock::Passphrase(passphrase) => by_passphrase(store, config, passphrase)?,
+            Unlock::File(text) if key_file::is_recovery(text) => by_recovery_file(store, config, text)?,
             Unlock::File(text) => by_file(store, config, text)?,
         };
-        if secrets.repository != config.id || secrets.owner != config.owner {
-            return Err(Error::OtherRepository {
-                expected: secrets.repository.to_string(),
-                found: config.id.to_string(),
-                location: store.location(),
-            });
-        }
-        Ok((secrets, is_copy))
+        is_of(&secrets, config, store)?;
+        Ok((secrets, by))
     }
 
     /// Fails if another key than this one has the passphrase already: of two whoever opens the repository by it would get either, and perhaps not
@@ -55,7 +64,7 @@ impl Repository {
         for id in keys::ids(store)?.into_iter().filter(|id| Some(*id) != own) {
             // One that is damaged opens nothing.
             let Ok((object, _)) = keys::twice(store, id).read() else { continue };
-            if let Ok(Some(_)) = try_passphrase(&object, passphrase) {
+            if let Ok(Some(_)) = try_passphrase(&object, self.config(), passphrase) {
                 return Err(Error::Misuse(format!("the key {id} has this passphrase already: choose another one")));
             }
         }
@@ -63,7 +72,43 @@ impl Repository {
     }
 }
 
-fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, bool)> {
+fn is_of(secrets: &Secrets, config: &Config, store: &dyn Store) -> Result<()> {
+    if secrets.repository == config.id && secrets.owner == config.owner {
+        return Ok(());
+    }
+    Err(Error::OtherRepository {
+        expected: secrets.repository.to_string(),
+        found: config.id.to_string(),
+        location: store.location(),
+    })
+}
+
+/// What it holds needs no object of the repository, but a key that its owner has revoked opens nothing in this way either.
+fn by_recovery_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, By)> {
+    let secrets = key_file::decode_recovery(text).map_err(Error::damaged("the recovery file"))?;
+    is_of(&secrets, config, store)?;
+    match keys::twice(store, secrets.key).read() {
+        Ok((object, is_copy)) => match is_revoked(&object, secrets.key, config, store) {
+            Err(e @ Error::RevokedKey { .. }) => Err(e),
+            // Whatever else is wrong with the object, the secrets are not in it.
+            _ => Ok((secrets, By::found(is_copy))),
+        },
+        Err(e) if e.is_of_one_object() => Ok((secrets, By::FileAlone)),
+        Err(e) => Err(e),
+    }
+}
+
+/// Fails if a key was revoked, or is said to be by somebody who is not the owner.
+fn is_revoked(object: &KeyObject, key: KeyId, config: &Config, store: &dyn Store) -> Result<()> {
+    if *object.lock() == Lock::Revoked {
+        // Only the owner's word makes a key revoked; without it the object is a forgery.
+        object.certificate(config.id, &config.owner).map_err(Error::damaged(&names::key(key)))?;
+        return Err(Error::RevokedKey { key, location: store.location() });
+    }
+    Ok(())
+}
+
+fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, By)> {
     let file = KeyFile::decode(text).map_err(Error::damaged("the key file"))?;
     if file.repository != config.id {
         return Err(Error::OtherRepository {
@@ -77,13 +122,9 @@ fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, b
         true => Error::WrongKey { what: "key file", location: store.location() },
         false => e,
     })?;
-    if *object.lock() == Lock::Revoked {
-        // Only the owner's word makes a key revoked; without it the object is a forgery.
-        object.certificate(config.id, &config.owner).map_err(Error::damaged(&name))?;
-        return Err(Error::RevokedKey { key: file.key, location: store.location() });
-    }
+    is_revoked(&object, file.key, config, store)?;
     match open(&object, &file.secret).map_err(Error::damaged(&name))? {
-        Some(secrets) => Ok((secrets, is_copy)),
+        Some(secrets) => Ok((secrets, By::found(is_copy))),
         None => Err(Error::WrongKey { what: "key file", location: store.location() }),
     }
 }
@@ -97,7 +138,7 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
     }
 }
 
-fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)> {
+fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Result<(Secrets, By)> {
     // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one opens.
     let (mut damage, mut has_passphrase) = (None, false);
     let ids = keys::ids(store)?;
@@ -110,8 +151,8 @@ fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)
             other => other?,
         };
         has_passphrase |= matches!(object.lock(), Lock::Passphrase { .. });
-        match try_passphrase(&object, passphrase) {
-            Ok(Some(secrets)) => return Ok((secrets, is_copy)),
+        match try_passphrase(&object, config, passphrase) {
+            Ok(Some(secrets)) => return Ok((secrets, By::found(is_copy))),
             Ok(None) => {}
             Err(source) => damage = Some(Error::Damaged { object: names::key(id), source }),
         }
@@ -124,10 +165,18 @@ fn by_passphrase(store: &dyn Store, passphrase: &[u8]) -> Result<(Secrets, bool)
     }))
 }
 
-/// `None` if the key is not of this passphrase, or of none: a key file's, or revoked.
-fn try_passphrase(object: &KeyObject, passphrase: &[u8]) -> std::result::Result<Option<Secrets>, FormatError> {
+/// `None` if the key is not of this passphrase, or of none: a key file's, or revoked. Nothing is tried on what the owner has not certified: a try takes as long as whoever
+/// wrote the object likes, within limits, and anybody who may add can write many.
+fn try_passphrase(
+    object: &KeyObject,
+    config: &Config,
+    passphrase: &[u8],
+) -> std::result::Result<Option<Secrets>, FormatError> {
     match object.lock() {
-        Lock::Passphrase { .. } => open(object, &object.lock().passphrase_key(passphrase)?),
+        Lock::Passphrase { .. } => {
+            object.certificate(config.id, &config.owner)?;
+            open(object, &object.lock().passphrase_key(passphrase)?)
+        }
         Lock::File | Lock::Revoked => Ok(None),
     }
 }

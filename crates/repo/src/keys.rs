@@ -126,6 +126,14 @@ impl Repository {
         key_file::encode_recovery(self.secrets())
     }
 
+    /// Make the object of the key in use again, if it is an owner's and [`Repository::lacks_its_key`]: what it has signed is its word once more.
+    pub fn remake_key(&self, lock: &NewLock, label: &str, now: i64) -> Result<()> {
+        let secrets = self.secrets();
+        self.refuse_twin(lock, Some(secrets.key))?;
+        let bytes = self.seal_key(secrets, lock, label, now)?;
+        Ok(twice::put(&**self.store(), &names::key(secrets.key), &bytes, Put::Replace)?)
+    }
+
     /// Change what opens the key in use; its role and certificate stay. Rewrites one small object.
     pub fn relock(&self, lock: &NewLock) -> Result<()> {
         let secrets = self.secrets();

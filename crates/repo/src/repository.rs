@@ -1,5 +1,6 @@
 //! The repository: what is open, and the keys made from its secrets.
 
+use crate::access::By;
 use crate::band::{Bands, Through};
 use crate::cache::Snapshots;
 use crate::generations::Generations;
@@ -12,7 +13,7 @@ use drumlin_format::{ChunkId, KeyId, RepositoryId};
 use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
 use drumlin_store::{Haste, Kind, Put, Soon, Store, Thaw};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// An open repository. Cheap to clone.
 #[derive(Clone)]
@@ -29,8 +30,12 @@ pub struct Repository {
     /// Packs that were read through their parity; the config and the key in use, if it was their copies that were read.
     healed: Arc<Mutex<BTreeSet<String>>>,
     passed_over: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Why the cache could not be written.
+    unkept: Arc<OnceLock<String>>,
     /// Whether packs are seen through their bands.
     through: bool,
+    /// Whether there is no object of the key in use.
+    lacks_key: bool,
 }
 
 /// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
@@ -162,16 +167,23 @@ impl Repository {
             store.expect(Soon::Object(&names::key(key)));
         }
         let (config, is_copy) = config::read(&*store)?;
-        let (mut secrets, is_key_copy) = Repository::unlock(&*store, &config, unlock)?;
+        let (mut secrets, by) = Repository::unlock(&*store, &config, unlock)?;
         let generations = Generations::read(&*store, &config, &mut secrets)?;
-        let repository = Repository::assemble(store, config, secrets, generations);
+        let mut repository = Repository::assemble(store, config, secrets, generations);
+        repository.lacks_key = by == By::FileAlone;
         if is_copy {
             repository.note_healed(names::CONFIG);
         }
-        if is_key_copy {
+        if by == By::Copy {
             repository.note_healed(&names::key(repository.secrets.key));
         }
         Ok(repository)
+    }
+
+    /// Whether the object of the key in use is gone with its copy, or neither is sound. A recovery file opens the repository all the same, but what it signs then counts for
+    /// nobody else, who can't tell whose word it is: [`Repository::remake_key`].
+    pub fn lacks_its_key(&self) -> bool {
+        self.lacks_key
     }
 
     /// The config of the repository in a store, or else its copy: what can be told without a key.
@@ -191,7 +203,9 @@ impl Repository {
             kept: None,
             healed: Arc::default(),
             passed_over: Arc::default(),
+            unkept: Arc::default(),
             through: false,
+            lacks_key: false,
         }
     }
 
@@ -216,6 +230,16 @@ impl Repository {
 
     pub(crate) fn note_passed_over(&self, name: &str, cause: String) {
         self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), cause);
+    }
+
+    /// Why something that this client keeps to be fast could not be kept since the repository was opened, the first time.
+    pub fn unkept(&self) -> Option<&str> {
+        self.unkept.get().map(String::as_str)
+    }
+
+    /// Take note of what could not be kept: nothing fails by that.
+    pub fn note_unkept(&self, why: &Error) {
+        self.unkept.get_or_init(|| why.to_string());
     }
 
     pub(crate) fn note_mended(&self, name: &str) {

@@ -1,9 +1,9 @@
 //! What a change of keys writes: small objects, and how many, whatever the repository holds.
 
 use drumlin_format::KeyId;
-use drumlin_format::key::Role;
-use drumlin_repo::{CreateOptions, NewLock, Repository, Unlock};
-use drumlin_seal::{PassphraseCost, Secret};
+use drumlin_format::key::{KeyObject, KeyParts, Lock, Role, Secrets};
+use drumlin_repo::{CreateOptions, Error, NewLock, Repository, Unlock};
+use drumlin_seal::{PassphraseCost, Secret, SigningKey};
 use drumlin_store::{Call, CallLog, MemoryStore, Put, RecordStore, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +96,47 @@ fn a_removed_key_keeps_the_secrets_that_it_had() {
     let kept = thief.recovery_file().to_string();
     repository.remove_key(keys[0], 9).unwrap();
     assert!(Repository::open(Arc::new(memory.clone()), &Unlock::File(file)).is_err());
-    let again = Repository::open(Arc::new(memory), &Unlock::File(kept)).unwrap();
-    assert!(again.may_read().is_ok() && again.role() == Role::Reader);
-    assert_eq!(again.secrets().index, repository.secrets().index);
+    // By this program nothing is opened with it any more, but there are others.
+    let again = Repository::open(Arc::new(memory), &Unlock::File(kept.clone()));
+    assert!(matches!(again, Err(Error::RevokedKey { .. })));
+    let again = drumlin_format::key_file::decode_recovery(&kept).unwrap();
+    assert!(again.data.is_some() && again.role == Role::Reader);
+    assert_eq!(again.index, repository.secrets().index);
+}
+
+/// All that is left of an owner's key is a recovery file.
+#[test]
+fn an_owners_key_that_is_gone_is_made_again() {
+    let (memory, repository, _, _) = repository();
+    let (own, kept) = (repository.secrets().key, repository.recovery_file().to_string());
+    let open = |unlock| Repository::open(Arc::new(memory.clone()), &unlock);
+    assert!(!open(Unlock::File(kept.clone())).unwrap().lacks_its_key());
+    for name in [format!("keys/{own}"), format!("keys/{own}.copy")] {
+        memory.delete(&name).unwrap();
+    }
+    assert!(open(Unlock::Passphrase(b"owner".to_vec())).is_err());
+    let by_file = open(Unlock::File(kept.clone())).unwrap();
+    assert!(by_file.lacks_its_key());
+    by_file.remake_key(&passphrase("anew"), "label", 9).unwrap();
+    let again = open(Unlock::Passphrase(b"anew".to_vec())).unwrap();
+    assert!(again.secrets().key == own && !again.lacks_its_key());
+    assert!(again.keys().unwrap().sound.iter().any(|key| key.id == own && key.label == "label"));
+    assert!(!open(Unlock::File(kept)).unwrap().lacks_its_key());
+}
+
+/// Who may add can write key objects that take as long to be tried as he likes.
+#[test]
+fn no_passphrase_is_tried_on_what_the_owner_has_not_certified() {
+    let (memory, repository, _, _) = repository();
+    let (key, signing) = (KeyId([0; 16]), SigningKey::new(Secret::new([8; 32])).unwrap());
+    let secrets = Secrets { key, ..repository.secrets().clone() };
+    let dear = PassphraseCost { memory_kib: 1 << 20, passes: 64, lanes: 1 };
+    let (lock, unlock) = (Lock::passphrase([1; 16], dear), &Secret::new([1; 32]));
+    let parts = KeyParts { secrets: &secrets, lock, unlock, label: "", created: 0, fresh: [0; 16], generation: 0 };
+    let forged = KeyObject::seal(&parts, repository.config().suite, &signing);
+    memory.put(&format!("keys/{key}"), &forged, Put::Create).unwrap();
+    let started = std::time::Instant::now();
+    let opened = Repository::open(Arc::new(memory), &Unlock::Passphrase(b"owner".to_vec())).unwrap();
+    assert_eq!(opened.secrets().key, repository.secrets().key);
+    assert!(started.elapsed().as_secs() < 5);
 }

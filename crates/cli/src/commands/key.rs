@@ -304,7 +304,11 @@ fn passwd(context: &Context, args: &Passwd) -> Result<()> {
     let fresh = Fresh::new(&args.lock)?;
     // The file is there before anything depends on it.
     fresh.save(&repository, key).inspect_err(|_| fresh.discard())?;
-    repository.relock(&fresh.lock).map_err(|e| match (&args.lock.new_key_file, e) {
+    let relocked = match repository.lacks_its_key() && repository.secrets().owner_signing.is_some() {
+        true => repository.remake_key(&fresh.lock, &format!("{}@{}", user_name(), host_name()), now().0),
+        false => repository.relock(&fresh.lock),
+    };
+    relocked.map_err(|e| match (&args.lock.new_key_file, e) {
         // It may have happened all the same: then the file is all there is.
         (Some(path), e @ RepoError::Store(_)) => {
             Failure::from(e).hint(format!("keep {} until you know which key opens the repository", path.display()))

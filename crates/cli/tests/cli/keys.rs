@@ -92,6 +92,27 @@ fn the_recovery_file_opens_without_anything_else() {
     home.run(&["-k", "safe", "snapshots"]).expect(12);
 }
 
+/// As docs/guides/keys.md says to do where the folder of keys is lost.
+#[test]
+fn a_recovery_file_makes_its_key_again() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["key", "export", "safe"]).ok();
+    for folder in ["config", "cache", "state"] {
+        let _ = std::fs::remove_dir_all(home.path(folder));
+    }
+    std::fs::remove_dir_all(home.repository().join("keys")).unwrap();
+    let ran = home.run(&["-k", "safe", "backup", "src"]).expect(3);
+    assert!(ran.stderr.contains("'drumlin key passwd'"), "{}", ran.stderr);
+    home.run(&["-k", "safe", "restore", "latest", "-t", "out"]).expect(3);
+    home.run(&["-k", "safe", "key", "passwd", "--new-key-file", "again"]).expect(3);
+    home.run(&["-k", "again", "check"]).ok();
+    assert_eq!(home.run(&["-k", "again", "--json", "snapshots"]).ok().of_type("snapshot").len(), 2);
+    home.run(&["-k", "again", "restore", "latest", "-t", "twice"]).ok();
+    home.run(&["-k", "safe", "backup", "src"]).ok();
+}
+
 #[test]
 fn a_stolen_key_is_shut_out_by_new_secrets() {
     let home = Home::new();
@@ -114,13 +135,24 @@ fn a_stolen_key_is_shut_out_by_new_secrets() {
 
     home.write("src/secret", "what the thief shall not read");
     home.run(&["-k", "writer.key", "backup", "src"]).ok();
-    let listed = |key: &[&str]| -> Vec<String> {
-        let ran = home.run(&[key, &["--json", "snapshots"]].concat());
+    let ids_of = |ran: crate::home::Ran| -> Vec<String> {
         ran.of_type("snapshot").iter().map(|s| s["id"].as_str().unwrap().to_owned()).collect()
     };
+    let listed = |key: &[&str]| ids_of(home.run(&[key, &["--json", "snapshots"]].concat()));
+    // This program refuses him; he has another, which doesn't ask whether the key was removed.
+    home.run(&["-k", "stolen", "snapshots"]).expect(12);
+    let as_thief = |args: &[&str]| {
+        let word = |name: &str| [home.repository().join("keys").join(name), home.path(name)];
+        let both = [reader.clone(), format!("{reader}.copy")].map(|name| word(&name));
+        both.iter().for_each(|[there, away]| std::fs::rename(there, away).unwrap());
+        let ran = home.run(&[&["-k", "stolen"], args].concat());
+        both.iter().for_each(|[there, away]| std::fs::rename(away, there).unwrap());
+        ran
+    };
     let ids = listed(&[]);
-    assert_eq!((ids.len(), listed(&["-k", "stolen"])), (2, ids[..1].to_vec()), "he reads what he could read before");
-    home.run(&["-k", "stolen", "dump", &ids[1], "/"]).expect(1);
+    let his = ids_of(as_thief(&["--json", "snapshots"]));
+    assert_eq!((ids.len(), his), (2, ids[..1].to_vec()), "he reads what he could read before");
+    as_thief(&["dump", &ids[1], "/"]).expect(1);
     home.run(&["-k", "keeper.key", "check"]).ok();
     let of = |home: &Home| home.run(&["--json", "stats"]).ok().the("stats")["generations"].clone();
     assert!(of(&home)[0]["pack_bytes"].as_u64() > Some(0) && of(&home)[1]["snapshots"] == 1, "{}", of(&home));
@@ -128,7 +160,7 @@ fn a_stolen_key_is_shut_out_by_new_secrets() {
     // A keeper does what it can, and says what is left to an owner.
     let half = home.run(&["-k", "keeper.key", "prune"]).ok().stdout;
     assert!(half.contains("old secrets:") && half.contains("owner's key"), "{half}");
-    assert_eq!(listed(&["-k", "stolen"]), Vec::<String>::new());
+    assert_eq!(ids_of(as_thief(&["--json", "snapshots"])), Vec::<String>::new());
     let plan = home.run(&["--json", "prune", "-n"]).ok().the("prune_plan");
     assert!(plan["rekeyed"]["packs"].as_u64() > Some(0) && plan["older_after"]["packs"] == 0, "{plan}");
     home.run(&["prune", "--max-rekey", "0"]).ok();
