@@ -136,8 +136,8 @@ pub(super) fn read(context: &Context, cache: &Cache, bands: &Bands, part: Part, 
     if ended.is_ok() {
         rotation.finish();
     }
-    let saved = rotation.save(cache, &name);
-    ended.and(saved)
+    rotation.save(context.repository, cache, &name);
+    ended
 }
 
 fn causes(verified: &Verified) -> Vec<String> {

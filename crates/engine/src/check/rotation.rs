@@ -4,9 +4,8 @@
 //! that were read longest ago come first, and none goes unread for more runs than such shares make up the whole. No clock
 //! is asked. A run that was stopped is gone on with by the next one that is asked for the same.
 
-use crate::{Error, Result};
 use drumlin_format::PackId;
-use drumlin_repo::Cache;
+use drumlin_repo::{Cache, Repository};
 use std::collections::HashMap;
 use std::str::FromStr;
 
@@ -118,9 +117,11 @@ impl Rotation {
         cache.recall(name).and_then(|bytes| Rotation::decode(&bytes)).unwrap_or_default()
     }
 
-    /// Remember it. Without a cache nothing is.
-    pub fn save(&self, cache: &Cache, name: &str) -> Result<()> {
-        cache.remember(name, &self.encode()).map_err(Error::from)
+    /// Remember it, if that can be. Without a cache nothing is.
+    pub fn save(&self, repository: &Repository, cache: &Cache, name: &str) {
+        if let Err(e) = cache.remember(name, &self.encode()) {
+            repository.note_unkept(&e);
+        }
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -323,7 +323,7 @@ impl Reading<'_> {
         let name = format!("check {}", self.context.repository.secrets().key);
         let mut rotation = Rotation::load(self.cache, &name);
         let choice = rotation.begin(part, &candidates);
-        rotation.save(self.cache, &name)?;
+        rotation.save(self.context.repository, self.cache, &name);
         let chosen: Vec<u32> = choice.packs.iter().map(|at| numbers[*at]).collect();
         let counters = self.context.monitor.counters();
         add(&counters.expected_bytes, chosen.iter().map(|n| self.to_read(*n)).sum());
@@ -357,8 +357,8 @@ impl Reading<'_> {
         if ended.is_ok() {
             rotation.finish();
         }
-        let saved = rotation.save(self.cache, &name);
-        ended.and(saved)
+        rotation.save(self.context.repository, self.cache, &name);
+        ended
     }
 
     /// Bytes that are read of a pack.
@@ -385,7 +385,7 @@ impl Reading<'_> {
         progress.unsaved += info.len;
         if progress.unsaved >= SAVE_BYTES {
             progress.unsaved = 0;
-            progress.rotation.save(self.cache, name)?;
+            progress.rotation.save(self.context.repository, self.cache, name);
         }
         Ok(())
     }

@@ -60,6 +60,9 @@ const COPIES_BYTES_MAX: u64 = 1 << 30;
 /// And tables of packs: those of some thirty millions of chunks.
 const TABLES_BYTES_MAX: u64 = 1 << 30;
 
+/// With less than that a folder is as good as full: the keys of all chunks of a repository of some TiB.
+const ROOM_MIN: u64 = 512 << 20;
+
 const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
 
 impl Cache {
@@ -93,23 +96,17 @@ impl Cache {
         self.folder.as_deref()
     }
 
-    /// A file without a name, gone with the process.
+    /// A file without a name, gone with the process: in the cache's folder, which mostly has more room than that of other files for a while, unless it is nearly full.
     pub fn scratch_file(&self) -> Result<File> {
-        let folder = self.folder.as_ref().unwrap_or(&self.scratch);
-        let fail =
-            |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };
-        let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        match rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600)) {
-            Ok(fd) => Ok(fd.into()),
-            // Some file systems know no nameless files.
-            Err(_) => {
-                let path = folder.join(format!(".scratch-{}-{}", std::process::id(), hex(&crate::random_id()?)));
-                let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-                let file = file.map_err(fail)?;
-                fs::remove_file(&path).map_err(fail)?;
-                Ok(file)
-            }
-        }
+        let has_room = |folder: &&PathBuf| {
+            room(folder).is_none_or(|room| room >= ROOM_MIN || Some(room) >= self::room(&self.scratch))
+        };
+        unnamed_file(self.folder.as_ref().filter(has_room).unwrap_or(&self.scratch))
+    }
+
+    /// The same where the cache is not: for what there is no room for in it.
+    pub(crate) fn file_elsewhere(&self) -> Result<File> {
+        unnamed_file(&self.scratch)
     }
 
     /// Copies of tree packs, if they are worth keeping.
@@ -206,6 +203,39 @@ impl Cache {
     fn memory_seal(&self, fresh: &[u8; 16]) -> SealKey {
         SealKey::new(self.suite, &derive(&self.secret, "remembered", fresh))
     }
+}
+
+/// Bytes that a user may still put into a folder, if that can be told.
+fn room(folder: &Path) -> Option<u64> {
+    rustix::fs::statvfs(folder).ok().map(|of| of.f_bavail.saturating_mul(of.f_frsize))
+}
+
+/// A file without a name in a folder.
+fn unnamed_file(folder: &Path) -> Result<File> {
+    let fail =
+        |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600)) {
+        Ok(fd) => Ok(fd.into()),
+        // Some file systems know no nameless files.
+        Err(_) => {
+            let path = folder.join(format!(".scratch-{}-{}", std::process::id(), hex(&crate::random_id()?)));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+            let file = file.map_err(fail)?;
+            fs::remove_file(&path).map_err(fail)?;
+            Ok(file)
+        }
+    }
+}
+
+/// A file in memory: where nothing has any room left.
+pub(crate) fn file_in_memory() -> Result<File> {
+    let made = rustix::fs::memfd_create("drumlin-index", rustix::fs::MemfdFlags::CLOEXEC);
+    made.map(File::from).map_err(|e| Error::Cache {
+        action: "make a file in",
+        path: "(in memory)".into(),
+        source: e.into(),
+    })
 }
 
 /// A folder for the owner's eyes only, with its parents.

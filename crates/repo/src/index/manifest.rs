@@ -4,14 +4,15 @@
 //! that no manifest names any more is removed by whoever saves the next manifest, unless it is younger than the process
 //! that might still be writing it (its name tells which process that is).
 
-use super::run::cache_error;
+use super::run::{Run, cache_error};
 use super::sync::Objects;
-use crate::cache::replace_file;
-use crate::{Cache, Result, random_id};
+use crate::cache::{self, replace_file};
+use crate::{Cache, Error, Result, random_id};
 use drumlin_format::IndexId;
 use drumlin_seal::checksum;
 use minicbor::{Decode, Encode};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -89,10 +90,45 @@ impl Manifest {
 
 /// Remove a run that came to nothing, so that it takes no room.
 pub(super) fn remove_run(folder: Option<&Path>, name: &str) {
-    if let Some(folder) = folder {
+    if let Some(folder) = folder.filter(|_| !name.is_empty()) {
         // What can't be removed now is swept later.
         let _ = std::fs::remove_file(folder.join(name));
     }
+}
+
+/// A run and its name, if it has one: in the cache, if anything is kept there; where that has no room, in a file of this process alone; and in memory, where there is none for
+/// that either. `told` hears why it isn't where it should be.
+///
+/// # Errors
+/// It can't be written anywhere.
+pub(super) fn make_run(
+    cache: &Cache,
+    folder: Option<&Path>,
+    write: impl Fn(File) -> io::Result<Run>,
+    told: impl Fn(Error),
+) -> Result<(Run, String)> {
+    let unnamed = |file: Result<File>| Ok((file?, String::new()));
+    let places: [&dyn Fn() -> Result<(File, String)>; 3] =
+        [&|| new_run(cache, folder), &|| unnamed(cache.file_elsewhere()), &|| unnamed(cache::file_in_memory())];
+    let mut outcome = None;
+    for place in places {
+        let made = place().and_then(|(file, name)| match write(file) {
+            Ok(run) => Ok((run, name)),
+            Err(e) => {
+                remove_run(folder, &name);
+                Err(cache_error("use the index in", folder.unwrap_or(Path::new("(in memory)")))(e))
+            }
+        });
+        match made {
+            Ok(made) => {
+                outcome.into_iter().for_each(told);
+                return Ok(made);
+            }
+            // The first place is the one that its owner can do something about.
+            Err(e) => outcome = outcome.or(Some(e)),
+        }
+    }
+    Err(outcome.expect("all places failed"))
 }
 
 /// A file for a new run and its name; without a name where nothing is kept.

@@ -406,7 +406,8 @@ impl Index {
         if !self.compact()? {
             self.catch_up(sync::objects(&self.repository, &self.view)?)?;
         }
-        self.save()
+        self.save();
+        Ok(())
     }
 
     /// Make a run of the packs of one index object.
@@ -429,12 +430,14 @@ impl Index {
 
     fn write_run(&self, mut entries: Vec<RunEntry>, packs: Vec<Arc<PackInfo>>, covered: Covered) -> Result<()> {
         entries.sort_unstable();
-        let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
-        let mut writer = RunWriter::new(file);
-        let written = entries.into_iter().try_for_each(|e| writer.push(e)).and_then(|()| writer.finish(&packs));
-        let written = written.inspect_err(|_| manifest::remove_run(self.folder.as_deref(), &name));
-        let run = Arc::new(written.map_err(|e| self.damaged(e))?);
-        self.push_layer(run, Covered { name, ..covered });
+        let write = |file| {
+            let mut writer = RunWriter::new(file);
+            entries.iter().try_for_each(|e| writer.push(*e))?;
+            writer.finish(&packs)
+        };
+        let told = |why: Error| self.repository.note_unkept(&why);
+        let (run, name) = manifest::make_run(&self.cache, self.folder.as_deref(), write, told)?;
+        self.push_layer(Arc::new(run), Covered { name, ..covered });
         Ok(())
     }
 
@@ -491,9 +494,13 @@ impl Index {
         sizes.into_values().find(|group| group.len() >= MERGE_RUNS)
     }
 
-    fn save(&self) -> Result<()> {
-        let covered = self.read().runs.iter().map(|l| l.covered.clone()).collect();
-        Manifest { runs: covered }.save(self.folder.as_deref())
+    /// Name the runs that are there. Failing that, whoever comes next has to read the index again.
+    fn save(&self) {
+        let named = |layer: &&Layer| self.folder.is_none() || !layer.covered.name.is_empty();
+        let covered = self.read().runs.iter().filter(named).map(|l| l.covered.clone()).collect();
+        if let Err(e) = (Manifest { runs: covered }).save(self.folder.as_deref()) {
+            self.repository.note_unkept(&e);
+        }
     }
 
     /// How much it holds.

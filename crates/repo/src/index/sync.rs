@@ -110,7 +110,7 @@ impl Index {
                 if self.is_sparse() { self.read_hooks(&missing, &objects)? } else { self.read_objects(&missing)? };
             self.retire(&objects);
             let all_stand = self.compact()?;
-            self.save()?;
+            self.save();
             match gone {
                 None if !all_stand && looks < LOOKS_MAX => {}
                 None => return Ok(()),
