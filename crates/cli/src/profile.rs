@@ -8,7 +8,7 @@
 //! exclude = ["*.o", "~/tmp"]
 //! exclude-caches = true
 //! keep = { daily = 7, weekly = 5, monthly = 12 }
-//! hooks = { before = "mount /mnt/backup", after = "umount /mnt/backup", failure = "mail -s backup me" }
+//! hooks = { open = "mount /mnt/backup", close = "umount /mnt/backup", failure = "mail -s backup me" }
 //! ```
 
 use crate::args::backup::compression;
@@ -96,6 +96,10 @@ pub struct Profile {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
+    /// Before any command that needs the repository, which doesn't start if one of them fails.
+    pub open: Commands,
+    /// After it, when no other command that the same hook was run for is still at work.
+    pub close: Commands,
     /// Before the backup, which doesn't start if one of them fails.
     pub before: Commands,
     /// After a backup that made a snapshot, or needed none.
@@ -104,8 +108,15 @@ pub struct Hooks {
     pub failure: Commands,
 }
 
+impl Hooks {
+    /// Whether there are any that are run around backups alone.
+    pub fn are_of_backups(&self) -> bool {
+        [&self.before, &self.after, &self.failure].iter().any(|commands| !commands.0.is_empty())
+    }
+}
+
 /// One command or several.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "OneOrMany")]
 pub struct Commands(pub Vec<String>);
 

@@ -3,12 +3,11 @@
 //! Not by a library: those that there are set the terminal's modes themselves, and back to what they found when a signal
 //! comes, while that ends the program and gives the terminal back. Whoever came last had it.
 
-use crate::signals::{are_heeded, is_ignored};
+use crate::signals::{BeforeEnd, before_end};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result, Write};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use zeroize::Zeroizing;
 
 const TERMINAL: &str = "/dev/tty";
@@ -24,12 +23,14 @@ fn asking() -> MutexGuard<'static, Option<(File, Termios)>> {
 
 /// While this lives the terminal does not show what is typed. With its end, or when a signal ends the program, the
 /// terminal shows it again.
-pub struct Asking(());
+pub struct Asking {
+    _before_end: Option<BeforeEnd>,
+}
 
 impl Asking {
     /// From now on. To be called before the question is written: whoever answers at once is not shown either.
     pub fn begin() -> Self {
-        static WATCHED: OnceLock<()> = OnceLock::new();
+        let mut before = None;
         let modes = File::open(TERMINAL).and_then(|tty| Ok((tcgetattr(&tty)?, tty)));
         if let Ok((modes, tty)) = modes {
             let mut unseen = modes.clone();
@@ -37,13 +38,13 @@ impl Asking {
             // By whole lines, of which the end is shown, and which Ctrl-C breaks off, whatever was left behind.
             unseen.local_modes.insert(LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
             unseen.input_modes.insert(InputModes::ICRNL);
+            before = Some(before_end(true, || show_again(asking().take())));
             let mut asking = asking();
-            WATCHED.get_or_init(give_back);
             // A terminal that shows what is typed is better than none.
             let _ = tcsetattr(&tty, OptionalActions::Now, &unseen);
             *asking = Some((tty, modes));
         }
-        Asking(())
+        Asking { _before_end: before }
     }
 
     /// Ask, and wait for a line. It is given without its end.
@@ -73,24 +74,8 @@ impl Drop for Asking {
     }
 }
 
-fn show_again(asked: Option<(File, Termios)>) -> bool {
-    asked.is_some_and(|(tty, modes)| {
+fn show_again(asked: Option<(File, Termios)>) {
+    if let Some((tty, modes)) = asked {
         let _ = tcsetattr(&tty, OptionalActions::Now, &modes);
-        true
-    })
-}
-
-/// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to it.
-fn give_back() {
-    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !is_ignored(*s));
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
-    let watch = move || {
-        for signal in signals.forever() {
-            if !show_again(asking().take()) && are_heeded() {
-                continue;
-            }
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    };
-    let _ = std::thread::Builder::new().name("signals".into()).spawn(watch);
+    }
 }

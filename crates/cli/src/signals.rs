@@ -1,12 +1,13 @@
 //! Signals: the first Ctrl-C (or SIGTERM) asks an operation to stop, the second ends the program; SIGUSR1 asks for the
 //! state.
 //!
-//! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once.
+//! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once; what has to be put right before that is
+//! ([`before_end`]).
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// What signals have asked for.
 #[derive(Clone)]
@@ -65,8 +66,63 @@ impl Signals {
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether an operation heeds them, so that they don't end the program by themselves.
-pub fn are_heeded() -> bool {
+fn are_heeded() -> bool {
     HEEDED.load(Ordering::Relaxed)
+}
+
+/// Something to be put right.
+struct Undo {
+    number: u64,
+    /// The signal ends the program even where an operation heeds it.
+    always: bool,
+    put_right: Box<dyn FnOnce() + Send>,
+}
+
+/// What is put right before a signal ends the program, in the order in which it came to be.
+static UNDO: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
+
+fn undo() -> MutexGuard<'static, Vec<Undo>> {
+    UNDO.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this lives, something is put right before a signal ends the program.
+pub struct BeforeEnd(u64);
+
+/// Have something put right if a signal comes that no operation heeds, or, with `always`, even if one does: the program ends then.
+pub fn before_end(always: bool, put_right: impl FnOnce() + Send + 'static) -> BeforeEnd {
+    static WATCHED: Once = Once::new();
+    let mut all = undo();
+    let number = all.last().map_or(0, |last| last.number + 1);
+    all.push(Undo { number, always, put_right: Box::new(put_right) });
+    drop(all);
+    WATCHED.call_once(watch);
+    BeforeEnd(number)
+}
+
+impl Drop for BeforeEnd {
+    fn drop(&mut self) {
+        undo().retain(|one| one.number != self.0);
+    }
+}
+
+/// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to it.
+fn watch() {
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !is_ignored(*s));
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };
+    let watch = move || {
+        for signal in signals.forever() {
+            let all = {
+                let mut all = undo();
+                if are_heeded() && !all.iter().any(|one| one.always) {
+                    continue;
+                }
+                std::mem::take(&mut *all)
+            };
+            all.into_iter().rev().for_each(|one| (one.put_right)());
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".into()).spawn(watch);
 }
 
 /// Whether whoever started the program has it ignore a signal.

@@ -129,7 +129,7 @@ pub struct Global {
     pub limit_download: Option<u32>,
 
     /// Read profiles from FILE instead of $XDG_CONFIG_HOME/drumlin/profiles.toml
-    #[arg(long, global = true, value_name = "FILE", requires = "profile")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Take repository, key and everything else that isn't given here from a profile

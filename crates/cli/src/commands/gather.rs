@@ -125,6 +125,7 @@ pub fn find(context: &Context, all: &[SnapshotInfo], spec: &OsStr, select: &Sele
         if is_none && context.profile.is_some() { Failure::from(e).hint(hint) } else { Failure::from(e) }
     })?;
     if let Some(info) = &found.from_the_future {
+        context.note_doubt();
         context.out.caution(format!(
             "{} is passed over: by this machine's clock it is still to come, so that one of the two is wrong; name it by its id if it is meant",
             in_words(&info.snapshot)

@@ -20,7 +20,8 @@ mod undelete;
 mod why;
 
 use crate::args::{Cli, Command, Global};
-use crate::exit::{Exit, Failure, Result, plain};
+use crate::exit::{Exit, Failure, Result, plain, without_number};
+use crate::hooks;
 use crate::place;
 use crate::profile::Profile;
 use crate::remote;
@@ -49,12 +50,43 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
         return Err(Failure::usage("--as-of shows what was, and this command doesn't only look at it")
             .hint("restore from there, or 'drumlin copy' what is there into another repository"));
     }
-    let done = command(&context, cli.command);
+    let needs = needs_repository(&cli.command);
+    let Some(profile) = context.profile.as_ref().filter(|_| needs) else {
+        return ended(&context, command(&context, cli.command), repairs);
+    };
+    let states = place::states().ok();
+    let opened = hooks::open(profile, states.as_deref()).inspect_err(|failure| {
+        if matches!(&cli.command, Command::Backup(args) if !args.dry_run) {
+            hooks::on_failure(out, profile, failure.exit, &failure.message);
+        }
+    })?;
+    let done = ended(&context, command(&context, cli.command), repairs);
+    let Some(opened) = opened else { return done };
+    context.opened.borrow_mut().clear();
+    let closed = opened.close(done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
+    match (&done, closed) {
+        // What the command itself came to says more.
+        (Err(_) | Ok(Exit::Incomplete | Exit::Unexplained | Exit::Interrupted), Err(failure)) => {
+            out.trouble_with("hook", &failure.message);
+        }
+        (_, closed) => closed?,
+    }
+    done
+}
+
+/// Tell what is to be told at the end, and with what to exit.
+fn ended(context: &Context, done: Result<Exit>, repairs: bool) -> Result<Exit> {
     context.keep();
     if !repairs {
         context.tell_healed();
     }
     done.map(|exit| context.outcome(exit))
+}
+
+/// Whether a command looks at the repository.
+fn needs_repository(command: &Command) -> bool {
+    use Command::{Cache, Completions, Man, Version, Why};
+    !matches!(command, Cache(_) | Completions(_) | Man(_) | Version(_) | Why(_))
 }
 
 /// Whether a command changes nothing in the repository that it is run on.
@@ -131,7 +163,7 @@ pub struct Context<'a> {
     memories: RefCell<Vec<Arc<Memory>>>,
     /// Something is missing that was seen before.
     alarmed: Cell<bool>,
-    /// Something of the index could not be read.
+    /// Something was passed over: of the index, which could not be read, or a snapshot, whose time is to come.
     passed_over: Cell<bool>,
     /// The repositories that were opened.
     opened: RefCell<Vec<Repository>>,
@@ -171,6 +203,11 @@ impl<'a> Context<'a> {
     fn new(global: Global, out: &'a Out) -> Result<Self> {
         let profile = match &global.profile {
             Some(name) => Some(Profile::load(name, global.config.as_deref())?),
+            // Not left to the parser, to which the two must stand on the same side of the command.
+            None if global.config.is_some() => {
+                return Err(Failure::usage("--config says where profiles are, and no profile is named")
+                    .hint("--profile NAME does"));
+            }
             None => None,
         };
         let (memories, opened) = (RefCell::default(), RefCell::default());
@@ -312,6 +349,21 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// Tell if what opened the repository is all that is left of the key: what it signs counts for nobody else.
+    fn tell_key(&self, repository: &Repository) {
+        if repository.lacks_its_key() {
+            self.note_doubt();
+            let advice = match repository.secrets().owner_signing {
+                Some(_) => "'drumlin key passwd' with this recovery file makes it again",
+                None => "have its owner add a key in its place",
+            };
+            let key = repository.secrets().key;
+            self.out.caution(format!(
+                "the object of key {key} is gone from the repository: what is signed with it counts for nobody but who has its recovery file; {advice}"
+            ));
+        }
+    }
+
     /// The same repository, with what this client has seen of it.
     pub fn remembered(&self, repository: Repository) -> Repository {
         let memory = Arc::new(Memory::open(&repository, place::states().ok().as_deref()));
@@ -325,6 +377,7 @@ impl<'a> Context<'a> {
 
     /// The same repository, of which it is told at the end what could be read by its copies or parity alone.
     fn noted(&self, repository: Repository) -> Repository {
+        self.tell_key(&repository);
         self.opened.borrow_mut().push(repository.clone());
         repository
     }
@@ -373,6 +426,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// What is done is perhaps not what was meant: whoever looks at nothing but the status shall notice.
+    pub fn note_doubt(&self) {
+        self.passed_over.set(true);
+    }
+
     /// With what to exit: whoever looks at nothing else shall notice.
     pub fn outcome(&self, exit: Exit) -> Exit {
         let passes_over = |repository: &Repository| !repository.passed_over().is_empty();
@@ -396,12 +454,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Tell once of what was damaged and could be read all the same.
+    /// Tell once of what was damaged and could be read all the same, and of what could not be kept.
     fn tell_healed(&self) {
         for repository in self.opened.borrow().iter() {
             for (name, cause) in repository.passed_over() {
                 self.out.caution(format!(
                     "index object '{name}' can't be read, and was passed over: {cause}. What only it names was not found; 'drumlin repair' makes that good"
+                ));
+            }
+            if let Some(why) = repository.unkept() {
+                let why = without_number(why);
+                self.out.warn(format!(
+                    "{why}; it goes without, and takes longer: each run reads the index anew until it can be kept"
                 ));
             }
             let is_pack = |name: &String| [names::DATA, names::TREE].iter().any(|folder| name.starts_with(folder));

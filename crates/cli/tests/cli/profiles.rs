@@ -179,6 +179,73 @@ fn failures_have_a_hook_of_their_own() {
     assert!(log().lines().last().unwrap().contains("is not there"), "{}", log());
 }
 
+/// A disk that is mounted for as long as anybody needs it.
+#[test]
+fn what_a_hook_opens_is_closed_by_the_last_that_uses_it() {
+    let home = home(
+        "[profile.home.hooks]\nopen = 'test -d repo || mv away repo; echo open >> log'\nclose = 'mv repo away; echo close $DRUMLIN_EXIT_STATUS >> log'\n\
+         before = 'test -d repo; echo before >> log'\nafter = 'test -d repo; echo after >> log'\nfailure = 'echo failure >> log'\n",
+    );
+    std::fs::rename(home.path("repo"), home.path("away")).unwrap();
+    let log = || std::fs::read_to_string(home.path("log")).unwrap_or_default();
+    let did = |args: &[&str], code, what: &str| {
+        let before = log().len();
+        home.run(&[&["--profile", "home"], args].concat()).expect(code);
+        assert_eq!(log()[before..].replace('\n', " "), what, "{args:?}");
+        assert!(home.path("away").exists() && !home.path("repo").exists(), "{args:?}");
+    };
+    did(&["backup"], 0, "open before after close 0 ");
+    did(&["backup", "-n"], 0, "open close 0 ");
+    did(&["backup", "missing"], 1, "open before failure close 1 ");
+    for args in [
+        &["forget", "--keep-last", "3", "--prune"][..],
+        &["prune"],
+        &["check"],
+        &["snapshots"],
+        &["restore", "latest", "-t", "out"],
+    ] {
+        did(args, 0, "open close 0 ");
+    }
+    did(&["ls", "nonsense"], 1, "open close 1 ");
+    did(&["why", "src"], 0, "");
+    // While one is at work another one finds it open, and leaves it so.
+    let at_work = "echo > began; while test ! -e go; do sleep 0.02; done; echo x";
+    let first = home.start(&["--profile", "home", "backup", "--command", "slow", "--", "sh", "-c", at_work]);
+    until(|| home.path("began").exists());
+    let before = log().len();
+    home.run(&["--profile", "home", "snapshots"]).ok();
+    assert_eq!(&log()[before..], "open\n");
+    assert!(home.path("repo").exists());
+    // Nor does a second backup run what would be done after a failed one.
+    let ran = home.run(&["--profile", "home", "backup"]).expect(11);
+    assert!(ran.stderr.contains("a backup of profile 'home' is at work"), "{}", ran.stderr);
+    assert_eq!(&log()[before..], "open\nopen\n");
+    home.write("go", "");
+    crate::home::Ran::from(first.wait_with_output().unwrap()).expect(0);
+    assert_eq!(&log()[before..], "open\nopen\nafter\nclose 0\n");
+    // Who is ended by a signal closes it, too.
+    home.write("src/large", drumlin_testkit::Rng::new(1).bytes(8 << 20));
+    did(&["backup"], 0, "open before after close 0 ");
+    let before = log().len();
+    let child = home.start(&["--profile", "home", "dump", "latest", &home.text("src/large")]);
+    until(|| log().len() > before);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    crate::home::signal(&child, rustix::process::Signal::TERM);
+    let status = child.wait_with_output().unwrap().status;
+    assert!(!status.success() && log()[before..].starts_with("open\nclose"), "{status}: {}", &log()[before..]);
+    assert!(home.path("away").exists());
+}
+
+fn until(holds: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it took a minute");
+}
+
 /// What is asked for on the command line takes the place of its own part of the profile alone.
 #[test]
 fn nothing_of_others_is_forgotten_by_a_profile() {

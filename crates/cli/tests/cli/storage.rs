@@ -100,6 +100,32 @@ fn a_full_disk_fails_and_harms_nothing() {
 }
 
 #[test]
+fn a_cache_without_room_costs_nothing_but_time() {
+    let home = Home::new();
+    home.sources();
+    let Some(fs) = mounted(16 << 20) else { return };
+    let cache = fs.path().join("cache");
+    let run = |args: &[&str]| home.run(&[&["--cache-dir", cache.to_str().unwrap()], args].concat());
+    run(&["backup", "src"]).ok();
+    home.write("src/more", Rng::new(3).bytes(1 << 20));
+    let filler = std::fs::File::create(fs.path().join("filler")).unwrap();
+    fill(&filler, 0);
+    for args in [&["backup", "src"][..], &["backup", "src"], &["restore", &home.saved_folder(), "-t", "out"]] {
+        let ran = run(args).expect(0);
+        assert!(ran.stderr.contains("No space left") && ran.stderr.contains(cache.to_str().unwrap()), "{}", ran.stderr);
+        assert_eq!(ran.stderr.matches("No space left").count(), 1, "{}", ran.stderr);
+    }
+    assert!(same(&home.path("src"), &home.path("out")));
+    for args in [&["ls", "latest"][..], &["check"], &["check", "--read-data"], &["forget", "latest"]] {
+        run(args).expect(0);
+    }
+    // Nothing is left of what had no room.
+    let named = std::fs::read_dir(&cache).unwrap().map(|e| e.unwrap().path().join("runs"));
+    let runs: Vec<_> = named.filter(|runs| runs.exists()).flat_map(|runs| std::fs::read_dir(runs).unwrap()).collect();
+    assert!(runs.len() <= 3, "{runs:?}");
+}
+
+#[test]
 fn a_target_that_is_full_or_read_only_is_told() {
     let home = Home::new();
     home.sources();

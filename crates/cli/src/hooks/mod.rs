@@ -1,18 +1,32 @@
-//! A profile's hooks: commands for the shell before a backup, after one that made a snapshot or needed none, and after one that failed.
+//! A profile's hooks: commands for the shell around each command that needs the repository ([`Opened`]), and before a backup, after one that made a snapshot or
+//! needed none, and after one that failed.
 //!
 //! They learn what happened from variables: `DRUMLIN_PROFILE`, `DRUMLIN_HOOK`, and afterwards `DRUMLIN_EXIT_STATUS`,
 //! `DRUMLIN_SNAPSHOT_ID`, `DRUMLIN_ERROR`. Their output goes to standard error, so that it never mixes with JSON.
 
+mod users;
+
 use crate::exit::{Exit, Failure, Result};
-use crate::profile::Profile;
+use crate::profile::{Commands, Profile};
 use crate::render::Out;
+use crate::signals::{BeforeEnd, before_end};
 use crate::stream::ended;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+pub use users::alone;
 
 /// The moment that a hook is run at.
 #[derive(Clone, Copy)]
 pub enum When<'a> {
+    /// Before the repository is needed.
+    Open,
+    /// When nobody needs it any more.
+    Close {
+        /// What the last command will exit with, if that is known.
+        exit: Option<Exit>,
+    },
     /// Before the backup.
     Before,
     /// After one that made a snapshot, or needed none.
@@ -34,6 +48,8 @@ pub enum When<'a> {
 impl When<'_> {
     fn name(self) -> &'static str {
         match self {
+            When::Open => "open",
+            When::Close { .. } => "close",
             When::Before => "before",
             When::After { .. } => "after",
             When::Failure { .. } => "failure",
@@ -47,19 +63,28 @@ impl When<'_> {
 /// The one that failed.
 pub fn run(profile: &Profile, when: When) -> Result<()> {
     let hooks = match when {
+        When::Open => &profile.hooks.open,
+        When::Close { .. } => &profile.hooks.close,
         When::Before => &profile.hooks.before,
         When::After { .. } => &profile.hooks.after,
         When::Failure { .. } => &profile.hooks.failure,
     };
+    run_all(hooks, profile.name(), when)
+}
+
+fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
     for command in &hooks.0 {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command).stdin(Stdio::null());
         if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
             shell.stdout(stderr);
         }
-        shell.env("DRUMLIN_PROFILE", profile.name()).env("DRUMLIN_HOOK", when.name());
+        shell.env("DRUMLIN_PROFILE", profile).env("DRUMLIN_HOOK", when.name());
         match when {
-            When::Before => {}
+            When::Open | When::Before => {}
+            When::Close { exit } => {
+                shell.env("DRUMLIN_EXIT_STATUS", exit.map_or_else(String::new, |exit| (exit as i32).to_string()));
+            }
             When::After { exit, snapshot } => {
                 shell.env("DRUMLIN_EXIT_STATUS", (exit as i32).to_string());
                 shell.env("DRUMLIN_SNAPSHOT_ID", snapshot.unwrap_or_default());
@@ -69,15 +94,17 @@ pub fn run(profile: &Profile, when: When) -> Result<()> {
                 shell.env("DRUMLIN_ERROR", message.replace('\0', " "));
             }
         }
-        let hook = format!("the hook '{}' of profile '{}'", when.name(), profile.name());
+        let hook = format!("the hook '{}' of profile '{profile}'", when.name());
         match shell.status() {
             Ok(status) if status.success() => {}
             Ok(status) => {
                 return Err(Failure::failed(format!("{hook} failed ({}): {command}", ended(status))).hint(
                     match when {
+                        When::Open => "nothing was begun",
                         When::Before => "no backup was made",
+                        When::Close { exit: Some(Exit::Done) } => "all else was done",
                         When::After { exit: Exit::Done, .. } => "the backup itself is whole",
-                        _ => "what the backup came to is told above",
+                        _ => "what the command came to is told above",
                     },
                 ));
             }
@@ -91,5 +118,40 @@ pub fn run(profile: &Profile, when: When) -> Result<()> {
 pub fn on_failure(out: &Out, profile: &Profile, exit: Exit, message: &str) {
     if let Err(failure) = run(profile, When::Failure { exit, message }) {
         out.trouble_with("hook", &failure.message);
+    }
+}
+
+/// What the hook `open` has opened, until the last that uses it closes it.
+pub struct Opened<'a> {
+    profile: &'a Profile,
+    user: users::User,
+    before_end: BeforeEnd,
+}
+
+/// Run the hook `open`, if the profile has hooks of that kind, and use what it opens from then on. Who uses it is kept in files in `folder`.
+///
+/// # Errors
+/// It failed, and nothing was opened.
+pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Opened<'a>>> {
+    if profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
+        return Ok(None);
+    }
+    let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
+    let (close, name, others) = (profile.hooks.close.clone(), profile.name().to_owned(), user.clone());
+    let before_end = before_end(false, move || {
+        // Who has pressed Ctrl-C sees what the hook itself says.
+        let _ = others.end(&name, || run_all(&close, &name, When::Close { exit: None }));
+    });
+    Ok(Some(Opened { profile, user, before_end }))
+}
+
+impl Opened<'_> {
+    /// Use it no more; the hook `close` is run if nobody else uses it either.
+    ///
+    /// # Errors
+    /// That failed.
+    pub fn close(self, exit: Exit) -> Result<()> {
+        drop(self.before_end);
+        self.user.end(self.profile.name(), || run(self.profile, When::Close { exit: Some(exit) }))
     }
 }
