@@ -1,6 +1,6 @@
 //! The directory whose entries are being planned.
 
-use super::existing;
+use super::delete::delete;
 use super::plan::extras;
 use super::selection::{self, Selection};
 use super::stream::Stream;
@@ -198,7 +198,7 @@ impl AtHand {
             let mut path = self.source.clone();
             path.push(b'/');
             path.extend_from_slice(name);
-            existing::delete(context, (&self.path, &handle), name, &path, selection);
+            delete(context, (&self.path, &handle), name, &path, selection);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! [`Empties::new`].
 
 use super::Options;
-use super::existing;
+use super::delete::delete;
 use super::selection::{Selection, source, source_dir};
 use super::worker::Context;
 use drumlin_format::tree::join;
@@ -66,7 +66,7 @@ fn clear(key: &[u8], context: &Context, selection: &Selection) {
         Ok((names, handle)) => {
             let below = selection.below(key);
             for name in names.iter() {
-                existing::delete(context, (&below, &handle), name, &source(key, name), selection);
+                delete(context, (&below, &handle), name, &source(key, name), selection);
             }
         }
         Err(e) if e.is_missing() => {}
