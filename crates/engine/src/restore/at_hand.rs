@@ -9,7 +9,7 @@ use super::worker::Context;
 use crate::monitor::ProblemKind;
 use crate::{Error, Result, convert};
 use drumlin_format::tree::{Content, Meta};
-use drumlin_host::meta::Stat;
+use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::place::{Names, Target, TargetDir};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -34,6 +34,8 @@ pub(super) struct AtHand {
     keep: Option<Vec<Box<[u8]>>>,
     /// Something is in its way: why was told.
     pub barred: bool,
+    /// And stays there: nothing that belongs in it is restored.
+    pub stays: bool,
 }
 
 /// What is known of a directory before it begins.
@@ -47,12 +49,14 @@ pub(super) struct Terms {
     pub all_made: bool,
     /// Something is in its way, or in that of one above it: why was told.
     pub barred: bool,
+    /// And stays there.
+    pub stays: bool,
 }
 
 impl AtHand {
     /// The directory of that key.
     pub fn begin(context: &Context, selection: &Selection, key: &[u8], terms: Terms) -> Self {
-        let Terms { whole, deletes, all_made, barred } = terms;
+        let Terms { whole, deletes, all_made, barred, stays } = terms;
         let path: Arc<[u8]> = selection.below(key).into();
         let source = selection::source_dir(key);
         // Nothing is in it yet: only what has all of it puts anything there.
@@ -81,7 +85,7 @@ impl AtHand {
         let barred = barred || is_repository;
         let handle = handle.filter(|_| !barred);
         let is_unopened = is_unopened && !barred;
-        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred }
+        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred, stays }
     }
 
     /// Whether it is there, as far as is known.
@@ -131,10 +135,21 @@ impl AtHand {
         let target = context.target.as_ref().ok_or(Error::Worker)?;
         let (mut dir, mut path) = (target.root().clone(), Vec::new());
         for name in self.path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+            let above = path.clone();
             path.extend_from_slice(if path.is_empty() { b"" } else { b"/" });
             path.extend_from_slice(name);
             let next = match dir.make_dir(name) {
-                Err(e) if e.is_exists() => dir.open_dir(name),
+                Err(e) if e.is_exists() => match dir.stat(name) {
+                    // What leads elsewhere isn't followed, and stays.
+                    Ok(Some(stat))
+                        if !matches!(stat.kind, Kind::Dir | Kind::Symlink) && !context.options.overwrite.spares() =>
+                    {
+                        let source = &self.source[..self.source.len() - (self.path.len() - path.len())];
+                        let put = context.asides.make_dir((&above, &dir), name, 0, source);
+                        put.and_then(|()| dir.open_dir(name)).inspect(|_| _ = made.insert(path.clone()))
+                    }
+                    _ => dir.open_dir(name),
+                },
                 other => other.inspect(|_| _ = made.insert(path.clone())),
             };
             dir = match next {

@@ -34,6 +34,11 @@ pub(super) fn there(
     // What is as it was in the snapshot, which most is, needs no look at whose it is.
     let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
     let is_other_file = !is_alike && convert::kind(stat.kind) != Kind::Dir;
+    if stays && meta.kind == Kind::Dir {
+        let cause = "something else is there, which --overwrite has stay: what belongs in the folder is not restored";
+        context.problem(path, ProblemKind::Unwritable, cause);
+        return None;
+    }
     if stays || is_other_file && context.own.is_remembered(dir, name) {
         context.placed(path, Vec::new(), Change::Kept);
         return None;

@@ -61,6 +61,8 @@ pub(super) struct Planner<'a> {
     mounted: Vec<Vec<u8>>,
     /// Keys of directories in whose place a symlink is that stays; or, in a dry run, something that would give way.
     barred: Vec<Vec<u8>>,
+    /// Keys of directories in whose place something else is that stays: it was told.
+    kept_out: Vec<Vec<u8>>,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -97,6 +99,7 @@ impl<'a> Planner<'a> {
             claimed: HashSet::new(),
             mounted: Vec::new(),
             barred: Vec::new(),
+            kept_out: Vec::new(),
             gap: false,
         })
     }
@@ -202,7 +205,7 @@ impl<'a> Planner<'a> {
             links: self.links.found,
             leaves: self.leaves,
             made: self.made,
-            barred: self.barred,
+            barred: [self.barred, self.kept_out].concat(),
             selection: self.selection,
         }
     }
@@ -219,7 +222,8 @@ impl<'a> Planner<'a> {
                 whole: range.has_all_of(dir) && !self.gap,
                 deletes: !selection::is_below(&self.mounted, dir),
                 all_made: self.all_made,
-                barred: selection::is_below(&self.barred, dir),
+                barred: selection::is_below(&self.barred, dir) || selection::is_below(&self.kept_out, dir),
+                stays: selection::is_below(&self.kept_out, dir),
             };
             self.dir = Some(AtHand::begin(self.context, &self.selection, dir, terms));
         }
@@ -256,6 +260,10 @@ impl<'a> Planner<'a> {
             context.problem(&path, ProblemKind::Damaged, "its contents could not be read when it was backed up");
             return Ok(false);
         }
+        if current.stays {
+            add(&counters.unwritable, 1);
+            return Ok(false);
+        }
         if !current.is_there() && !context.options.dry_run {
             if self.selection.is_picky() && !current.barred {
                 current.make(context, &mut self.made)?;
@@ -277,6 +285,10 @@ impl<'a> Planner<'a> {
                 }
                 let at = (&*current.path, handle);
                 let Some(there) = existing::there((context, &self.selection), at, name, meta, &path) else {
+                    if meta.kind == Kind::Dir {
+                        self.kept_out.push(join(dir, name));
+                        return Ok(false);
+                    }
                     let link = Link { dir: current.path.clone(), name: name.into() };
                     self.links.keep(context, handle, link, meta, content)?;
                     return Ok(false);

@@ -4,7 +4,7 @@ use crate::common::{bench, settle};
 use crate::scene::{at, scene};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::{Counts, ProblemKind, Quiet};
-use drumlin_engine::restore::{Options, Overwrite};
+use drumlin_engine::restore::{self, Options, Overwrite};
 use drumlin_store::{Put, Store};
 use drumlin_testkit::Rng;
 use std::collections::BTreeSet;
@@ -565,4 +565,45 @@ fn holes_that_are_there_are_not_read() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"x", 1 << 39).unwrap();
     let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
     assert_eq!(report.counts.restored, 1);
+}
+
+/// With what is in the way of a folder, however it is asked for.
+#[test]
+fn what_is_in_the_way_of_a_folder() {
+    let scene = scene(|source| {
+        for dir in ["file", "link"] {
+            fs::create_dir(source.join(dir)).unwrap();
+            fs::write(source.join(dir).join("x.o"), "1").unwrap();
+            fs::write(source.join(dir).join("y.o"), "2").unwrap();
+        }
+    });
+    let put = || {
+        for name in ["file", "link"] {
+            let _ = fs::remove_dir_all(scene.target.join(name));
+            let _ = fs::remove_file(scene.target.join(name));
+        }
+        fs::write(scene.target.join("file"), "in the way").unwrap();
+        std::os::unix::fs::symlink("elsewhere", scene.target.join("link")).unwrap();
+    };
+    let options = |overwrite, include: &[&str], dry_run| {
+        let include = include.iter().map(ToString::to_string).collect();
+        Options { overwrite, include, dry_run, ..scene.options() }
+    };
+    for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
+        put();
+        let [(foreseen, told), (done, problems)] =
+            [true, false].map(|dry_run| scene.run(options(overwrite, &[], dry_run)));
+        let counts = |report: &restore::Report| (report.counts.restored, report.counts.kept, report.counts.unwritable);
+        assert_eq!(counts(&foreseen), counts(&done));
+        assert_eq!((counts(&done), problems.problems().len()), ((0, 0, 6), 2), "{:?}", problems.problems());
+        assert_eq!(told.problems().len(), 2);
+        assert_eq!(scene.read("file"), "in the way");
+    }
+    // A file gives way to a folder that leads to what is wanted. What leads elsewhere doesn't.
+    put();
+    let (report, monitor) = scene.run(options(Overwrite::IfChanged, &["*.o"], false));
+    assert_eq!((report.counts.restored, scene.read("file/x.o")), (2, "1".into()), "{:?}", monitor.problems());
+    assert!(scene.target.join("link").is_symlink());
+    let left: Vec<_> = fs::read_dir(&scene.target).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
 }
