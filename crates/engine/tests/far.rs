@@ -16,13 +16,13 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::tree::Cursor;
 use drumlin_repo::{Cache, Index, IndexMode, Repository, WriteSession, names};
-use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Store, Upload};
+use drumlin_store::{Call, CallLog, Listed, MemoryStore, Put, RecordStore, Soon, Store, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 struct Scene {
@@ -197,8 +197,8 @@ fn a_restore_of_files_of_all_sizes_fetches_no_block_twice() {
     assert_reads_once(&bench, &log, &source, 24 << 20);
 }
 
-/// A storage that takes a while to answer.
-struct Late(RecordStore<MemoryStore>);
+/// A storage that takes a while to answer, and how many ranges it was told of that nobody had read yet: at most, of contents.
+struct Late(RecordStore<MemoryStore>, Arc<Mutex<(HashSet<(String, u64)>, usize)>>);
 
 impl Store for Late {
     fn location(&self) -> String {
@@ -213,7 +213,17 @@ impl Store for Late {
     fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
         self.0.get(name)
     }
+    fn expect(&self, soon: Soon<'_>) {
+        if let Soon::Range { name, offset, .. } = soon
+            && name.starts_with(names::DATA)
+        {
+            let mut told = self.1.lock().unwrap();
+            told.0.insert((name.to_owned(), offset));
+            told.1 = told.1.max(told.0.len());
+        }
+    }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        self.1.lock().unwrap().0.remove(&(name.to_owned(), offset));
         std::thread::sleep(Duration::from_millis(3));
         self.0.read_at(name, offset, buf)
     }
@@ -241,7 +251,8 @@ fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     let memory = MemoryStore::new();
     let store = RecordStore::new(memory.far());
     let log = store.log();
-    let bench = bench_over(Arc::new(Late(store)), memory, quick_folder(), small());
+    let told = Arc::default();
+    let bench = bench_over(Arc::new(Late(store, Arc::clone(&told))), memory, quick_folder(), small());
     let source = bench.folder.path().join("source");
     fs::create_dir(&source).unwrap();
     let mut bytes = Rng::new(7).bytes(12_000_000);
@@ -251,6 +262,9 @@ fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     (0..bytes.len()).step_by(90_000).for_each(|at| bytes[at] ^= 1);
     fs::write(source.join("image"), &bytes).unwrap();
     assert_reads_once(&bench, &log, &source, 128 << 20);
+    // Most of its steps go on in a block that is there: enough of others is on its way all the same.
+    let most = told.lock().unwrap().1;
+    assert!(most >= 8, "{most}");
 }
 
 /// What comes back much later in a file, past all that there is room for.

@@ -7,15 +7,15 @@ use super::{Overwrite, compare, existing};
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
-use drumlin_format::ChunkId;
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::tree::{Data, Ref};
+use drumlin_format::{ChunkId, PackId};
 use drumlin_host::meta::{Extras, Kind, Stat, Time};
 use drumlin_host::place::{self, BigFile, FileId, TargetDir, Wanted};
 use drumlin_repo::PackInfo;
 use drumlin_repo::tree::Refs;
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Blocks fetched ahead of the one being written.
@@ -24,6 +24,9 @@ const AHEAD: usize = 3;
 /// Refs that are foreseen of a storage far away: of a GiB or two. A few more each time.
 const FORESEEN_MAX: usize = 32 << 10;
 const FORESEEN_STEP: usize = 32;
+/// Of these, so many different blocks are hinted at ahead of the one being asked for: what was changed here and there lies in turns in this pack and in that, and most steps
+/// go on in a block that is there already.
+const HINTED: usize = 8;
 
 /// A file to be written in order.
 pub(super) struct Stream {
@@ -436,15 +439,24 @@ fn wait(
 struct Plan<'a> {
     context: &'a Context<'a>,
     refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a>,
-    /// Of a storage far away: refs that come, so that blocks which are wanted again stay.
-    foreseen: VecDeque<Ref>,
+    /// Of a storage far away: refs that come, so that blocks which are wanted again stay, and the next ones are on their way.
+    foreseen: VecDeque<Foreseen>,
     foresees: bool,
+    /// How many of them have been looked at for what to hint at, and the blocks that were, and that nobody has asked for since.
+    looked_at: usize,
+    hinted: HashSet<(PackId, u32)>,
     held: Option<Ref>,
     next: u64,
     /// The pack at hand.
     pack: Option<(u32, Arc<PackInfo>, Arc<Table>)>,
     /// Others want what is in the same blocks: each is decoded once for all of them.
     is_small: bool,
+}
+
+/// A ref that comes, and where it is, if that could be told.
+struct Foreseen {
+    of: Ref,
+    place: Option<(Arc<PackInfo>, Arc<Table>, u32)>,
 }
 
 impl<'a> Plan<'a> {
@@ -456,7 +468,8 @@ impl<'a> Plan<'a> {
             Data::List(list) => Box::new(Refs::new(&context.reader, list)),
         };
         let foresees = !is_small && context.reader.keeps_blocks();
-        Plan { context, refs, foreseen: VecDeque::new(), foresees, held: None, next: 0, pack: None, is_small }
+        let (foreseen, hinted) = (VecDeque::new(), HashSet::new());
+        Plan { context, refs, foreseen, foresees, looked_at: 0, hinted, held: None, next: 0, pack: None, is_small }
     }
 
     fn step(&mut self) -> std::result::Result<Option<Ref>, Stop> {
@@ -465,8 +478,10 @@ impl<'a> Plan<'a> {
         }
         if self.foresees {
             self.foresee()?;
-            if let Some(r) = self.foreseen.pop_front() {
-                return Ok(Some(r));
+            self.hint();
+            if let Some(first) = self.foreseen.pop_front() {
+                self.looked_at = self.looked_at.saturating_sub(1);
+                return Ok(Some(first.of));
             }
         }
         Ok(self.refs.next().transpose()?)
@@ -478,23 +493,39 @@ impl<'a> Plan<'a> {
         while self.foreseen.len() < until
             && let Some(r) = self.refs.next().transpose()?
         {
-            if let Ref::Chunk { id, len } = r {
-                self.want(&id, len);
-            }
-            self.foreseen.push_back(r);
+            let place = match &r {
+                Ref::Chunk { id, len } => self.want(id, *len),
+                Ref::Hole { .. } => None,
+            };
+            self.foreseen.push_back(Foreseen { of: r, place });
         }
         Ok(())
     }
 
-    /// Whatever is wrong with it shows when it is fetched.
-    fn want(&self, id: &ChunkId, len: u64) {
-        let reader = &self.context.reader;
-        let Ok(Some(location)) = reader.index().lookup(id) else { return };
-        let info = reader.index().pack(location.pack);
-        let Ok(table) = reader.table(&info) else { return };
-        if let Some(chunk) = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id) {
-            reader.wanted(&info, chunk.block, len);
+    /// Hint at the blocks that come next.
+    fn hint(&mut self) {
+        while self.hinted.len() < HINTED
+            && let Some(next) = self.foreseen.get(self.looked_at)
+        {
+            self.looked_at += 1;
+            if let Some((info, table, block)) = &next.place
+                && self.hinted.insert((info.id, *block))
+            {
+                self.context.reader.expect_block(info, table, *block);
+            }
         }
+    }
+
+    /// Where a chunk is, which is said to be wanted. Whatever is wrong with it shows when it is fetched.
+    fn want(&self, id: &ChunkId, len: u64) -> Option<(Arc<PackInfo>, Arc<Table>, u32)> {
+        let reader = &self.context.reader;
+        let location = reader.index().lookup(id).ok()??;
+        let info = reader.index().pack(location.pack);
+        let table = reader.table(&info).ok()?;
+        let chunk = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id)?;
+        reader.wanted(&info, chunk.block, len);
+        let block = chunk.block;
+        Some((info, table, block))
     }
 
     /// Ask for the next block, with all refs that follow one another in it.
@@ -544,6 +575,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
+        self.hinted.remove(&(info.id, block));
         self.context.reader.expect_block(&info, &table, block);
         self.ask(Fetchable::Block(Part { info, table, block, ordinals }), chunks, reply)
     }
