@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
+use rustix::process::{Gid, Uid, geteuid};
 
 use super::mount;
 
@@ -140,13 +141,29 @@ impl Root {
             let (_, segment) = split(&folder[..end]);
             let above = at.as_ref().unwrap_or(&self.dir);
             match retry_on_intr(|| fs::mkdirat(above, segment, Mode::from_raw_mode(0o755))) {
-                Ok(()) => _ = self.durability().anchored.remove(&folder[..end]),
+                Ok(()) => {
+                    self.share(above, segment);
+                    self.durability().anchored.remove(&folder[..end]);
+                }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
             at = Some(self.folder(&folder[..end])?);
         }
         at.map_or_else(|| self.folder(""), Ok)
+    }
+
+    /// A new folder is whose the repository's is, and open to its group if that one is: a run as root, or by another one of the group, is to keep nobody out who was in before.
+    /// What can't be done shows where somebody can't write.
+    fn share(&self, above: &OwnedFd, segment: &str) {
+        let made = fs::openat(above, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+        let (Ok(root), Ok(made)) = (fs::fstat(&self.dir), made) else { return };
+        if geteuid().is_root() && !Uid::from_raw(root.st_uid).is_root() {
+            let _ = fs::fchown(&made, Some(Uid::from_raw(root.st_uid)), Some(Gid::from_raw(root.st_gid)));
+        }
+        if root.st_mode & 0o020 != 0 {
+            let _ = fs::fchmod(&made, Mode::from_raw_mode(0o755 | root.st_mode & 0o2070));
+        }
     }
 
     /// Whether the root is still reachable by a path. A descriptor outlives its folder, and every name in a folder

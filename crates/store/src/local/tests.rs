@@ -59,6 +59,30 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
+/// Run as root, or by another one of a group, it keeps nobody out.
+#[test]
+fn new_folders_are_those_of_whoever_the_repository_is() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("repo");
+    LocalStore::create(&path).unwrap().put("a/b/object", b"x", Put::Create).unwrap();
+    assert_eq!(mode(&path.join("a/b")) & !0o755, 0);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o2770)).unwrap();
+    LocalStore::open(&path).unwrap().put("c/d/object", b"x", Put::Create).unwrap();
+    for folder in ["c", "c/d"] {
+        assert_eq!(mode(&path.join(folder)), 0o2775);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    chown(&path, Some(4321), Some(1234)).unwrap();
+    LocalStore::open(&path).unwrap().put("e/f/object", b"x", Put::Create).unwrap();
+    for folder in ["e", "e/f"] {
+        let of = fs::metadata(path.join(folder)).unwrap();
+        assert_eq!((of.uid(), of.gid()), (4321, 1234));
+    }
+}
+
 #[test]
 fn modes() {
     let (_dir, path, store) = repo();
