@@ -197,8 +197,16 @@ fn a_restore_of_files_of_all_sizes_fetches_no_block_twice() {
     assert_reads_once(&bench, &log, &source, 24 << 20);
 }
 
-/// A storage that takes a while to answer, and how many ranges it was told of that nobody had read yet: at most, of contents.
-struct Late(RecordStore<MemoryStore>, Arc<Mutex<(HashSet<(String, u64)>, usize)>>);
+/// A storage that takes a while to answer, and what it is told in advance.
+struct Late(RecordStore<MemoryStore>, Arc<Mutex<Told>>);
+
+#[derive(Default)]
+struct Told {
+    /// Ranges of contents that nobody has read yet, by object and offset.
+    waiting: HashSet<(String, u64)>,
+    /// As many as these were at most.
+    most: usize,
+}
 
 impl Store for Late {
     fn location(&self) -> String {
@@ -218,12 +226,12 @@ impl Store for Late {
             && name.starts_with(names::DATA)
         {
             let mut told = self.1.lock().unwrap();
-            told.0.insert((name.to_owned(), offset));
-            told.1 = told.1.max(told.0.len());
+            told.waiting.insert((name.to_owned(), offset));
+            told.most = told.most.max(told.waiting.len());
         }
     }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
-        self.1.lock().unwrap().0.remove(&(name.to_owned(), offset));
+        self.1.lock().unwrap().waiting.remove(&(name.to_owned(), offset));
         std::thread::sleep(Duration::from_millis(3));
         self.0.read_at(name, offset, buf)
     }
@@ -251,7 +259,7 @@ fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     let memory = MemoryStore::new();
     let store = RecordStore::new(memory.far());
     let log = store.log();
-    let told = Arc::default();
+    let told = Arc::<Mutex<Told>>::default();
     let bench = bench_over(Arc::new(Late(store, Arc::clone(&told))), memory, quick_folder(), small());
     let source = bench.folder.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -263,7 +271,7 @@ fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     fs::write(source.join("image"), &bytes).unwrap();
     assert_reads_once(&bench, &log, &source, 128 << 20);
     // Most of its steps go on in a block that is there: enough of others is on its way all the same.
-    let most = told.lock().unwrap().1;
+    let most = told.lock().unwrap().most;
     assert!(most >= 8, "{most}");
 }
 

@@ -13,7 +13,7 @@ pub const HINT: &str = "see 'When the storage goes back' in docs/guides/repair.m
 pub fn words(missing: &Missing) -> String {
     let since = match missing.last {
         0 => String::new(),
-        last => format!(". All of it was there on {}", local((last, 0))),
+        last => format!(". Nothing was missing when it was looked at on {}", local((last, 0))),
     };
     format!("the storage has lost or withholds what this client has seen in it: {missing}{since}")
 }

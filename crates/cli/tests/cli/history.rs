@@ -58,7 +58,7 @@ fn an_older_copy_of_the_repository_is_told_until_it_is_accepted() {
         let code = if args == ["prune", "-n"] { 1 } else { 4 };
         let ran = alarmed(home.run(args), code);
         assert!(
-            ran.stderr.contains("1 snapshot (") && ran.stderr.contains("All of it was there on "),
+            ran.stderr.contains("1 snapshot (") && ran.stderr.contains("Nothing was missing when it was looked at on "),
             "{}",
             ran.stderr
         );

@@ -101,7 +101,9 @@ impl Cache {
         let has_room = |folder: &&PathBuf| {
             room(folder).is_none_or(|room| room >= ROOM_MIN || Some(room) >= self::room(&self.scratch))
         };
-        unnamed_file(self.folder.as_ref().filter(has_room).unwrap_or(&self.scratch))
+        let folder = self.folder.as_ref().filter(has_room).unwrap_or(&self.scratch);
+        // It may be read-only.
+        unnamed_file(folder).or_else(|e| self.file_elsewhere().map_err(|_| e))
     }
 
     /// The same where the cache is not: for what there is no room for in it.
