@@ -63,10 +63,17 @@ pub(crate) fn twice<'a>(store: &'a dyn Store, id: KeyId) -> Twice<'a, KeyObject>
     Twice { store, name: names::key(id), decode: Box::new(decode), counts, copy_is_owed: false }
 }
 
-/// All keys of which there is an object or its copy, in order.
+/// No key object is longer, whatever its label: who may add can put what takes all memory to be read.
+const KEY_BYTES_MAX: u64 = 1 << 20;
+
+/// All keys of which there is an object or its copy, in order, of a length that it can have.
 pub(crate) fn ids(store: &dyn Store) -> Result<BTreeSet<KeyId>> {
     let mut ids = BTreeSet::new();
-    store.list(names::KEYS, &mut |listed| ids.extend(names::key_id(&listed.name)))?;
+    store.list(names::KEYS, &mut |listed| {
+        if listed.len <= KEY_BYTES_MAX {
+            ids.extend(names::key_id(&listed.name));
+        }
+    })?;
     Ok(ids)
 }
 

@@ -135,8 +135,14 @@ fn no_passphrase_is_tried_on_what_the_owner_has_not_certified() {
     let parts = KeyParts { secrets: &secrets, lock, unlock, label: "", created: 0, fresh: [0; 16], generation: 0 };
     let forged = KeyObject::seal(&parts, repository.config().suite, &signing);
     memory.put(&format!("keys/{key}"), &forged, Put::Create).unwrap();
+    // Nor is anything read that is longer than a key object can be.
+    let long = "keys/00000000000000000000000000000001";
+    memory.put(long, &vec![0; 2 << 20], Put::Create).unwrap();
+    let store = RecordStore::new(memory);
+    let log = store.log();
     let started = std::time::Instant::now();
-    let opened = Repository::open(Arc::new(memory), &Unlock::Passphrase(b"owner".to_vec())).unwrap();
+    let opened = Repository::open(Arc::new(store), &Unlock::Passphrase(b"owner".to_vec())).unwrap();
     assert_eq!(opened.secrets().key, repository.secrets().key);
     assert!(started.elapsed().as_secs() < 5);
+    assert!(!log.calls().iter().any(|call| matches!(call, Call::Get { name, .. } if name == long)));
 }

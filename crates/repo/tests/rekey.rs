@@ -107,9 +107,15 @@ fn every_key_that_is_left_reads_and_writes_before_and_after() {
     // Whoever opened it before goes on as he was.
     assert!(Desk::new(&stolen).session(before).unwrap().is_some());
     assert!(Desk::new(&stolen).session(after).unwrap().is_none(), "the thief's secrets open nothing new");
-    // With all that he has, opened anew: he can't learn the new ones.
+    // With all that he has, opened anew, by a program that doesn't ask whether his key was removed: he can't learn the new ones.
     let kept = stolen.recovery_file().to_string();
-    let again = open(&bench.memory, &kept).unwrap();
+    assert!(matches!(open(&bench.memory, &kept), Err(Error::RevokedKey { .. })));
+    let his = MemoryStore::new();
+    let own = format!("{}/{thief}", names::KEYS);
+    for name in bench.names("").into_iter().filter(|name| !name.starts_with(&own)) {
+        his.put(&name, &bench.memory.get(&name).unwrap(), Put::Create).unwrap();
+    }
+    let again = open(&his, &kept).unwrap();
     assert!(matches!(again.generation(), Err(Error::Generation { .. })));
     assert!(Desk::new(&again).session(after).unwrap().is_none() && again.secrets().generations.is_empty());
     assert!(again.secrets().wrapping_key().is_some(), "he has a pair, and was handed nothing");

@@ -12,7 +12,7 @@ use crate::unlock::{self, Asked};
 use drumlin_engine::Error;
 use drumlin_engine::copy::{Copier, End, Options, Report};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_repo::{IndexMode, SnapshotInfo, Trust};
+use drumlin_repo::{IndexMode, SnapshotInfo, Trust, names};
 use drumlin_store::{Location, Surroundings};
 use serde::Serialize;
 use std::sync::Arc;
@@ -98,6 +98,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     };
     let watch = Watch::new(context.out, "copy");
     let memory = target.memory().cloned();
+    let reading = source.clone();
     let source = End { cache: context.cache(&source)?, repository: source };
     let target = End { cache: context.cache(&target)?, repository: target };
     let named = !args.snapshots.is_empty();
@@ -126,6 +127,11 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
                     memory.iter().for_each(|memory| memory.made(report.snapshot.id));
                     tally.copied += 1;
                     told(context, &info.snapshot, Some(&report));
+                }
+                Err(Error::Interrupted) => return Err(failure(Error::Interrupted)),
+                // The others are still to be copied.
+                Err(_) if !named && reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() => {
+                    context.out.note(format!("{} was forgotten meanwhile, and not copied", in_words(&info.snapshot)));
                 }
                 Err(e) => return Err(failure(e)),
             }

@@ -45,11 +45,13 @@ pub enum When<'a> {
     },
 }
 
+const CLOSE: &str = "close";
+
 impl When<'_> {
     fn name(self) -> &'static str {
         match self {
             When::Open => "open",
-            When::Close { .. } => "close",
+            When::Close { .. } => CLOSE,
             When::Before => "before",
             When::After { .. } => "after",
             When::Failure { .. } => "failure",
@@ -133,7 +135,9 @@ pub struct Opened<'a> {
 /// # Errors
 /// It failed, and nothing was opened.
 pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Opened<'a>>> {
-    if profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
+    // What a hook runs would wait for that hook's own end.
+    let is_within = std::env::var("DRUMLIN_HOOK").is_ok_and(|hook| [When::Open.name(), CLOSE].contains(&&hook[..]));
+    if is_within || profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
         return Ok(None);
     }
     let user = users::User::begin(profile, folder, || run(profile, When::Open))?;

@@ -144,8 +144,8 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     let mut report = Report { copies: copies.put, ..Report::default() };
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
     for (id, why) in repository.mend_history(Act::now("repair"))? {
+        report.cleared += u64::from(matches!(why, drumlin_repo::Error::Damaged { .. }));
         tell(monitor, names::history(id), why);
-        report.cleared += 1;
     }
     for _ in 0..ROUNDS_MAX {
         let mut next = Some(Mending::new(repository, cache, options, monitor, SessionId(random_id()?)));

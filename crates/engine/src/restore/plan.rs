@@ -363,10 +363,18 @@ impl<'a> Planner<'a> {
                 // It would give way, and nothing be there yet.
                 self.barred.push(join(current.key(), name));
             }
+            let extras = extras(content);
+            let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
             let is_kept = match (&there, current.had(name)) {
-                (Some(there), Some(handle)) => meta.kind == Kind::Dir || is_right(handle, name, meta, content, there),
+                (Some(there), Some(handle)) => {
+                    let may_stay = || handle.may_amend(name, convert::host_kind(meta.kind), FileId::of(there), &wanted);
+                    meta.kind == Kind::Dir || is_right(handle, name, meta, content, there) && may_stay().is_ok()
+                }
                 _ => false,
             };
+            if !is_kept && there.is_some_and(|there| there.nlink > 1) {
+                context.replaces(&path);
+            }
             let change = if is_kept { Change::Kept } else { Change::Restored };
             context.placed(&path, Vec::new(), change);
             return Ok(false);

@@ -218,11 +218,18 @@ impl Stream {
 
     /// Say, in a dry run, that it would be written.
     fn tell(&self, context: &Context) {
-        add(&context.counters().bytes_written, self.size);
+        add(&context.counters().bytes_written, self.contents(context));
         context.placed(&self.path, place::Problems::new(), Change::Restored);
         if self.there.as_ref().is_some_and(|there| there.nlink > 1) {
             context.replaces(&self.path);
         }
+    }
+
+    /// Bytes of it that are no holes; all of them, if that can't be told.
+    fn contents(&self, context: &Context) -> u64 {
+        let Data::List(list) = &self.data else { return self.size };
+        let len = |r: drumlin_repo::Result<Ref>| r.map(|r| if let Ref::Chunk { len, .. } = r { len } else { 0 });
+        Refs::new(&context.reader, list).map(len).sum::<drumlin_repo::Result<u64>>().unwrap_or(self.size)
     }
 
     fn place(&self, context: &Context, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {
@@ -241,7 +248,7 @@ impl Stream {
         let wanted = Wanted { mode: self.mode, owner: Some(self.owner), mtime: self.mtime, extras: &self.extras };
         if let Some(id) = self.right(context, &dir)? {
             let amended = match context.options.dry_run {
-                true => Ok(place::Problems::new()),
+                true => dir.may_amend(&self.name, Kind::File, id, &wanted).map(|()| place::Problems::new()),
                 false => dir.amend(&self.name, Kind::File, id, &wanted),
             };
             match amended {

@@ -128,9 +128,9 @@ fn read_again(deed: Deed, failed: &Failed) -> bool {
     (failed.once || deed == Deed::Undelete) && failed.name.starts_with("index/")
 }
 
-/// A repair reads the objects that stand there twice once more.
+/// A repair reads once more what stands there twice, and the history.
 fn put_again(deed: Deed, failed: &Failed) -> bool {
-    deed == Deed::Repair && failed.once && ["config", "keys/"].iter().any(|of| failed.name.starts_with(of))
+    deed == Deed::Repair && failed.once && ["config", "keys/", "history/"].iter().any(|of| failed.name.starts_with(of))
 }
 
 #[test]

@@ -157,6 +157,8 @@ fn what_has_other_names_elsewhere_is_left_to_them() {
         (of.mode(), of.mtime(), of.mtime_nsec(), of.nlink())
     };
     let before = ["file", "link"].map(seen);
+    let (foreseen, _) = scene.run(Options { dry_run: true, ..scene.options() });
+    assert_eq!((foreseen.counts.restored, foreseen.counts.kept), (2, 0));
     let (report, monitor) = scene.run(scene.options());
     assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
     assert_eq!((report.counts.restored, report.counts.kept), (2, 0));
@@ -205,4 +207,26 @@ fn names_of_an_immutable_file_are_made_one() {
     for name in ["a", "c"] {
         assert!(flag("-ia", &target.join(name)) && flag("-ia", &scene.source.join(name)));
     }
+}
+
+/// A dry run counts as the run does, of files and of what else has several names.
+#[test]
+fn names_that_are_made_one_are_foreseen() {
+    let scene = scene(|source| {
+        symlink("A", source.join("p")).unwrap();
+        fs::hard_link(source.join("p"), source.join("q")).unwrap();
+        fs::write(source.join("f"), "same").unwrap();
+        fs::hard_link(source.join("f"), source.join("g")).unwrap();
+    });
+    symlink("B", scene.target.join("p")).unwrap();
+    fs::hard_link(scene.target.join("p"), scene.target.join("q")).unwrap();
+    scene.put("f", "same", at(5));
+    fs::hard_link(scene.target.join("f"), scene.target.join("g")).unwrap();
+    let [foreseen, done] = [true, false].map(|dry_run| {
+        let counts = scene.run(Options { dry_run, ..scene.options() }).0.counts;
+        (counts.restored, counts.kept)
+    });
+    assert_eq!((foreseen, done), ((4, 0), (4, 0)));
+    scene.same();
+    assert_eq!(scene.run(scene.options()).0.counts.kept, 4);
 }

@@ -554,8 +554,10 @@ fn holes_that_are_there_are_not_read() {
         let file = fs::File::create(source.join("sparse")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"end", 1 << 40).unwrap();
     });
+    let (foreseen, _) = scene.run(Options { dry_run: true, ..scene.options() });
     let (report, _) = scene.run(scene.options());
     assert_eq!(report.counts.restored, 1);
+    assert_eq!(foreseen.counts.bytes_written, report.counts.bytes_written);
     let started = std::time::Instant::now();
     let (report, _) = scene.run(Options { overwrite: Overwrite::Always, ..scene.options() });
     assert_eq!(report.counts.kept, 1);

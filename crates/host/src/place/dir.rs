@@ -286,6 +286,30 @@ impl TargetDir {
     /// # Errors
     /// [`Error::Shared`]: something would have to be changed, and it has other names, which may stand anywhere and be anybody's.
     pub fn amend(&self, name: &[u8], kind: Kind, id: FileId, wanted: &Wanted<'_>) -> Result<Problems> {
+        self.with_amendable(name, kind, id, wanted, |handle, now| {
+            let mut problems = Problems::new();
+            apply::apply(handle, now, wanted, &self.shared, &mut problems);
+            apply::apply_flags(handle, now, wanted, &mut problems);
+            problems
+        })
+    }
+
+    /// Whether [`TargetDir::amend`] would do that; nothing is changed.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn may_amend(&self, name: &[u8], kind: Kind, id: FileId, wanted: &Wanted<'_>) -> Result<()> {
+        self.with_amendable(name, kind, id, wanted, |_, _| ())
+    }
+
+    fn with_amendable<T>(
+        &self,
+        name: &[u8],
+        kind: Kind,
+        id: FileId,
+        wanted: &Wanted<'_>,
+        work: impl FnOnce(Handle<'_>, &Now) -> T,
+    ) -> Result<T> {
         let (pinned, stat) = self.pin(name)?;
         if stat.kind != kind || FileId::of(&stat) != id {
             return Err(Error::Swapped(name.to_vec()));
@@ -301,10 +325,7 @@ impl TargetDir {
         if kind != Kind::Dir && stat.nlink > 1 && apply::differs(handle, &now, wanted, &self.shared) {
             return Err(Error::Shared(name.to_vec()));
         }
-        let mut problems = Problems::new();
-        apply::apply(handle, &now, wanted, &self.shared, &mut problems);
-        apply::apply_flags(handle, &now, wanted, &mut problems);
-        Ok(problems)
+        Ok(work(handle, &now))
     }
 
     /// What `name` is, or `None` if nothing of that name is there. Symlinks are not followed.

@@ -94,39 +94,38 @@ impl Repository {
         Ok(())
     }
 
-    /// Put an entry in place of those that nobody can read, which absorbs them, so that nobody who has seen them misses them when they go; gives them, and what is wrong
-    /// with each. What they said is lost with them: clients that had not read it yet may miss what they named.
+    /// Put an entry in place of those that are damaged, which absorbs them, so that nobody who has seen them misses them when they go. What they said is lost with them:
+    /// clients that had not read it yet may miss what they named. Gives what is wrong with entries; one that the storage doesn't give out stays.
     ///
     /// # Errors
     /// The storage fails.
     pub fn mend_history(&self, act: Act) -> Result<Vec<(HistoryId, Error)>> {
-        let mut broken = Vec::new();
+        let mut wrong = Vec::new();
         for (id, _) in self.history_ids()? {
-            if let Err(why) = self.try_entry(id).or_else(|_| self.try_entry(id)) {
-                broken.push((id, why));
+            match self.try_entry(id).or_else(|_| self.try_entry(id)) {
+                Err(why) if why.is_of_one_object() => wrong.push((id, why)),
+                other => other?,
             }
         }
-        if broken.is_empty() {
-            return Ok(broken);
-        }
+        let damaged = wrong.iter().filter(|(_, why)| matches!(why, Error::Damaged { .. }));
         let mut entry = Entry::new(HistoryId(random_id()?), act.name, act.time);
-        entry.absorbed = broken.iter().map(|(id, _)| *id).collect();
-        let bytes = entry.seal(self.config().suite, self.sealing()?);
-        self.store().put(&names::history(entry.id), &bytes, Put::Create)?;
-        for (id, _) in &broken {
-            self.store().delete(&names::history(*id))?;
+        entry.absorbed = damaged.map(|(id, _)| *id).collect();
+        if !entry.absorbed.is_empty() {
+            let bytes = entry.seal(self.config().suite, self.sealing()?);
+            self.store().put(&names::history(entry.id), &bytes, Put::Create)?;
+            entry.absorbed.iter().try_for_each(|id| self.store().delete(&names::history(*id)))?;
         }
-        Ok(broken)
+        Ok(wrong)
     }
 
-    /// Fails if an entry is there and is damaged; whose word it is doesn't matter, and one of a newer program or of secrets that came since is not damaged.
+    /// Fails if an entry can't be read, or is damaged; whose word it is doesn't matter. One that is gone, of a newer program or of secrets that came since is none of these.
     fn try_entry(&self, id: HistoryId) -> Result<()> {
         let name = names::history(id);
         let opened = match self.store().get(&name).map_err(Error::from) {
-            Err(e) => Err(e),
             Ok(bytes) => Entry::open(id, self.secrets(), &bytes).map(drop).map_err(Error::damaged(&name)),
+            Err(e) => Err(e),
         };
-        opened.or_else(|e| if matches!(e, Error::Damaged { .. }) && !e.is_newer() { Err(e) } else { Ok(()) })
+        opened.or_else(|e| if e.is_missing() || e.is_newer() || e.is_unknown_generation() { Ok(()) } else { Err(e) })
     }
 
     /// Take over what small entries say, if many stand; gives those. Sizes double from one to the next, about, as in a
