@@ -236,6 +236,15 @@ fn what_a_hook_opens_is_closed_by_the_last_that_uses_it() {
     assert!(home.path("away").exists());
 }
 
+/// It would wait for its own end.
+#[test]
+fn what_a_hook_runs_opens_nothing_itself() {
+    let program = env!("CARGO_BIN_EXE_drumlin");
+    let run = format!("timeout 20 {program} -q --profile home snapshots >> log");
+    let home = home(&format!("hooks = {{ open = '{run}', close = '{run}', after = '{run}' }}\n"));
+    home.run(&["backup", "--profile", "home"]).ok();
+}
+
 fn until(holds: impl Fn() -> bool) {
     for _ in 0..6000 {
         if holds() {
