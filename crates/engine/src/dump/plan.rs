@@ -11,7 +11,8 @@ use drumlin_format::snapshot::Root;
 use drumlin_format::tree::{self, Data, Kind, Ref, Time, marks};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Refs;
-use std::collections::{BTreeMap, HashMap};
+use drumlin_seal::checksum;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -76,6 +77,11 @@ pub(super) struct Plan<'a> {
     /// leave it: so it stands before its contents, not among its neighbours, where the tree has it.
     waiting: BTreeMap<Vec<u8>, Box<Item>>,
     waiting_bytes: usize,
+    /// Symbolic links that were met, by the checksum of their key; and the directory at hand, with whether one of them stands above what is in it: such a tree is made up, and
+    /// whoever unpacks it would write where the link leads.
+    symlinks: HashSet<[u8; 16]>,
+    dir: Vec<u8>,
+    is_below_link: bool,
 }
 
 /// File system, number, length and time: what names of one file share.
@@ -107,6 +113,9 @@ impl<'a> Plan<'a> {
             inodes: HashMap::new(),
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
+            symlinks: HashSet::new(),
+            dir: Vec::new(),
+            is_below_link: false,
         }
     }
 
@@ -131,6 +140,17 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    /// Whether one of the links that were met stands above what is in a directory. A tree has what leads to a directory before what is in it.
+    fn is_below_link(&mut self, dir: &[u8]) -> bool {
+        if self.dir != dir {
+            let ends = (0..dir.len()).filter(|at| dir[*at] == 0).chain([dir.len()]);
+            self.is_below_link =
+                !self.symlinks.is_empty() && { ends }.any(|end| self.symlinks.contains(&checksum(&dir[..end])));
+            dir.clone_into(&mut self.dir);
+        }
+        self.is_below_link
+    }
+
     /// Write the directories that come up to `key`, itself included; or all that wait.
     fn begin_dirs(&mut self, key: Option<&[u8]>) -> std::result::Result<(), Gone> {
         while let Some(first) = self.waiting.first_entry()
@@ -152,6 +172,13 @@ impl<'a> Plan<'a> {
             return Ok(Ok(()));
         }
         let meta = *entry.meta();
+        if self.is_below_link(entry.dir()) {
+            let cause = "in the snapshot it stands below a symbolic link, which can't be: it was made up".to_owned();
+            return Ok(self.push(Event::Missing(entry.path(), cause)));
+        }
+        if meta.kind == Kind::Symlink {
+            self.symlinks.insert(checksum(&tree::join(entry.dir(), entry.name())));
+        }
         if meta.marks & marks::CONTENTS_MISSING != 0 {
             let cause = "its contents could not be read when it was backed up".to_owned();
             return Ok(self.push(Event::Missing(entry.path(), cause)));

@@ -259,3 +259,19 @@ fn a_reader_that_goes_away_ends_it() {
         assert!(matches!(result, Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe));
     }
 }
+
+/// Whoever unpacks it would write where the link leads.
+#[test]
+fn nothing_below_a_symbolic_link_is_given_out() {
+    use crate::list::fixture::LINK;
+    let mut fixture = Fixture::new();
+    fixture.write(&[("/a/dir/x", 1), ("/b/dir/x", 1), ("/a", LINK)]);
+    let root = TreePath::root();
+    let options = Options { path: root.clone(), relative_to: root, workers: 2 };
+    let monitor = Quiet::default();
+    let (bytes, report) = archive(&fixture, &options, Format::Tar, &monitor);
+    let has = |name: &[u8]| bytes.chunks(512).any(|block| block.starts_with(name));
+    assert!(has(b"b/dir") && has(b"a\0") && !has(b"a/"));
+    let told: Vec<String> = monitor.problems().into_iter().map(|problem| format!("{problem:?}")).collect();
+    assert!(told.iter().any(|told| told.contains("below a symbolic link")), "{told:?} {report:?}");
+}

@@ -89,7 +89,9 @@ impl Fixture {
         let cutting = self.repository.secrets().cutting.clone().unwrap();
         let mut writer = TreeWriter::new(Boundaries::new(&cutting), Box::new(NoNames));
         for ((dir, name), (kind, size)) in sorted(entries) {
-            writer.push(&mut nodes, &dir, &name, &meta(&name, kind, size), Content::default()).unwrap();
+            let target = if kind == Kind::Symlink { b"elsewhere".to_vec() } else { Vec::new() };
+            let content = Content { target, ..Content::default() };
+            writer.push(&mut nodes, &dir, &name, &meta(&name, kind, size), content).unwrap();
         }
         let root = writer.finish(&mut nodes).unwrap();
         nodes.flush().unwrap();
@@ -144,13 +146,20 @@ pub(crate) fn tree_of(entries: &[(&str, u64)]) -> Fixture {
 
 type Sorted = BTreeMap<(Vec<u8>, Vec<u8>), (Kind, u64)>;
 
+/// In place of a size: it is a symbolic link. Behind what stands below it, that takes it for none.
+pub const LINK: u64 = u64::MAX;
+
 fn sorted(entries: &[(&str, u64)]) -> Sorted {
     let mut all = Sorted::new();
     for (path, size) in entries {
         let mut key = Vec::new();
         let mut parts = path.split('/').filter(|p| !p.is_empty()).peekable();
         while let Some(part) = parts.next() {
-            let kind = if parts.peek().is_some() { (Kind::Dir, 0) } else { (Kind::File, *size) };
+            let kind = match (parts.peek(), *size) {
+                (Some(_), _) => (Kind::Dir, 0),
+                (None, LINK) => (Kind::Symlink, 0),
+                (None, size) => (Kind::File, size),
+            };
             all.insert((key.clone(), part.into()), kind);
             key = drumlin_format::tree::join(&key, part.as_bytes());
         }
