@@ -213,7 +213,8 @@ fn decode(bytes: &[u8]) -> BTreeMap<SessionId, Seen> {
 pub(crate) fn describe(desk: &Desk, session: SessionId) -> String {
     match desk.session(session) {
         Ok(Some(of)) => format!("a {} of host '{}' is at work (session {session})", of.purpose, of.host),
-        _ => format!("session {session} is at work"),
+        Ok(None) => format!("session {session} may be at work: what it says of itself is damaged, or nobody's who may"),
+        Err(_) => format!("session {session} is at work"),
     }
 }
 
