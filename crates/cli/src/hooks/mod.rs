@@ -12,6 +12,7 @@ use crate::render::Out;
 use crate::signals::{BeforeEnd, before_end};
 use crate::stream::ended;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -76,12 +77,7 @@ pub fn run(profile: &Profile, when: When) -> Result<()> {
 
 fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
     for command in &hooks.0 {
-        let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(command).stdin(Stdio::null());
-        if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
-            shell.stdout(stderr);
-        }
-        shell.env("DRUMLIN_PROFILE", profile).env("DRUMLIN_HOOK", when.name());
+        let mut shell = shell(command, profile, when);
         match when {
             When::Open | When::Before => {}
             When::Close { exit } => {
@@ -116,6 +112,17 @@ fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
     Ok(())
 }
 
+/// The shell that runs a command of a hook.
+fn shell(command: &str, profile: &str, when: When) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null());
+    if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
+        shell.stdout(stderr);
+    }
+    shell.env("DRUMLIN_PROFILE", profile).env("DRUMLIN_HOOK", when.name());
+    shell
+}
+
 /// Run the hooks for a failure; what goes wrong there must not hide why it failed.
 pub fn on_failure(out: &Out, profile: &Profile, exit: Exit, message: &str) {
     if let Err(failure) = run(profile, When::Failure { exit, message }) {
@@ -143,11 +150,22 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
     let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
     let (close, name, others) = (profile.hooks.close.clone(), profile.name().to_owned(), user.clone());
     let before_end = before_end(false, move || {
-        // Who has pressed Ctrl-C sees what the hook itself says.
-        let _ = others.end(&name, || run_all(&close, &name, When::Close { exit: None }));
+        if others.is_last() {
+            become_close(&close, &name);
+        }
     });
     Ok(Some(Opened { profile, user, before_end }))
 }
+
+/// Become the shell that runs the hook `close`: whatever this process has open of what is to be unmounted is closed with that, whoever was using it. Comes back only
+/// if there is no shell.
+fn become_close(close: &Commands, profile: &str) {
+    let commands = close.0.iter().map(|command| format!("({command}\n) || exit {STOPPED}\n"));
+    let script: String = commands.chain([format!("exit {STOPPED}")]).collect();
+    let _ = shell(&script, profile, When::Close { exit: None }).env("DRUMLIN_EXIT_STATUS", "").exec();
+}
+
+const STOPPED: i32 = Exit::Interrupted as i32;
 
 impl Opened<'_> {
     /// Use it no more; the hook `close` is run if nobody else uses it either.

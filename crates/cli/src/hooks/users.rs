@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure, Result, plain};
 use crate::profile::Profile;
 use crate::signals::is_stopped;
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -38,6 +38,14 @@ impl User {
         // The other one is let go of with its file where nothing was opened.
         let _ = flock(turn, FlockOperation::Unlock);
         opened.map(|()| User { locks: locks.map(Arc::new) })
+    }
+
+    /// Whether nobody else uses it. Then nobody opens it either until this process has ended, whatever it becomes.
+    pub fn is_last(&self) -> bool {
+        let Some((turn, users)) = self.locks.as_deref() else { return true };
+        flock(turn, FlockOperation::LockExclusive).is_ok()
+            && flock(users, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && fcntl_setfd(turn, FdFlags::empty()).is_ok()
     }
 
     /// Use it no more, and run `close` if nobody else uses it either.

@@ -236,6 +236,35 @@ fn what_a_hook_opens_is_closed_by_the_last_that_uses_it() {
     assert!(home.path("away").exists());
 }
 
+/// What is mounted can't be unmounted while this process has anything of it open.
+#[test]
+fn who_is_ended_by_a_signal_lets_go_of_what_is_closed() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let home = home("");
+    home.run(&["backup", "--profile", "home"]).ok();
+    std::fs::rename(home.path("repo"), home.path("disk")).unwrap();
+    std::fs::create_dir(home.path("repo")).unwrap();
+    let (disk, repo) = (home.text("disk"), home.text("repo"));
+    let hooks = format!("hooks = {{ open = 'mount --bind {disk} {repo}', close = ['true', 'umount {repo}'] }}\n");
+    let text = home.path("config/drumlin/profiles.toml");
+    let with_key = format!("key-file = '{}'", home.text("repo.key"));
+    let asks = format!("password-command = 'touch {}; sleep 2; echo x'", home.text("asked"));
+    std::fs::write(&text, std::fs::read_to_string(&text).unwrap().replace(&with_key, &asks) + &hooks).unwrap();
+    let is_mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap().contains(&repo);
+    let child = home.start(&["--profile", "home", "snapshots"]);
+    until(|| home.path("asked").exists());
+    crate::home::signal(&child, rustix::process::Signal::TERM);
+    let ran = crate::home::Ran::from(child.wait_with_output().unwrap());
+    let was_mounted = is_mounted();
+    if was_mounted {
+        std::process::Command::new("umount").arg(&repo).status().unwrap();
+    }
+    assert!(!was_mounted, "{}", ran.stderr);
+    ran.expect(130);
+}
+
 /// It would wait for its own end.
 #[test]
 fn what_a_hook_runs_opens_nothing_itself() {
