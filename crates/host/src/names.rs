@@ -2,6 +2,7 @@
 //!
 //! The system may look in files, LDAP or the like; a number without a name is not an error and is remembered too.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::hash::Hash;
@@ -18,12 +19,17 @@ pub struct Names {
     gids: Cache<Box<[u8]>, u32>,
 }
 
-fn cached<K: Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: K, ask: impl FnOnce(&K) -> Option<V>) -> Option<V> {
-    if let Some(known) = cache.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+fn cached<Q: ?Sized + Eq + Hash, K: Borrow<Q> + Eq + Hash, V: Clone>(
+    cache: &Cache<K, V>,
+    key: &Q,
+    own: impl FnOnce(&Q) -> K,
+    ask: impl FnOnce(&Q) -> Option<V>,
+) -> Option<V> {
+    if let Some(known) = cache.read().unwrap_or_else(PoisonError::into_inner).get(key) {
         return known.clone();
     }
-    let value = ask(&key);
-    cache.write().unwrap_or_else(PoisonError::into_inner).insert(key, value.clone());
+    let value = ask(key);
+    cache.write().unwrap_or_else(PoisonError::into_inner).insert(own(key), value.clone());
     value
 }
 
@@ -35,22 +41,22 @@ impl Names {
 
     /// The name of a user.
     pub fn user(&self, uid: u32) -> Option<Arc<[u8]>> {
-        cached(&self.users, uid, |&uid| user_name(uid))
+        cached(&self.users, &uid, |uid| *uid, |uid| user_name(*uid))
     }
 
     /// The name of a group.
     pub fn group(&self, gid: u32) -> Option<Arc<[u8]>> {
-        cached(&self.groups, gid, |&gid| group_name(gid))
+        cached(&self.groups, &gid, |gid| *gid, |gid| group_name(*gid))
     }
 
     /// The number of a user.
     pub fn uid(&self, name: &[u8]) -> Option<u32> {
-        cached(&self.uids, name.into(), |name| user_number(name))
+        cached(&self.uids, name, |name| name.into(), user_number)
     }
 
     /// The number of a group.
     pub fn gid(&self, name: &[u8]) -> Option<u32> {
-        cached(&self.gids, name.into(), |name| group_number(name))
+        cached(&self.gids, name, |name| name.into(), group_number)
     }
 }
 

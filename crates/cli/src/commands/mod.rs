@@ -144,7 +144,7 @@ pub fn processors() -> usize {
 }
 
 /// So many threads list directories where they mostly wait, for a disk that seeks or a server that answers.
-const WALKERS_MOST: usize = 32;
+const WALKERS_MOST: usize = 64;
 
 /// How many threads list directories.
 pub fn walkers() -> Crew {

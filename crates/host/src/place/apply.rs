@@ -17,7 +17,7 @@ use rustix::process::{Gid, Uid};
 use super::error::{Problem, Problems, What};
 use super::handle::Handle;
 use super::target::Shared;
-use crate::meta::{Extras, Kind, Stat, Time};
+use crate::meta::{Extras, FLAGS_KEPT, Kind, Stat, Time};
 
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
@@ -28,21 +28,6 @@ const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 const FLAGS_LOCKING: u32 = 0x20 | 0x10;
 /// Flags with an effect only on a file that is still empty: compressed, incompressible, no copy on write, case-insensitive.
 const FLAGS_EARLY: u32 = 0x4 | 0x400 | 0x0080_0000 | 0x4000_0000;
-/// All flags that a restore sets or clears: secure removal, undelete, sync, nodump, noatime, data journalling, notail,
-/// dirsync, topdir, direct access, project inheritance, and those above. The others tell of the file system's own business.
-pub(super) const FLAGS_KEPT: u32 = 0x1
-    | 0x2
-    | 0x8
-    | 0x40
-    | 0x80
-    | 0x4000
-    | 0x8000
-    | 0x1_0000
-    | 0x2_0000
-    | 0x0200_0000
-    | 0x2000_0000
-    | FLAGS_LOCKING
-    | FLAGS_EARLY;
 
 /// The metadata that an entry shall have.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ impl From<usize> for Crew {
 }
 
 /// Jobs in a row, of all workers, that were mostly waiting, before there is one worker more.
-const WAITS: usize = 4;
+const WAITS: usize = 1;
 /// Shorter ones tell nothing.
 const JOB_MIN: Duration = Duration::from_millis(1);
 /// A job that used less than this part of its time was waiting.
@@ -76,10 +76,13 @@ impl Watch {
 }
 
 impl Shared {
-    /// One worker more.
+    /// One worker more, unless there are as many as there may be.
     pub(super) fn enlist(self: &Arc<Self>) -> std::io::Result<()> {
         let number = {
             let mut state = self.lock();
+            if state.workers >= self.crew_most {
+                return Ok(());
+            }
             state.workers += 1;
             state.workers - 1
         };
@@ -99,7 +102,7 @@ impl Shared {
             return;
         }
         self.waits.store(0, Ordering::Relaxed);
-        if !self.stopped() && self.lock().workers < self.crew_most {
+        if !self.stopped() {
             // Where no thread can be had those that are there do the work.
             let _ = self.enlist();
         }

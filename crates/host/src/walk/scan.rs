@@ -13,6 +13,9 @@ use super::listing::{Excluded, Raw, Store, WalkError, What};
 use super::pending::Heritage;
 use super::plan::Plan;
 
+/// A longer name is told and left out: it has no room in a tree. Most file systems have 255 bytes, some of FUSE's and of networks more.
+const NAME_BYTES_MAX: usize = 1024;
+
 /// The directory whose entries are looked at.
 pub(crate) struct Scene<'a> {
     pub(crate) fd: BorrowedFd<'a>,
@@ -82,6 +85,10 @@ impl Scene<'_> {
     /// Looks at one entry and appends it to `store`. `path` is scratch.
     #[inline]
     pub(crate) fn look(&self, name_nul: &[u8], store: &mut Store, tally: &mut Tally, path: &mut Vec<u8>) -> Found {
+        if bare(name_nul).len() > NAME_BYTES_MAX {
+            self.failed(name_nul, Errno::NAMETOOLONG, tally);
+            return Found::Nothing;
+        }
         match stat_at(self.fd, name_nul, Follow::No) {
             Ok(stat) if self.plain => {
                 push(store, name_nul, &stat);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use drumlin_testkit::{compare, tree};
 use rustix::fd::AsFd;
 
-use super::super::apply::{FLAGS_KEPT, Wanted};
+use super::super::apply::Wanted;
 use super::super::handle::Handle;
 use super::super::{BigFile, FileId, Problem, Target, TargetDir, What};
 use super::*;
-use crate::meta::{Kind, Stat};
+use crate::meta::{FLAGS_KEPT, Kind, Stat};
 
 /// Copies trees and collects what could not be given back.
 #[derive(Default)]
