@@ -64,6 +64,11 @@ impl Repository {
     /// # Errors
     /// The storage fails, or this user may not.
     pub fn mend_config(&self) -> Result<Mended> {
-        self.mend_twice(&self.config_twice())
+        let twice = self.config_twice();
+        if self.store().retains() && !twice.examine()?.troubles.is_empty() {
+            // Put anew, the config would be locked for the whole time, by which that of all others is told.
+            self.retain_others(&|| false)?;
+        }
+        self.mend_twice(&twice)
     }
 }

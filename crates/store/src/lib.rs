@@ -182,7 +182,8 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Whether the user has asked for that, and less than half of the time is left for an object that is there.
+    /// Whether the user has asked for that, and less than half of the time is left for an object that is there; or more than all of it, so that how much is left
+    /// doesn't tell when it was begun.
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let _ = name;
         Ok(false)

@@ -90,6 +90,8 @@ pub(super) struct Client {
     reached: AtomicBool,
     /// It has answered as it should.
     understood: AtomicBool,
+    /// It is a server of S3's that answers there, if not at every moment.
+    is_s3: AtomicBool,
     /// By so many seconds the server's clock is ahead.
     ahead: AtomicI64,
 }
@@ -109,6 +111,7 @@ impl Client {
             stopped: around.stopped.clone(),
             reached: AtomicBool::new(false),
             understood: AtomicBool::new(false),
+            is_s3: AtomicBool::new(false),
             ahead: AtomicI64::new(0),
         }
     }
@@ -171,6 +174,12 @@ impl Client {
                 doze(Duration::from_secs(std::mem::take(&mut throttled)), &stopped);
                 let answered = self.once(verb, ask, tries)?;
                 match answered {
+                    // A HEAD has no body by which one could tell; who asks by it asks otherwise, too.
+                    Err(said) if ask.method != "HEAD" && said.is_by_proxy() && self.is_s3.load(Ordering::Relaxed) => {
+                        let words =
+                            format!("something on the way answers in the server's place (status {})", said.status);
+                        Err(Error::because(Kind::Transient, verb, ask.name.unwrap_or_default(), &self.location, words))
+                    }
                     Err(said) if said.passes() => {
                         throttled = said.retry_after.unwrap_or(0).min(RETRY_AFTER_MAX);
                         Err(self.refused(verb, ask, &said))
@@ -204,7 +213,9 @@ impl Client {
         if said.code == "NoSuchBucket" {
             return Error::because(kind, super::FIND_BUCKET, "", &self.location, words);
         }
-        Error::because(kind, verb, ask.name.unwrap_or_default(), &self.location, words)
+        // Of all objects alike: whoever goes through many need not be told for each.
+        let name = if said.is_of_account() { "" } else { ask.name.unwrap_or_default() };
+        Error::because(kind, verb, name, &self.location, words)
     }
 
     fn region(&self) -> String {
@@ -252,9 +263,11 @@ impl Client {
             self.understood.store(true, Ordering::Relaxed);
             let late = ask.action == COMPLETE && response.body.windows(7).any(|at| at == b"<Error>");
             if response.status < 300 && !late {
+                self.is_s3.store(true, Ordering::Relaxed);
                 return Ok(Ok(response));
             }
             let said = Said::read(&response);
+            self.is_s3.fetch_or(said.is_by_s3(), Ordering::Relaxed);
             match self.learn(&said, &keys, (&endpoint, &region), ahead) {
                 Lesson::Again if lesson < LESSONS_MAX => {}
                 _ => return Ok(Err(said)),

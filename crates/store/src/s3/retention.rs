@@ -127,11 +127,13 @@ impl Inner {
     /// See [`crate::Store::retention_ends_soon`].
     pub(super) fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let Some(lock) = self.client.settings().lock(name) else { return Ok(false) };
-        let half = i64::from(lock.days) * DAY / 2;
+        let whole = i64::from(lock.days) * DAY;
         let Some(head) = self.head("find", name)? else { return Ok(true) };
         // More strictly than it is now is not for later.
         let is_loose = lock.is_strict && head.header("x-amz-object-lock-mode").is_some_and(|mode| mode != lock.mode());
-        Ok(is_loose || end_of(&head).is_none_or(|until| until - self.client.now() < half))
+        // One that is locked for longer, by somebody who once asked for more days or who has the right to, says nothing of others.
+        let is_in_time = |left: i64| (whole / 2..=whole + DAY).contains(&left);
+        Ok(is_loose || end_of(&head).is_none_or(|until| !is_in_time(until - self.client.now())))
     }
 
     /// When an object's retention ends; `None` if it has none, or this user may not know.

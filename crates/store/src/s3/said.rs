@@ -96,7 +96,33 @@ impl Said {
         if self.code == "GlacierExpeditedRetrievalNotAvailable" {
             return false;
         }
-        by_code || (matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504) && !self.is_full())
+        // Of a server's troubles all but "I can't do such a thing", "not by this protocol" and "there is no room": proxies have numbers of their own.
+        let by_status = matches!(self.status, 408 | 429 | 500..=599) && !matches!(self.status, 501 | 505 | 507);
+        by_code || by_status && !self.is_full()
+    }
+
+    /// A proxy that finds no server behind it says so in its own words. (What it refuses for good, a method or a length, it does as well: that is not for this.)
+    pub(super) fn is_by_proxy(&self) -> bool {
+        self.status == 404 && self.code.is_empty() && !self.is_by_s3
+    }
+
+    /// Whatever is asked for by these keys is refused, and not what is asked.
+    pub(super) fn is_of_account(&self) -> bool {
+        let by_code = matches!(
+            self.code.as_str(),
+            "InvalidAccessKeyId"
+                | "SignatureDoesNotMatch"
+                | "RequestExpired"
+                | "AccountProblem"
+                | "AllAccessDisabled"
+                | "NotSignedUp"
+        );
+        by_code || self.is_expired() || self.is_skewed()
+    }
+
+    /// S3 has spoken.
+    pub(super) fn is_by_s3(&self) -> bool {
+        self.is_by_s3 || !self.code.is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -174,6 +200,10 @@ impl Said {
             }
             _ if self.passes() => (Kind::Transient, format!("the server can't do it now{told}")),
             _ if self.status == 403 || self.status == 401 => match self.is_foreign(is_head) {
+                // What isn't there is told only to those who may list.
+                false if matches!(action, "GetObject" | "HeadObject") => refused(format!(
+                    "the credentials of {keys} don't allow {action} on it{told}, or it isn't there, and they don't allow ListBucket"
+                )),
                 false => refused(format!("the credentials of {keys} don't allow {action} on it{told}")),
                 true => refused(format!("{endpoint} refuses it, and doesn't say why as S3 would{told}")),
             },

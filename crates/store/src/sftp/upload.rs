@@ -149,6 +149,15 @@ impl SftpUpload {
         }
     }
 
+    /// The same of a file that was written already: if that is gone, it isn't the object that is missing, as it would be for who reads.
+    fn late_error(&self, peer: &Peer, trouble: &Trouble) -> Error {
+        let error = self.error(peer, trouble);
+        match error.kind {
+            Kind::Missing => Error { kind: Kind::Io, ..error },
+            _ => error,
+        }
+    }
+
     fn create(&mut self, peer: &Arc<Peer>) -> std::result::Result<(), Trouble> {
         let able = peer.abilities()?;
         self.piece = able.write_bytes;
@@ -418,7 +427,7 @@ impl SftpUpload {
                     if let Err(trouble) = closed {
                         // It may be refused; then it stays.
                         peer.tell(&Request::Remove { path: &self.store.path(self.written_to()) });
-                        return Err(self.error(&peer, &trouble));
+                        return Err(self.late_error(&peer, &trouble));
                     }
                     peer
                 }
@@ -426,7 +435,7 @@ impl SftpUpload {
             };
             let named = if is_first { self.give_name(&peer) } else { self.name_again(&peer) };
             named.map_err(|trouble| {
-                let error = self.error(&peer, &trouble);
+                let error = self.late_error(&peer, &trouble);
                 // Nobody wants what gets no name.
                 if error.kind != Kind::Transient && self.manner != Manner::Straight {
                     peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });

@@ -1,7 +1,7 @@
 //! What each account may do, and what it leaves.
 
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -104,10 +104,12 @@ fn a_thief_of_an_account_that_may_only_add_changes_nothing() {
             assert!(!attacked(&config, account, attack), "{account}: {attack}");
             assert_eq!(std::fs::read(&file).unwrap(), b"dear", "{account}: {attack}");
         }
+        assert!(!cut(&config, account, "r/d/a"), "{account}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"dear", "{account}");
     }
 }
 
-/// The same, of ProFTPD's: it lets modes be changed and files be linked, and nothing be opened that is there.
+/// The same, of ProFTPD's: it lets files be linked, and nothing be opened that is there.
 #[test]
 fn a_thief_of_an_account_of_proftpd_that_may_only_add_changes_nothing() {
     let Some(server) = Sshd::start_proftpd() else { return };
@@ -120,7 +122,7 @@ fn a_thief_of_an_account_of_proftpd_that_may_only_add_changes_nothing() {
     let with = |command: &str, to: &str| format!("{command} {} {to}", scratch.path().display());
     assert!(attacked(&place.sshd.config(place.sshd.port(), ""), "append", &with("put", "r/x")), "it may add");
     for attack in [
-        "-chmod 666 r/d/a",
+        "chmod 666 r/d/a",
         &with("put", "r/d/a"),
         &with("reput", "r/d/a"),
         "rm r/d/a",
@@ -138,6 +140,39 @@ fn a_thief_of_an_account_of_proftpd_that_may_only_add_changes_nothing() {
         assert_eq!(attacked(&config, "append", attack), attack.starts_with('-'), "{attack}");
         assert_eq!(std::fs::read(&file).unwrap(), b"dear", "{attack}");
     }
+    assert!(!cut(&config, "append", "r/d/a"));
+    assert_eq!(std::fs::read(&file).unwrap(), b"dear");
+}
+
+/// Whether a file can be cut off by its attributes, which OpenSSH's client has no command for: mode and length are set in one request.
+fn cut(config: &Path, account: &str, path: &str) -> bool {
+    let packet = |kind: u8, body: &[u8]| {
+        let len = u32::try_from(body.len() + 1).unwrap().to_be_bytes();
+        [&len[..], &[kind], body].concat()
+    };
+    let (id, len) = (7u32.to_be_bytes(), u32::try_from(path.len()).unwrap().to_be_bytes());
+    // SETSTAT of protocol 3: the flags say that a length and a mode follow.
+    let attributes = [&5u32.to_be_bytes()[..], &1u64.to_be_bytes(), &0o644u32.to_be_bytes()].concat();
+    let requests =
+        [packet(1, &3u32.to_be_bytes()), packet(9, &[&id, &len, path.as_bytes(), &attributes].concat())].concat();
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-F").arg(config).args(["-s", account, "sftp"]);
+    let mut ssh = ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = ssh.stdin.take().unwrap();
+    stdin.write_all(&requests).unwrap();
+    let mut stdout = ssh.stdout.take().unwrap();
+    let mut reply = || {
+        let mut len = [0; 4];
+        stdout.read_exact(&mut len).unwrap();
+        let mut reply = vec![0; u32::from_be_bytes(len) as usize];
+        stdout.read_exact(&mut reply).unwrap();
+        reply
+    };
+    let (version, status) = (reply(), reply());
+    drop(stdin);
+    ssh.wait().unwrap();
+    assert_eq!((version[0], status[0], &status[1..5]), (2, 101, &id[..]));
+    status[5..9] == [0; 4]
 }
 
 /// Whether OpenSSH's client does this by a command of its own.

@@ -109,6 +109,26 @@ fn a_session_that_has_ended() {
     }
     assert!(!ran.stderr.contains("geheim"), "{}", ran.stderr);
     run("new").expect(0);
+
+    // In the midst of a check it is told once, and nothing is called damaged for it.
+    cloud.server.habits(|habits: &mut Habits| habits.token = None);
+    for n in 0..4 {
+        cloud.home.write("src/n", Rng::new(n).bytes(100_000));
+        cloud.run(&["backup", "src"]).ok();
+    }
+    cloud.run(&["check", "--read-data"]).ok();
+    // What was asked is told once.
+    cloud.server.asked();
+    cloud.run(&["check", "--read-data"]).ok();
+    let gets = cloud.server.asked().iter().filter(|(action, _)| *action == "GetObject").count();
+    let of_a_check = u32::try_from(gets).unwrap();
+    for after in [of_a_check / 2, of_a_check - 2] {
+        cloud.server.instead("GetObject", after, 1_000_000, Instead::Refuse(400, "ExpiredToken"));
+        let ran = cloud.run(&["check", "--read-data"]).expect(1);
+        cloud.server.as_usual();
+        assert_eq!(ran.stderr.matches("log in again").count(), 1, "{after}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("damaged") && !ran.stdout.contains("damaged"), "{}{}", ran.stderr, ran.stdout);
+    }
 }
 
 /// The rights that the guide gives to a machine that is backed up: it adds, and can't take away.

@@ -99,6 +99,21 @@ fn object_lock() {
     assert!(ends() > before);
     cloud.server.habits(|habits| habits.forbidden.clear());
 
+    // A config that a repair puts has its whole time; so have all others, of which it tells.
+    cloud.server.habits(|habits| habits.clock_ahead = 50 * 86_400);
+    cloud.server.remove("repo/config");
+    let before = ends();
+    run(&["repair"]).expect(0);
+    assert!(ends() > before, "a repair leaves locks behind that nobody begins anew");
+    // One that is locked for longer than the user asks for, as he did before, tells nothing of the others.
+    cloud.run(&["--object-lock", "compliance:300", "key", "rekey"]).expect(0);
+    cloud.home.write("src/more", vec![9; 100_000]);
+    run(&["backup", "src"]).ok();
+    cloud.server.habits(|habits| habits.clock_ahead = 66 * 86_400);
+    let before = ends();
+    run(&["prune"]).expect(0);
+    assert!(ends() > before, "nothing is begun anew for as long as the config is locked");
+
     // What is no bucket locks nothing.
     cloud.home.run(&["-r", "folder", "-k", "folder.key", "init"]).ok();
     for quiet in [&[][..], &["-q"], &["--json"]] {
