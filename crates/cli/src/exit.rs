@@ -158,6 +158,7 @@ impl From<drumlin_engine::Error> for Failure {
         match error {
             Error::Repo(e) => e.into(),
             Error::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+            Error::Pattern(message) => Failure::usage(message),
             Error::NoSnapshot(message) => {
                 Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
             }
@@ -190,6 +191,9 @@ impl From<RepoError> for Failure {
             ),
             RepoError::NoPassphrase { .. } => {
                 Failure::new(Exit::WrongKey, message).hint("one of their key files opens it instead")
+            }
+            RepoError::WrongKey { untried: Some(untried), .. } => {
+                Failure { hint: Failure::from(*untried).hint, ..Failure::new(Exit::WrongKey, message) }
             }
             RepoError::WrongKey { .. } | RepoError::RevokedKey { .. } => Failure::new(Exit::WrongKey, message),
             RepoError::OtherRepository { .. } => Failure::new(Exit::WrongKey, message)
@@ -322,7 +326,7 @@ mod tests {
         let location = || "/srv".to_owned();
         let of = |e: RepoError| Failure::from(e).exit;
         assert_eq!(of(RepoError::NoRepository { location: location() }), Exit::NoRepository);
-        assert_eq!(of(RepoError::WrongKey { what: "passphrase", location: location() }), Exit::WrongKey);
+        assert_eq!(of(RepoError::WrongKey { what: "passphrase", location: location(), untried: None }), Exit::WrongKey);
         assert_eq!(of(RepoError::Misuse("x".into())), Exit::Failed);
         let missing = drumlin_store::Error::because(Kind::Missing, "open", "", "/srv", "none");
         assert_eq!(Failure::from(missing).exit, Exit::NoRepository);

@@ -30,6 +30,9 @@ pub enum Error {
     /// A path is not in the snapshot.
     #[error("there is no '{0}' in the snapshot")]
     NoPath(String),
+    /// A pattern that makes no sense.
+    #[error("{0}")]
+    Pattern(String),
     /// None of the sources could be read.
     #[error("none of the sources could be read; nothing was backed up")]
     NoSource,

@@ -119,13 +119,13 @@ fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, B
     }
     let name = names::key(file.key);
     let (object, is_copy) = keys::twice(store, file.key).read().map_err(|e| match e.is_missing() {
-        true => Error::WrongKey { what: "key file", location: store.location() },
+        true => Error::WrongKey { what: "key file", location: store.location(), untried: None },
         false => e,
     })?;
     is_revoked(&object, file.key, config, store)?;
     match open(&object, &file.secret).map_err(Error::damaged(&name))? {
         Some(secrets) => Ok((secrets, By::found(is_copy))),
-        None => Err(Error::WrongKey { what: "key file", location: store.location() }),
+        None => Err(Error::WrongKey { what: "key file", location: store.location(), untried: None }),
     }
 }
 
@@ -139,8 +139,9 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
 }
 
 fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Result<(Secrets, By)> {
-    // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one opens.
-    let (mut damage, mut has_passphrase) = (None, false);
+    // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one opens; and where others could be tried, it is
+    // told that the passphrase isn't theirs: anybody who may add could otherwise have each slip of the finger pass for damage.
+    let (mut damage, mut tried) = (None, false);
     let ids = keys::ids(store)?;
     for id in ids.iter().copied() {
         let (object, is_copy) = match keys::twice(store, id).read() {
@@ -150,19 +151,19 @@ fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Resul
             }
             other => other?,
         };
-        has_passphrase |= matches!(object.lock(), Lock::Passphrase { .. });
         match try_passphrase(&object, config, passphrase) {
             Ok(Some(secrets)) => return Ok((secrets, By::found(is_copy))),
-            Ok(None) => {}
+            Ok(None) => tried |= matches!(object.lock(), Lock::Passphrase { .. }),
             Err(source) => damage = Some(Error::Damaged { object: names::key(id), source }),
         }
     }
     let location = store.location();
-    Err(damage.unwrap_or(match () {
-        () if has_passphrase => Error::WrongKey { what: "passphrase", location },
-        () if ids.is_empty() => Error::NoKeys { location },
-        () => Error::NoPassphrase { location },
-    }))
+    Err(match damage {
+        untried if tried => Error::WrongKey { what: "passphrase", location, untried: untried.map(Box::new) },
+        Some(damage) => damage,
+        None if ids.is_empty() => Error::NoKeys { location },
+        None => Error::NoPassphrase { location },
+    })
 }
 
 /// `None` if the key is not of this passphrase, or of none: a key file's, or revoked. Nothing is tried on what the owner has not certified: a try takes as long as whoever

@@ -23,12 +23,14 @@ pub enum Error {
         location: String,
     },
     /// None of the repository's keys is opened by this passphrase or file.
-    #[error("the {what} opens none of the keys of the repository in {location}")]
+    #[error("the {what} opens none of the keys of the repository in {location}{}", also(untried))]
     WrongKey {
         /// Passphrase or key file.
         what: &'static str,
         /// The repository's place.
         location: String,
+        /// Why one of the keys, which may be the right one, could not be tried.
+        untried: Option<Box<Error>>,
     },
     /// There is nothing to unlock it with.
     #[error("there is no key in the repository in {location}: its folder 'keys' is empty or gone")]
@@ -181,11 +183,20 @@ pub enum Error {
         name: String,
     },
     /// What this client has seen is not there any more, and no entry of the history says who removed it.
-    #[error("the storage has lost or withholds what this client has seen in it: {0}")]
+    #[error("the storage has lost or withholds what this client has seen in {place}: {0}", place = .0.place)]
     Unexplained(Box<crate::history::Missing>),
+    /// A pack could not be written before, of which somebody else was told: what was to be in it may be referred to, and is nowhere.
+    #[error("a pack could not be written, and nothing that was to refer to it is kept: {0}")]
+    Unwritten(String),
     /// A snapshot's name fits none, or several.
     #[error("{0}")]
     NoSnapshot(String),
+    /// This machine doesn't do its part: a thread can't be had, memory fails, a library does.
+    #[error("{0}")]
+    Machine(String),
+    /// What is looked at changes again and again, or somebody else was faster: another try may do.
+    #[error("{0}")]
+    Unsteady(String),
     /// Something that a caller asked for makes no sense.
     #[error("{0}")]
     Misuse(String),
@@ -279,4 +290,9 @@ impl Error {
             other => other.is_unread(),
         }
     }
+}
+
+/// Why one of the keys could not be tried, behind what is said of the others.
+fn also(untried: &Option<Box<Error>>) -> String {
+    untried.as_ref().map(|e| format!("; one could not be tried: {e}")).unwrap_or_default()
 }

@@ -44,7 +44,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::OldKeys`] if keys can't be given them and shall not be revoked, [`Error::Unexplained`] if something is
-    /// missing that this client has seen, [`Error::Misuse`] if another owner does the same just now: then nothing has changed.
+    /// missing that this client has seen, [`Error::Unsteady`] if another owner does the same just now: then nothing has changed but for old keys, which are removed, and named.
     pub fn rekey(&self, options: RekeyOptions) -> Result<Rekeyed> {
         let own = self.secrets().key;
         let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("rekey"))?;
@@ -91,8 +91,14 @@ impl Repository {
         let (name, bytes) = (names::generation(secrets.number), generation.encode(owner));
         match self.store().put(&name, &bytes, Put::Create) {
             Err(e) if e.kind == Kind::Exists => {
-                let why = "another owner has given the repository new secrets just now; run it again if it shall be once more";
-                return Err(Error::Misuse(why.into()));
+                let mut why =
+                    "another owner has given the repository new secrets just now; run it again if it shall be once more"
+                        .to_owned();
+                if !old.is_empty() {
+                    let keys: Vec<String> = old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect();
+                    why += &format!("; these keys were removed before that was seen: {}", keys.join(", "));
+                }
+                return Err(Error::Unsteady(why));
             }
             other => other?,
         }

@@ -50,7 +50,7 @@ impl Repository {
         let sealed = sealed.map_err(Error::damaged(&name))?;
         let (new, _) = snapshot::open(id, self.secrets(), &sealed).map_err(Error::damaged(&name))?;
         if new != old {
-            return Err(Error::Misuse(format!("'{name}' could not be sealed anew: this machine's memory is failing")));
+            return Err(Error::Machine(format!("'{name}' could not be sealed anew: this machine's memory is failing")));
         }
         self.store().put(&name, &sealed, Put::Replace)?;
         let is_alone = self.store().len(&names::session(me))?.is_some();

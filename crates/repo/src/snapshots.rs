@@ -214,7 +214,7 @@ impl Repository {
         }
         let why =
             "the storage lists fewer snapshots than it has, again and again; nothing can be said of what they need";
-        Err(Error::Misuse(why.into()))
+        Err(Error::Unsteady(why.into()))
     }
 
     /// Fails unless the key opens snapshots.

@@ -138,11 +138,15 @@ fn no_passphrase_is_tried_on_what_the_owner_has_not_certified() {
     // Nor is anything read that is longer than a key object can be.
     let long = "keys/00000000000000000000000000000001";
     memory.put(long, &vec![0; 2 << 20], Put::Create).unwrap();
-    let store = RecordStore::new(memory);
+    let (again, store) = (memory.clone(), RecordStore::new(memory));
     let log = store.log();
     let started = std::time::Instant::now();
     let opened = Repository::open(Arc::new(store), &Unlock::Passphrase(b"owner".to_vec())).unwrap();
     assert_eq!(opened.secrets().key, repository.secrets().key);
     assert!(started.elapsed().as_secs() < 5);
     assert!(!log.calls().iter().any(|call| matches!(call, Call::Get { name, .. } if name == long)));
+    // Nor does a wrong passphrase pass for damage because of them.
+    let slip = Repository::open(Arc::new(again), &Unlock::Passphrase(b"ovner".to_vec()));
+    let Err(slip @ Error::WrongKey { untried: Some(_), .. }) = slip else { panic!("{:?}", slip.err()) };
+    assert!(slip.to_string().contains("opens none of the keys"), "{slip}");
 }

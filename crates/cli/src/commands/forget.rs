@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
             context.out.note("\nand a prune after it:");
             super::prune::foresee(context, &how, &repository, &plan.going())?
         }
-        true => super::prune::run(context, &how)?,
+        true => super::prune::run_in(context, &how, &repository)?,
     };
     Ok(if exit == Exit::Done { pruned } else { exit })
 }

@@ -71,12 +71,16 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
     if args.dry_run {
         return foresee(context, args, &context.open_to_read()?, &[]);
     }
-    let repository = context.open_to_remove()?;
-    let cache = context.cache(&repository)?;
+    run_in(context, args, &context.open_to_remove()?)
+}
+
+/// The same in a repository that is open already.
+pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Result<Exit> {
+    let cache = context.cache(repository)?;
     let options = options(context, args);
     let watch = Watch::new(context.out, "prune");
     let out = context.out;
-    let pruned = watch.run(|monitor| prune::prune(&repository, &cache, &options, monitor));
+    let pruned = watch.run(|monitor| prune::prune(repository, &cache, &options, monitor));
     // Whatever became of that: locks must not run out because somebody is at work, or something is missing.
     let retention = watch.run(|monitor| repository.retain(&|| monitor.stop()));
     let report = match (pruned, &retention) {

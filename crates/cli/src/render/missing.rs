@@ -15,13 +15,14 @@ pub fn words(missing: &Missing) -> String {
         0 => String::new(),
         last => format!(". Nothing was missing when it was looked at on {}", local((last, 0))),
     };
-    format!("the storage has lost or withholds what this client has seen in it: {missing}{since}")
+    format!("the storage has lost or withholds what this client has seen in {}: {missing}{since}", missing.place)
 }
 
 /// The same for programs.
 #[derive(Serialize)]
 pub struct JsonMissing {
     message_type: &'static str,
+    repository: String,
     snapshots: Vec<String>,
     index_objects: Vec<String>,
     history_entries: Vec<String>,
@@ -45,6 +46,7 @@ impl From<&Missing> for JsonMissing {
         let key = |id: &dyn Display, message| JsonKey { id: id.to_string(), message };
         JsonMissing {
             message_type: "missing",
+            repository: missing.place.clone(),
             snapshots: names(&missing.snapshots),
             index_objects: names(&missing.indexes),
             history_entries: names(&missing.entries),

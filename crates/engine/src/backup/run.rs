@@ -59,6 +59,7 @@ pub(crate) fn is_worth_naming(error: &Error) -> bool {
     match error {
         Error::Stream(_) | Error::Interrupted | Error::System { .. } => true,
         // Where no pack finds room, what names those that did may.
+        Error::Repo(drumlin_repo::Error::Machine(_)) => true,
         Error::Repo(e) => e.is_full() || is_of_tree(e),
         _ => false,
     }

@@ -36,7 +36,7 @@ impl Glob {
     pub fn new(pattern: &[u8], ignore_case: bool) -> Result<Self> {
         let bad = |what| {
             let text = String::from_utf8_lossy(pattern);
-            Error::Repo(drumlin_repo::Error::Misuse(format!("the pattern '{text}' {what}")))
+            Error::Pattern(format!("the pattern '{text}' {what}"))
         };
         let mut tokens = Vec::new();
         let mut rest = pattern;

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 /// What is there, looked at in this order: objects first, then the history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
+    /// Where this is.
+    pub place: String,
     /// The entries that were listed before the objects were: whatever they name was there by then.
     pub noticed: Ids,
     /// The snapshots that are listed.
@@ -53,6 +55,7 @@ pub(super) fn judge(seen: &Seen, view: &View) -> (Missing, Seen) {
     }
     let unexplained = |id: &&Id| !seen.gone.contains(id) && !times.contains_key(*id);
     let mut missing = Missing {
+        place: view.place.clone(),
         last: seen.last,
         snapshots: seen.snapshots.not_in(&view.snapshots).filter(unexplained).map(|id| SnapshotId(*id)).collect(),
         indexes: seen.indexes.not_in(&view.indexes).filter(unexplained).map(|id| IndexId(*id)).collect(),

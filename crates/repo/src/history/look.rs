@@ -63,7 +63,7 @@ impl Repository {
             }
         }
         let why = "the history of the repository changes again and again while it is read; run it again";
-        Err(Error::Misuse(why.into()))
+        Err(Error::Unsteady(why.into()))
     }
 
     /// Whether this client has seen that a snapshot counts for good.
@@ -121,7 +121,8 @@ impl Repository {
         })?;
         let (snapshots, indexes): (Ids, Ids) = (snapshots.into_iter().collect(), indexes.into_iter().collect());
         let generations = self.standing_generations(seen)?;
-        let mut view = View { config: config(self), generations, noticed, ..View::default() };
+        let place = self.store().location();
+        let mut view = View { place, config: config(self), generations, noticed, ..View::default() };
         let new_snapshots: Vec<Id> = snapshots.not_in(&seen.snapshots).copied().collect();
         let new_indexes: Vec<Id> = indexes.not_in(&seen.indexes).copied().collect();
         if !new_snapshots.is_empty() || !new_indexes.is_empty() {
@@ -142,7 +143,7 @@ impl Repository {
             }
         }
         let why = "the history of the repository changes again and again while it is read; run it again";
-        Err(Error::Misuse(why.into()))
+        Err(Error::Unsteady(why.into()))
     }
 
     /// The generations that there are. One that another process of this client has seen come is looked for.

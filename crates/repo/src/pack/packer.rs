@@ -206,7 +206,7 @@ impl Packer {
             && let Some(thread) = closing.pop_front()
         {
             let ended =
-                thread.join().map_err(|_| Error::Misuse("a thread that closed a pack ended unexpectedly".into()));
+                thread.join().map_err(|_| Error::Machine("a thread that closed a pack ended unexpectedly".into()));
             closed = closed.and(ended.flatten());
         }
         closed
@@ -255,7 +255,7 @@ impl Packer {
 
     /// The sealed block is left in `coder.coded`.
     fn seal(&self, pack: &OpenPack, number: u64, raw: &[u8], coder: &mut Coder, coding: Coding) -> Result<Codec> {
-        let codec = coder.encode(raw, coding).map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
+        let codec = coder.encode(raw, coding).map_err(|e| Error::Machine(format!("zstd failed: {e}")))?;
         match codec {
             Codec::Raw => pack.key.seal_into(number, &pack.header_bytes, raw, &mut coder.coded),
             _ => pack.key.seal(number, &pack.header_bytes, &mut coder.coded),
@@ -296,7 +296,7 @@ impl Packer {
         // That another pack has failed is no reason for this one to.
         let joined = self.join(CLOSING_MAX - 1);
         let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
-        let thread = thread.map_err(|e| Error::Misuse(format!("cannot start a thread: {e}")))?;
+        let thread = thread.map_err(|e| Error::Machine(format!("cannot start a thread: {e}")))?;
         lock(&self.closing).push_back(thread);
         joined
     }

@@ -32,7 +32,7 @@ pub struct Nodes {
 impl Nodes {
     /// For a session whose key may write.
     pub fn new(session: Arc<WriteSession>, ids: Arc<IdKey>) -> Result<Self> {
-        let coder = Coder::new().map_err(|e| Error::Misuse(format!("zstd failed: {e}")))?;
+        let coder = Coder::new().map_err(|e| Error::Machine(format!("zstd failed: {e}")))?;
         Ok(Nodes { session, ids, coder, blocks: Default::default() })
     }
 

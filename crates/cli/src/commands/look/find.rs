@@ -8,7 +8,6 @@ use crate::commands::snapshots::in_words;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
 use crate::render::time::Time;
-use drumlin_engine::Error;
 use drumlin_engine::find::{Match, Options, find};
 use drumlin_engine::select::TreePath;
 use drumlin_format::SnapshotId;
@@ -59,10 +58,7 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
             written.heed(shown)
         })
     });
-    searched.map_err(|e| match e {
-        Error::Repo(drumlin_repo::Error::Misuse(pattern)) => Failure::usage(pattern),
-        e => e.into(),
-    })?;
+    searched?;
     written.check()?;
     Ok(look.exit())
 }

@@ -198,7 +198,7 @@ fn run(seed: u64) {
                             match repository.look_back(5, true) {
                                 Ok(missing) => assert!(missing.is_empty(), "seed {seed}: accused wrongly: {missing}"),
                                 // The history changes all the time: it shall be run again.
-                                Err(crate::Error::Misuse(_)) => {}
+                                Err(crate::Error::Unsteady(_)) => {}
                                 Err(e) => panic!("seed {seed}: {e}"),
                             }
                         }
