@@ -12,13 +12,13 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
-use drumlin_format::snapshot::Recipient;
+use drumlin_format::snapshot::{Recipient, Snapshot};
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{
     Board, Collected, Desk, Draft, Flag, Known, Patience, Registration, Subject, collect, evict,
 };
 use drumlin_repo::history::Memory;
-use drumlin_repo::{Index, NewLock, Repository, Unlock, WriteSession, names, random_id};
+use drumlin_repo::{Cache, Index, NewLock, Repository, Unlock, WriteSession, names, random_id};
 use drumlin_seal::{Secret, SigningKey};
 use drumlin_store::{Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, Store, Upload, When};
 use drumlin_testkit::Rng;
@@ -527,4 +527,74 @@ fn a_session_that_is_gone_commits_nothing() {
     let put = session.put_snapshot(&late).and_then(|()| session.commit(late.id));
     let Err(drumlin_repo::Error::SessionLost { .. }) = put else { panic!("{put:?}") };
     assert!(!bench.repository.snapshots().unwrap().0.iter().any(|info| info.snapshot.id == late.id));
+}
+
+/// As somebody leaves it whose account may add and not remove: sessions stay, and so do the verdicts on them, until the owner's next prune.
+fn left_by_who_may_add(store: Arc<dyn Store>, memory: &MemoryStore) -> (Snapshot, Unlock) {
+    let forbidding = FaultStore::new(store);
+    let faults = forbidding.faults();
+    let bench = common::bench_over(Arc::new(forbidding), memory.clone(), tempfile::tempdir().unwrap(), common::small());
+    faults.add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let source = source(&bench, "source", 1);
+    (bench.backup(&source).snapshot.unwrap(), Unlock::File(bench.key_file()))
+}
+
+/// One memory as a storage that creates atomically and as one that doesn't; first the one that it is copied from.
+fn both_ways(memory: &MemoryStore, from_flags: bool) -> [Arc<dyn Store>; 2] {
+    let mut both: [Arc<dyn Store>; 2] = [Arc::new(memory.clone()), Arc::new(Flags(memory.clone()))];
+    if from_flags {
+        both.reverse();
+    }
+    both
+}
+
+/// A repository that was copied, object by object, to a storage of the other sort: what was decided there counts here.
+#[test]
+fn what_was_decided_on_another_sort_of_storage_counts() {
+    for from_flags in [false, true] {
+        let memory = MemoryStore::new();
+        let [from, to] = both_ways(&memory, from_flags);
+        let (snapshot, key) = left_by_who_may_add(from.clone(), &memory);
+        let mut sessions = Vec::new();
+        to.list(names::SESSIONS, &mut |listed| sessions.extend(SessionId::parse(names::last(&listed.name)))).unwrap();
+        assert_eq!(sessions, [snapshot.session]);
+        // On a machine that has never seen it.
+        let moved = Repository::open(to.clone(), &key).unwrap();
+        let listed = |repository: &Repository| {
+            let (infos, errors) = repository.snapshots().unwrap();
+            assert!(errors.is_empty(), "{errors:?}");
+            infos.into_iter().map(|info| info.snapshot.id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&moved), [snapshot.id], "{from_flags}");
+        let kept = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&moved, None, kept.path()).unwrap());
+        let options = prune::Options { evict: sessions, ..common::prune_options() };
+        prune::prune(&moved, &cache, &options, &Quiet::default()).unwrap();
+        assert_eq!(listed(&moved), [snapshot.id], "{from_flags}: nobody may evict who has committed");
+        let mut left = 0;
+        for folder in [names::SESSIONS, names::DECISIONS] {
+            to.list(folder, &mut |_| left += 1).unwrap();
+        }
+        assert_eq!(left, 0);
+    }
+}
+
+/// The same of a session that was evicted there, and has put a snapshot nevertheless.
+#[test]
+fn who_was_evicted_on_another_sort_of_storage_stays_so() {
+    for from_flags in [false, true] {
+        let memory = MemoryStore::new();
+        let [from, to] = both_ways(&memory, from_flags);
+        let (snapshot, key) = left_by_who_may_add(from.clone(), &memory);
+        let there = Repository::open(from.clone(), &key).unwrap();
+        let desk = Desk::new(&there);
+        let flag = if from_flags { Flag::Evicted(snapshot.session) } else { Flag::Decision(snapshot.session) };
+        desk.replace(flag, &Verdict::Evicted { plan: 0 }).unwrap();
+        desk.remove_session(snapshot.session).unwrap();
+        let moved = Repository::open(to.clone(), &key).unwrap();
+        assert!(moved.snapshots().unwrap().0.is_empty(), "{from_flags}");
+        moved.adopt_verdicts().unwrap();
+        assert!(moved.snapshots().unwrap().0.is_empty(), "{from_flags}");
+        assert!(Desk::new(&moved).is_evicted(snapshot.session).unwrap());
+    }
 }

@@ -103,10 +103,11 @@ impl Repository {
                 Err(e) => return Err(e),
             };
             let (mut open_session, mut committed) = (sessions.contains(&snapshot.session), false);
-            if open_session || decisions.contains(&snapshot.session) {
+            let has_decided = decisions.contains(&snapshot.session);
+            if open_session || has_decided {
                 let said = match decided.entry(snapshot.session) {
                     Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => match self.verdict(snapshot.session, &trusted) {
+                    Entry::Vacant(new) => match self.verdict(snapshot.session, has_decided, &trusted) {
                         Ok(verdict) => new.insert(Said::Verdict(verdict)),
                         Err(e) if e.is_damage() => {
                             errors.push(e);
@@ -131,7 +132,8 @@ impl Repository {
                         if open_session && self.store().len(&names::session(snapshot.session))?.is_none() =>
                     {
                         // It has ended, or its eviction was confirmed: that stands before the session goes.
-                        if matches!(self.verdict(snapshot.session, &trusted), Ok(Some((Verdict::Evicted { .. }, _)))) {
+                        let now = self.verdict(snapshot.session, has_decided, &trusted);
+                        if matches!(now, Ok(Some((Verdict::Evicted { .. }, _)))) {
                             continue;
                         }
                         open_session = false;
@@ -272,19 +274,28 @@ impl Repository {
         Ok((snapshot, trust))
     }
 
-    /// What was decided on a session, by somebody who may, and by whom.
-    fn verdict(&self, session: SessionId, trusted: &HashMap<KeyId, TrustedKey>) -> Result<Option<(Verdict, KeyId)>> {
-        // Where nobody can create a name alone there are flags in place of the one decision, and an eviction counts more than the
-        // writer's word, which may have come too late.
-        let flags = match self.store().creates_atomically()? {
-            true => vec![Flag::Decision(session)],
-            false => vec![Flag::Evicted(session), Flag::Commit(session)],
-        };
+    /// What was decided on a session, by somebody who may, and by whom. `listed`: something is known to have been, so that if it isn't where this
+    /// storage has it, it is where another one has: the repository was copied from there.
+    fn verdict(
+        &self,
+        session: SessionId,
+        listed: bool,
+        trusted: &HashMap<KeyId, TrustedKey>,
+    ) -> Result<Option<(Verdict, KeyId)>> {
+        let atomically = self.store().creates_atomically()?;
+        let mut flags = Flag::of_verdicts(session, atomically);
+        if listed {
+            flags.extend(Flag::of_verdicts(session, !atomically));
+        }
         for flag in flags {
             let name = flag.name();
             match self.store().get(&name) {
                 Err(e) if e.kind == Kind::Missing => {}
-                other => return self.decided(&name, session, &other?, trusted).map(Some),
+                other => match self.decided(&name, session, &other?, trusted)? {
+                    // A claim says nothing.
+                    (Verdict::Claimed { .. }, _) => {}
+                    said => return Ok(Some(said)),
+                },
             }
         }
         Ok(None)

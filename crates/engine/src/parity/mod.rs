@@ -198,6 +198,7 @@ fn with_session(
     repository.may_collect("make parity")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
+    repository.adopt_verdicts()?;
     let desk = Desk::of(repository, convert::session(&options.host, "parity", now.as_secs().cast_signed()));
     let me = SessionId(random_id()?);
     desk.put_session(me)?;

@@ -197,6 +197,8 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
         if let Some(report) = attempt(repository, cache, options, monitor, &mut waited)? {
             return Ok(report);
         }
+        // The next one finds again what this one has found.
+        monitor.counters().reset();
     }
 }
 
@@ -210,6 +212,7 @@ fn attempt(
 ) -> Result<Option<Report>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
+    repository.adopt_verdicts()?;
     let unfinished = Unfinished::clear(repository);
     let mut state = State::of(repository, options)?;
     let before = state.pack_bytes;

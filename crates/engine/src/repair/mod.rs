@@ -136,6 +136,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     if !missing.is_but_indexes() {
         return Err(drumlin_repo::Error::Unexplained(Box::new(missing)).into());
     }
+    repository.adopt_verdicts()?;
     let copies = repository.mend_copies()?;
     let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
     let Options { wait, evict_after, .. } = *options;

@@ -26,6 +26,15 @@ impl Flag {
         }
     }
 
+    /// Where the verdict on a session is looked for, in the order in which they count: on a store that creates atomically there is one place, and
+    /// elsewhere an eviction counts more than the writer's word, which may have come too late.
+    pub(crate) fn of_verdicts(session: SessionId, atomically: bool) -> Vec<Flag> {
+        match atomically {
+            true => vec![Flag::Decision(session)],
+            false => vec![Flag::Evicted(session), Flag::Commit(session)],
+        }
+    }
+
     /// The object that is this flag.
     pub(crate) fn name(self) -> String {
         let name = names::decision(self.session());

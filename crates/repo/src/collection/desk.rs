@@ -236,13 +236,23 @@ impl<'a> Desk<'a> {
         Ok(self.eviction(session)? == Some(true))
     }
 
-    /// The same; `None` if what was decided can't be read.
+    /// The same; `None` if what was decided can't be read. What isn't where this storage has it may be where another one has, from which the repository was copied.
     fn eviction(&self, session: SessionId) -> Result<Option<bool>> {
-        let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Evicted(session) };
-        match self.word(flag) {
-            Err(e) if is_broken(&e) => Ok(None),
-            word => Ok(Some(matches!(word?, Some((Verdict::Evicted { .. }, _))))),
+        let mut flags = [Flag::Decision(session), Flag::Evicted(session)];
+        if !self.creates_atomically()? {
+            flags.reverse();
         }
+        for flag in flags {
+            match self.word(flag) {
+                Err(e) if is_broken(&e) => return Ok(None),
+                word => match word? {
+                    Some((Verdict::Evicted { .. }, _)) => return Ok(Some(true)),
+                    None | Some((Verdict::Claimed { .. }, _)) => {}
+                    Some(_) => return Ok(Some(false)),
+                },
+            }
+        }
+        Ok(Some(false))
     }
 }
 

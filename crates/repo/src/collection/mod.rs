@@ -8,6 +8,7 @@ mod board;
 mod collector;
 mod decide;
 mod desk;
+mod moved;
 mod register;
 
 pub use board::{Board, Flag};
