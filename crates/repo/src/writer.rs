@@ -16,10 +16,14 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
 const PENDING_CHUNKS_MAX: usize = 64 << 10;
+
+/// For so long packs that nobody wants any more are waited for: who has stopped the run wants it to end.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A session that writes.
 pub struct WriteSession {
@@ -92,16 +96,21 @@ impl Ledger {
         let (store, name) = (self.repository.store(), names::index(id));
         // Nameless, it may be there before what it names is durable.
         store.expect(Soon::Bytes { name: &name, bytes: &bytes });
-        store.sync()?;
+        let put_back = |pending: Pending| {
+            let mut waiting = lock(&self.pending);
+            waiting.chunks += pending.chunks;
+            waiting.entries.extend(pending.entries);
+        };
+        if let Err(e) = store.sync() {
+            put_back(pending);
+            return Err(e.into());
+        }
         if let Err(e) = store.put(&name, &bytes, Put::Create) {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
             let _ = store.delete(&name);
-            if matches!(e.kind, Kind::Io | Kind::Transient) {
-                self.doubt.store(true, Ordering::Relaxed);
-            } else {
-                let mut waiting = lock(&self.pending);
-                waiting.chunks += pending.chunks;
-                waiting.entries.extend(pending.entries);
+            match e.kind {
+                Kind::Io | Kind::Transient => self.doubt.store(true, Ordering::Relaxed),
+                _ => put_back(pending),
             }
             return Err(e.into());
         }
@@ -247,6 +256,18 @@ impl WriteSession {
         finished
     }
 
+    /// Whether a pack, or a part of one, could not be written: then nothing that this session has stored may be referred to.
+    pub fn has_failed(&self) -> bool {
+        self.data.has_failed() || self.tree.has_failed() || lock(&self.older).values().any(|of| of.has_failed())
+    }
+
+    /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session.
+    fn give_up(&self) {
+        let older: Vec<_> = lock(&self.older).values().cloned().collect();
+        let packers = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of));
+        packers.for_each(|packer| packer.give_up(FAREWELL));
+    }
+
     fn finish_packs(&self) -> Result<()> {
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers: Vec<&Packer> = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of)).collect();
@@ -360,6 +381,7 @@ impl WriteSession {
     /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
     /// faster.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
+        self.give_up();
         if !self.asked.load(Ordering::Relaxed) {
             self.refuse_lost()?;
         }
@@ -375,6 +397,7 @@ impl WriteSession {
     /// End a session of which no snapshot was put, unless it is in doubt ([`WriteSession::is_in_doubt`]).
     /// Where that is refused it may go on: an account that may only add can end a session by a decision alone.
     pub fn abandon(&self) -> Result<()> {
+        self.give_up();
         if self.is_in_doubt() {
             return Ok(());
         }

@@ -99,7 +99,12 @@ impl Piece {
     /// Hash and store its chunks, and tell their names.
     pub fn process(self, worker: &mut Worker) {
         let refs = self.store(worker);
-        // Whoever asked may be gone, if the run has failed.
+        if let Err(e) = &refs
+            && !matches!(e, Error::Interrupted)
+        {
+            worker.shared.lose(e);
+        }
+        // Whoever asked may be gone: if the run has failed, and also if the file could not be read to its end, or somebody wants to stop.
         let _ = self.reply.send(Reply { number: self.number, bytes: self.bytes, refs });
     }
 
@@ -107,7 +112,7 @@ impl Piece {
         let mut refs = Vec::with_capacity(self.cuts.len());
         let mut run = Run::default();
         for cut in &self.cuts {
-            if worker.shared.monitor.stop() {
+            if worker.shared.is_over() {
                 // What was claimed has to be stored: others may refer to it by now.
                 run.store(&self.bytes, worker)?;
                 return Err(Error::Interrupted);
@@ -324,7 +329,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
     fn read(&mut self, source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Read1> {
         let mut got = 0;
         for part in bytes.chunks_mut(READ_BYTES) {
-            if self.worker.shared.monitor.stop() {
+            if self.worker.shared.is_over() {
                 return Err(Read1::Fatal(Error::Interrupted));
             }
             let len = fill(source, part).map_err(Read1::Source)?;

@@ -23,7 +23,7 @@ use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, Written, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -298,6 +298,8 @@ impl Run<'_> {
             late: pace.late,
             links: Mutex::default(),
             pieces: Pieces::new(workers, params.max as usize),
+            lost: Mutex::default(),
+            has_failed: AtomicBool::new(false),
         };
         let names = Box::new(UserNames(Names::new()));
         let writer = TreeWriter::new(Boundaries::new(cutting), names);
@@ -318,7 +320,8 @@ impl Run<'_> {
                     .spawn_scoped(scope, move || worker.run(&jobs, &done))
                     .map_err(Error::system("start a thread"))?;
             }
-            // With the workers gone their channel ends, so a panic among them can't leave the merge waiting.
+            // With the workers gone their channel ends. (Who panics among several leaves the merge waiting, unless that ends the program: see the crate's
+            // documentation.)
             drop((jobs_in, done_out));
             // Dropping the merge on any error ends the jobs, and with them the workers.
             let merge = Merge::new(
@@ -332,11 +335,13 @@ impl Run<'_> {
                 pace.force,
                 &self.paths,
             );
-            self.feed(merge, feed, pace.checkpoint_bytes, workers)
+            // The workers end before this does.
+            self.feed(merge, feed, pace.checkpoint_bytes, &shared)
+                .inspect_err(|_| shared.has_failed.store(true, Ordering::Relaxed))
         })
     }
 
-    fn feed(&self, mut merge: Merge, feed: Feed, checkpoint_bytes: u64, workers: usize) -> Result<Outcome> {
+    fn feed(&self, mut merge: Merge, feed: Feed, checkpoint_bytes: u64, shared: &Shared) -> Result<Outcome> {
         let mut stopped = false;
         match feed {
             Feed::Walk(mut walk) => {
@@ -351,7 +356,7 @@ impl Run<'_> {
                     let stored = self.session.written().data_bytes;
                     if checkpoint_bytes > 0 && stored - checkpointed >= checkpoint_bytes {
                         checkpointed = stored;
-                        self.checkpoint(&mut merge, workers)?;
+                        self.checkpoint(&mut merge, shared)?;
                     }
                 }
                 stopped |= walk.is_stopped();
@@ -363,8 +368,9 @@ impl Run<'_> {
                 outcome().map_err(Error::Stream)?;
             }
         }
-        flush_workers(&merge, workers)?;
+        flush_workers(&merge, shared.workers)?;
         merge.settle()?;
+        shared.refuse_lost()?;
         // The stop may have come when the walk was at its end and workers were still reading.
         let stopped = stopped || merge.assembler.is_cut_short();
         let found = merge.found_a_source();
@@ -373,10 +379,11 @@ impl Run<'_> {
     }
 
     /// Make what there is so far durable, as a partial snapshot in place of the one before.
-    fn checkpoint(&self, merge: &mut Merge, workers: usize) -> Result<()> {
+    fn checkpoint(&self, merge: &mut Merge, shared: &Shared) -> Result<()> {
         merge.settle()?;
-        flush_workers(merge, workers)?;
+        flush_workers(merge, shared.workers)?;
         merge.settle()?;
+        shared.refuse_lost()?;
         let (root, reached) = merge.assembler.checkpoint()?;
         self.session.flush()?;
         let snapshot = self.snapshot(root, reached)?;

@@ -1,6 +1,6 @@
 //! A worker: takes entries from the source to sealed blocks, all the way, so that a small file is handed over once.
 
-use super::ahead::{self, Ahead, Latency, Opened};
+use super::ahead::{self, Ahead, Found, Latency};
 use super::big::Pieces;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
@@ -21,6 +21,7 @@ use drumlin_seal::IdKey;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -42,6 +43,31 @@ pub(super) struct Shared<'a> {
     /// Contents of files with several hard links, so that each is read once.
     pub links: Mutex<HashMap<(u64, u64), Linked>>,
     pub pieces: Pieces,
+    /// Why chunks of some piece, which others may refer to by now, are not stored: who waited for the piece may be gone, and the run may go on without that file.
+    pub lost: Mutex<Option<String>>,
+    /// The run has failed: what is still under way is for nobody.
+    pub has_failed: AtomicBool,
+}
+
+impl Shared<'_> {
+    /// Whether whatever is at work shall end: somebody wants that, or the run has failed.
+    pub fn is_over(&self) -> bool {
+        self.monitor.stop() || self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Fails if chunks that were claimed are stored nowhere: before anything that may refer to them is put.
+    pub fn refuse_lost(&self) -> Result<()> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*lost {
+            Some(cause) => Err(Error::Repo(drumlin_repo::Error::Unwritten(cause.clone()))),
+            None => Ok(()),
+        }
+    }
+
+    pub fn lose(&self, cause: &Error) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.get_or_insert_with(|| cause.to_string());
+    }
 }
 
 /// What was read of a file with several hard links.
@@ -62,9 +88,6 @@ const ATTEMPTS: usize = 2;
 const LEASE: Duration = Duration::from_secs(60);
 /// How often to look whether it is given back.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
-
-/// The bytes of a file, and its state after they were read.
-type First = (std::io::Result<Vec<u8>>, std::io::Result<Stat>);
 
 /// The number under which a failure outside of any batch is told.
 pub(super) const NO_BATCH: u64 = u64::MAX;
@@ -127,12 +150,12 @@ impl<'a, 'm> Worker<'a, 'm> {
         let mut finished = Vec::with_capacity(entries.len());
         let (mut rest, mut ahead) = (entries.into_iter(), None);
         loop {
-            if ahead.is_none() && self.latency.is_late() && !self.shared.monitor.stop() {
+            if ahead.is_none() && self.latency.is_late() && !self.shared.is_over() {
                 ahead = Some(ahead::read(rest.as_slice(), &mut self.latency).into_iter());
             }
             let Some(entry) = rest.next() else { break };
             let read = ahead.as_mut().and_then(|ahead| ahead.next().flatten());
-            let outcome = if self.shared.monitor.stop() { Err(Error::Interrupted) } else { self.entry(entry, read) };
+            let outcome = if self.shared.is_over() { Err(Error::Interrupted) } else { self.entry(entry, read) };
             match outcome {
                 Ok(entry) => finished.extend(entry),
                 Err(Error::Interrupted) => return Ok(Batch { entries: finished, cut_short: true }),
@@ -146,9 +169,9 @@ impl<'a, 'm> Worker<'a, 'm> {
     /// `None` for an entry that vanished.
     fn entry(&mut self, mut entry: Entry, ahead: Option<Ahead>) -> Result<Option<Finished>> {
         let read = match ahead {
-            Some(Ahead::File(opened)) => self.file_entry(&mut entry, Some(opened))?,
+            Some(Ahead::File(found)) => self.file_read_ahead(&entry, found)?,
             Some(Ahead::Other(had, at)) => self.other_entry(&entry, had, at),
-            None if entry.stat.kind == drumlin_host::meta::Kind::File => self.file_entry(&mut entry, None)?,
+            None if entry.stat.kind == drumlin_host::meta::Kind::File => self.file_entry(&mut entry)?,
             None => {
                 let start = Instant::now();
                 let had = entry.dir.extras(&entry.name, entry.stat.kind);
@@ -220,7 +243,18 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.monitor.problem(&Problem { path: path(entry), kind, cause: cause.into() });
     }
 
-    fn file_entry(&mut self, entry: &mut Entry, ahead: Option<Opened>) -> Result<Option<(Content, u8)>> {
+    fn file_read_ahead(&mut self, entry: &Entry, found: Found) -> Result<Option<(Content, u8)>> {
+        let data = match self.whole(entry.stat.size, &mut &found.bytes[..]) {
+            Ok((data, _)) => data,
+            Err(Read1::Fatal(e)) => return Err(e),
+            Err(Read1::Source(e)) => return Err(Error::system("read memory")(e)),
+        };
+        let lost = self.attributes_lost(entry, found.had.lost);
+        let marks = found.mapped | racy(&entry.stat, found.at) | lost;
+        Ok(Some((content(found.had.extras, data), marks)))
+    }
+
+    fn file_entry(&mut self, entry: &mut Entry) -> Result<Option<(Content, u8)>> {
         let link = (entry.stat.nlink > 1).then_some((entry.stat.dev, entry.stat.ino));
         if let Some(link) = link
             && let Some(known) = self.links().get(&link)
@@ -228,16 +262,10 @@ impl<'a, 'm> Worker<'a, 'm> {
         {
             return Ok(Some((known.content.clone(), known.marks)));
         }
-        let (file, first, had, at) = match ahead {
-            Some(Opened { file, bytes, after, had, at, mapped }) => {
-                (Ok(file), Some((bytes, after)), Some(had), Some((at, mapped)))
-            }
-            None => (self.open(entry), None, None, None),
-        };
-        let file = match file {
+        let file = match self.open(entry) {
             Ok(file) => file,
             // It is waited for, and the run shall stop.
-            Err(e) if e.kind() == ErrorKind::WouldBlock && self.shared.monitor.stop() => {
+            Err(e) if e.kind() == ErrorKind::WouldBlock && self.shared.is_over() => {
                 return Err(Error::Interrupted);
             }
             Err(e) if read::is_gone(&e) => {
@@ -249,8 +277,8 @@ impl<'a, 'm> Worker<'a, 'm> {
                 return Ok(Some((Content::default(), marks::CONTENTS_MISSING)));
             }
         };
-        let Some((data, mut found)) = self.contents(entry, &file, first, at)? else { return Ok(None) };
-        let had = had.unwrap_or_else(|| read::extras_of_fd(&file));
+        let Some((data, mut found)) = self.contents(entry, &file)? else { return Ok(None) };
+        let had = read::extras_of_fd(&file);
         found |= self.attributes_lost(entry, had.lost);
         let content = content(had.extras, data);
         // Of one that could not be read each name is told.
@@ -269,9 +297,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         let start = Instant::now();
         loop {
             match entry.dir.open_file(&entry.name) {
-                Err(e)
-                    if e.kind() == ErrorKind::WouldBlock && start.elapsed() < LEASE && !self.shared.monitor.stop() =>
-                {
+                Err(e) if e.kind() == ErrorKind::WouldBlock && start.elapsed() < LEASE && !self.shared.is_over() => {
                     std::thread::sleep(LEASE_LOOK);
                 }
                 opened => {
@@ -286,24 +312,13 @@ impl<'a, 'm> Worker<'a, 'm> {
         self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Read a file's contents, or take those that were read `first`, from the moment `begun` on, which had this mark, with the state after that; `entry.stat`
-    /// becomes that of the state that was read.
-    fn contents(
-        &mut self,
-        entry: &mut Entry,
-        mut file: &File,
-        mut first: Option<First>,
-        begun: Option<(SystemTime, u8)>,
-    ) -> Result<Option<(Data, u8)>> {
+    /// Read a file's contents; `entry.stat` becomes that of the state that was read.
+    fn contents(&mut self, entry: &mut Entry, mut file: &File) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
-        let mut begun = begun.filter(|_| first.is_some());
         for _ in 0..ATTEMPTS {
             // Before the first byte: what changes after that, within the tick of the clock that stamped the state before, bears the same time.
-            let (at, mapped) = begun.take().unwrap_or_else(|| (SystemTime::now(), mapped(file, &entry.stat)));
-            let (read, after) = if let Some((bytes, after)) = first.take() {
-                let read = bytes.map_err(Read1::Source).and_then(|bytes| self.whole(entry.stat.size, &mut &bytes[..]));
-                (read, after)
-            } else if entry.stat.size == 0 && !read::knows_its_length(file) {
+            let (at, mapped) = (SystemTime::now(), mapped(file, &entry.stat));
+            let (read, after) = if entry.stat.size == 0 && !read::knows_its_length(file) {
                 (self.large_stream(&mut file), read::restat(file))
             } else if entry.stat.size <= WHOLE_BYTES_MAX && !is_sparse(&entry.stat, file) {
                 (self.whole(entry.stat.size, &mut file), read::restat(file))

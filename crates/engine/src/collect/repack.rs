@@ -254,6 +254,8 @@ impl<'a> Mover<'a> {
             let source = &self.sources[piece.source as usize];
             let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
             match moved {
+                // Not of the source: what failed is where it was to go, and may have been somebody else's.
+                Err(e) if self.repack.session.has_failed() => return Err(e),
                 Err(Error::Repo(e)) if e.is_damage() && self.salvage(source, piece)? => {}
                 Err(Error::Repo(e)) if e.is_damage() || self.repack.leaves_frozen && e.frozen().is_some() => {
                     self.repack.stays(self.stay, &source.info, &e)

@@ -187,7 +187,7 @@ impl Copier {
                     .spawn_scoped(scope, move || worker.run(&jobs, &done))
                     .map_err(Error::system("start a thread"))?;
             }
-            // With the workers gone their channel ends, so a panic among them can't leave the rest waiting.
+            // With the workers gone their channel ends. As for a panic among several, see the crate's documentation.
             drop((jobs_in, done_out));
             Copy::new(&shared, root, builder, (jobs, done), workers).run(before)
         })

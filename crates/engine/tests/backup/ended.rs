@@ -291,3 +291,162 @@ impl Monitor for StopWhenDone {
         self.0.get().files >= 1
     }
 }
+
+/// Somebody who wants to stop as soon as there is a pack.
+struct StopAtFirstPack {
+    counters: Counters,
+    memory: MemoryStore,
+}
+
+impl Monitor for StopAtFirstPack {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let mut packs = 0;
+        self.memory.list(names::DATA, &mut |_| packs += 1).unwrap();
+        packs > 0
+    }
+}
+
+/// The first pack can't be written, which is told to whoever closes the next one: the piece of a large file that nobody waits for any more.
+#[test]
+fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
+    let (memory, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let bench = common::bench_over(Arc::new(store), memory.clone(), folder, small());
+    let source = tree(bench.folder.path(), 40);
+    fs::write(source.join("large"), noise(7, 24 << 20)).unwrap();
+    settle();
+    faults.add(When::op(Op::Finish).named("data/*").times(1), Fault::Fail(Kind::Io));
+    let monitor = StopAtFirstPack { counters: Counters::default(), memory };
+    let options = backup::Options { workers: 1, ..options(&[&source]) };
+    let stopped = backup::backup(&bench.repository, &bench.cache, options, &monitor);
+    assert!(matches!(stopped, Err(Error::Repo(drumlin_repo::Error::Unwritten(_)))), "{stopped:?}");
+    assert!(bench.repository.snapshots().unwrap().0.is_empty());
+    let whole = bench.backup(&source).snapshot.unwrap();
+    let (restored, monitor) = bench.restore(&whole, &source, &bench.folder.path().join("target"));
+    assert_eq!((restored.counts.files, monitor.problems().len()), (41, 0));
+}
+
+/// Somebody who takes his time to say that he doesn't want to stop.
+struct Slow(Counters);
+
+impl Monitor for Slow {
+    fn counters(&self) -> &Counters {
+        &self.0
+    }
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem:?}");
+    }
+
+    fn stop(&self) -> bool {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        false
+    }
+}
+
+#[test]
+fn a_run_that_has_failed_reads_no_large_file_to_its_end() {
+    let (memory, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let bench = common::bench_over(Arc::new(store), memory, folder, small());
+    let source = bench.folder.path().join("source");
+    fs::create_dir_all(source.join("a")).unwrap();
+    let large = source.join("large");
+    fs::write(&large, noise(7, 64 << 20)).unwrap();
+    settle();
+    bench.backup(&source);
+    // It is read, and all that is in it is there already. Beside it there is something new, which finds no place.
+    File::options().write(true).open(&large).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    for n in 0..300 {
+        fs::write(source.join("a").join(n.to_string()), noise(100 + n, 20_000)).unwrap();
+    }
+    settle();
+    faults.add(When::op(Op::Upload).named("data/*"), Fault::Fail(Kind::Io));
+    let monitor = Slow(Counters::default());
+    let failed = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor);
+    assert!(matches!(failed, Err(Error::Repo(drumlin_repo::Error::Store(_)))), "{failed:?}");
+    let read = monitor.0.get().bytes_read;
+    assert!(read < 40 << 20, "{read} bytes were read for nobody");
+}
+
+/// A storage on which packs that are being closed have to wait.
+struct Gate(MemoryStore, Arc<AtomicBool>);
+
+struct Gated(Box<dyn Upload>, Arc<AtomicBool>);
+
+impl Upload for Gated {
+    fn write(&mut self, bytes: &[u8]) -> drumlin_store::Result<()> {
+        while std::thread::current().name() == Some("close-pack") && !self.1.load(Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        self.0.write(bytes)
+    }
+
+    fn finish(self: Box<Self>) -> drumlin_store::Result<()> {
+        self.0.finish()
+    }
+}
+
+impl Store for Gate {
+    fn location(&self) -> String {
+        self.0.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> drumlin_store::Result<()> {
+        self.0.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.0.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.0.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        self.0.read_at(name, offset, buf)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.0.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn Upload>> {
+        Ok(Box::new(Gated(self.0.upload(name, len_hint)?, self.1.clone())))
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.0.delete(name)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// The second pack finds no place while the first is being closed.
+#[test]
+fn nothing_is_named_once_the_session_has_ended() {
+    let (memory, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
+    let opened = Arc::new(AtomicBool::new(false));
+    let store = FaultStore::new(Gate(memory.clone(), opened.clone()));
+    let faults = store.faults();
+    let bench = common::bench_over(Arc::new(store), memory.clone(), folder, small());
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("large"), noise(7, 8 << 20)).unwrap();
+    settle();
+    faults.add(When::op(Op::Upload).named("data/*").skip(1), Fault::Fail(Kind::Io));
+    let failed = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &Quiet::default());
+    assert!(failed.is_err(), "{failed:?}");
+    opened.store(true, Ordering::Relaxed);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut left = Vec::new();
+    memory.list("", &mut |listed| left.push(listed.name)).unwrap();
+    let of_a_run = |name: &&String| !["config", "keys"].iter().any(|kept| name.starts_with(kept));
+    assert_eq!(left.iter().find(of_a_run), None, "{left:?}");
+}

@@ -12,13 +12,13 @@ use drumlin_engine::{Error, restore};
 use drumlin_format::key::Role;
 use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
-use drumlin_store::{CallLog, Fault, FaultStore, Kind, MemoryStore, Op, RecordStore, Store, When};
+use drumlin_store::{CallLog, Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, RecordStore, Store, Upload, When};
 use std::fs::{self, File};
 use std::io::{Cursor, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that don't compress and don't repeat.
 fn noise(seed: u64, len: usize) -> Vec<u8> {

@@ -4,7 +4,7 @@ use crate::history::{History, objects, prune_all, prune_options};
 use crate::meanwhile::Odd;
 use drumlin_engine::Error;
 use drumlin_engine::monitor::Quiet;
-use drumlin_engine::prune::{Options, prune};
+use drumlin_engine::prune::{Options, Unused, prune};
 use drumlin_format::session::{Process, Session};
 use drumlin_repo::collection::{Board, Desk, Registration};
 use drumlin_repo::{Index, IndexMode, Repository, Unlock, WriteSession};
@@ -197,5 +197,23 @@ fn who_is_at_work_is_waited_for_however_long_the_look_took() {
         });
         prune(&by, &history.bench.cache, &waiting, &Quiet::default()).unwrap();
     });
+    history.whole();
+}
+
+/// What could not be written is told to whoever closes the next pack, and is no damage of what that one reads.
+#[test]
+fn a_pack_that_finds_no_place_is_no_damage_of_what_another_is_made_of() {
+    let mut history = History::new(12);
+    history.forget(|at| at < 11);
+    let before = objects(&history.bench.memory);
+    let store = FaultStore::new(history.bench.memory.clone());
+    store.faults().add(When::op(Op::Finish).named("data/*").times(1), Fault::Fail(Kind::Missing));
+    let pruning = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let strict = Options { max_unused: Unused::Bytes(0), workers: 1, ..prune_options() };
+    let failed = prune(&pruning, &history.bench.cache, &strict, &Quiet::default());
+    assert!(failed.is_err(), "{failed:?}");
+    let after = objects(&history.bench.memory);
+    assert!(before.keys().filter(|name| name.starts_with("data/")).all(|name| after.contains_key(name)));
+    prune(&history.bench.repository, &history.bench.cache, &strict, &Quiet::default()).unwrap();
     history.whole();
 }

@@ -13,7 +13,7 @@ use drumlin_format::{ChunkId, Header, PackId};
 use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ pub struct Finished {
     /// The key of its blocks.
     pub key: Secret,
 }
+
+/// How often it is looked whether a pack is closed that nobody wants any more.
+const GIVING_UP_LOOK: Duration = Duration::from_millis(5);
 
 /// Packs of a kind that may be on their way to the disk at once, besides the one that is being filled.
 const CLOSING_MAX: usize = 1;
@@ -57,6 +60,11 @@ pub struct Packer {
     stored: AtomicU64,
     /// Packs that are being closed: their bytes have to reach the disk, which takes long and needs no processor.
     closing: Mutex<VecDeque<JoinHandle<Result<()>>>>,
+    /// Why a pack, or a part of one, could not be written. What was to be in it is claimed and stored nowhere, and who was told may be anybody: nothing that was
+    /// appended may be referred to any more.
+    failed: Mutex<Option<String>>,
+    /// Packs that are not closed yet are to get no name any more.
+    given_up: Arc<AtomicBool>,
 }
 
 struct OpenPack {
@@ -99,7 +107,8 @@ impl Packer {
     /// A packer of packs of a generation that hands finished ones to `sink`.
     pub fn new(repository: Repository, kind: PackKind, generation: u32, sink: Sink) -> Self {
         let (current, stored, closing) = (Mutex::new(None), AtomicU64::new(0), Mutex::new(VecDeque::new()));
-        Packer { repository, kind, generation, current, sink, copies: None, stored, closing }
+        let (failed, given_up) = Default::default();
+        Packer { repository, kind, generation, current, sink, copies: None, stored, closing, failed, given_up }
     }
 
     /// The same, keeping copies of its blocks in a cache.
@@ -136,6 +145,16 @@ impl Packer {
         if chunks.is_empty() {
             return Ok(Appended::default());
         }
+        self.kept(self.append_block(raw, chunks, coder, coding))
+    }
+
+    fn append_block(
+        &self,
+        raw: &[u8],
+        chunks: &[(ChunkId, u32)],
+        coder: &mut Coder,
+        coding: Coding,
+    ) -> Result<Appended> {
         let (pack, number) = self.ticket()?;
         let sealed = self.seal(&pack, number, raw, coder, coding);
         let start = Instant::now();
@@ -160,6 +179,10 @@ impl Packer {
     /// an origin once only, and only by one key: any other is the next pack's first. (A table that says of an origin that it has another key is a lie, and what
     /// was filed under that key would never be opened again.)
     pub fn adopt(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
+        self.kept(self.adopt_block(slot, block, sealed, chunks))
+    }
+
+    fn adopt_block(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
         loop {
             let (pack, _) = self.ticket()?;
             let adopted = {
@@ -186,7 +209,37 @@ impl Packer {
         }
     }
 
+    /// Remember that something failed: it is told once, to whoever comes across it.
+    fn kept<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|e| {
+            lock(&self.failed).get_or_insert_with(|| e.to_string());
+        })
+    }
+
+    /// Whether a pack, or a part of one, could not be written.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.failed).is_some()
+    }
+
+    /// Have no pack named from now on: the session is about to end, and nothing would protect it. Those that are being closed are waited for so long; they hold on
+    /// to the storage.
+    pub(crate) fn give_up(&self, patience: Duration) {
+        self.given_up.store(true, Ordering::Relaxed);
+        let (until, threads) = (Instant::now() + patience, std::mem::take(&mut *lock(&self.closing)));
+        for thread in threads {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(GIVING_UP_LOOK);
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+
     /// Close the pack at hand, so that all that was appended is in finished packs. No block may be under way.
+    ///
+    /// # Errors
+    /// What fails; [`Error::Unwritten`] if anything has failed before, whoever was told.
     pub fn finish(&self) -> Result<()> {
         let mut closed = Ok(());
         if let Some(pack) = lock(&self.current).take() {
@@ -196,7 +249,11 @@ impl Packer {
                 closed = self.close(&pack, &mut stream);
             }
         }
-        closed.and(self.join(0))
+        self.kept(closed.and(self.join(0)))?;
+        match &*lock(&self.failed) {
+            Some(cause) => Err(Error::Unwritten(cause.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Wait until no more than so many packs are being closed. The first failure is told, once all of these have ended.
@@ -292,6 +349,7 @@ impl Packer {
             table: std::mem::take(&mut stream.table),
             number: stream.next_number,
             sink: self.sink.clone(),
+            given_up: self.given_up.clone(),
         };
         // That another pack has failed is no reason for this one to.
         let joined = self.join(CLOSING_MAX - 1);
@@ -331,12 +389,13 @@ struct Closing {
     table: Table,
     number: u64,
     sink: Sink,
+    given_up: Arc<AtomicBool>,
 }
 
 impl Closing {
     /// Padding, table, parity, footer, name.
     fn run(self) -> Result<()> {
-        let Closing { repository, kind, pack, mut upload, mut table, number, sink } = self;
+        let Closing { repository, kind, pack, mut upload, mut table, number, sink, given_up } = self;
         let table_len = table.sealed_len();
         let padding = padding(table.blocks_end(), table_len);
         let mut zeros = vec![0; padding as usize - TAG_BYTES];
@@ -352,7 +411,14 @@ impl Closing {
         let footer = Footer::new(table_offset, table_len, parity.len() as u32);
         upload.write(&parity)?;
         upload.write(&footer.encode(&pack.header))?;
+        if given_up.load(Ordering::Relaxed) {
+            return Err(Error::Unwritten("the run has ended before".into()));
+        }
         upload.finish()?;
+        if given_up.load(Ordering::Relaxed) {
+            // It is nobody's: no index object names it any more.
+            return Err(Error::Unwritten("the run has ended before".into()));
+        }
         let (pack_len, table_len) = (footer.pack_len, footer.table_len);
         let (id, generation) = (pack.id, pack.header.generation);
         let entry = Entry { pack: id, kind, generation, pack_len, table_len, table };
