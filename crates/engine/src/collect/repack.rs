@@ -15,6 +15,7 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
+use drumlin_repo::tree::{Family, TREE_BLOCK_BYTES};
 use drumlin_repo::{PackInfo, Repository, WriteSession, names};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,8 +26,6 @@ const SPARE_PERCENT: u64 = 5;
 const SMALL_PART: u32 = 4;
 /// The level that pays best where nothing waits for the storage.
 const CODING: Coding = Coding::Best(3);
-/// A block of nodes that gathered so much is full: of one that a backup writes a single node is often all that is wanted.
-const TREE_BLOCK_BYTES: usize = 256 << 10;
 /// Decoded blocks that a thread keeps for the chunks beside those at hand.
 const KEPT_BLOCKS: usize = 16;
 /// So many pieces are put in order at once.
@@ -231,7 +230,7 @@ struct Mover<'a> {
     stay: &'a Mutex<HashSet<PackId>>,
     coder: Coder,
     data: BlockBuilder,
-    /// Leaves, bodies, inner nodes: each have blocks of their own, as in what a backup writes.
+    /// Of each [`Family`], as in what a backup writes.
     tree: [BlockBuilder; 3],
     sealed: Vec<u8>,
     /// Decoded blocks, and when each was of use last.
@@ -357,7 +356,7 @@ fn push(
     let session = repack.session;
     let (builder, packer, full) = match kind {
         PackKind::Data => (data, &session.data, repack.repository.config().block_bytes as usize),
-        PackKind::Tree => (&mut tree[family(bytes)], &session.tree, TREE_BLOCK_BYTES),
+        PackKind::Tree => (&mut tree[Family::of(bytes) as usize], &session.tree, TREE_BLOCK_BYTES),
     };
     if builder.raw.len() + bytes.len() > full && !builder.is_empty() {
         let appended = packer.append(builder, coder, CODING)?;
@@ -365,15 +364,6 @@ fn push(
     }
     builder.push(id, bytes);
     Ok(())
-}
-
-/// Which of the blocks a node goes to, by its first byte: whether it is a leaf, a body or a list, or an inner node.
-fn family(node: &[u8]) -> usize {
-    match node.first() {
-        Some(1) => 0,
-        Some(3) => 2,
-        _ => 1,
-    }
 }
 
 fn chunks<'t>(table: &'t Table, block: &Block) -> &'t [Chunk] {

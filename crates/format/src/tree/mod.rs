@@ -42,11 +42,24 @@ pub const BODY_XATTRS_MAX: usize = 64 << 10;
 /// The first byte of each kind of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum NodeKind {
+pub enum NodeKind {
+    /// Names and metadata of entries.
     Leaf = 1,
+    /// What leads to their contents.
     Body = 2,
+    /// What leads to leaves, or to nodes like this one.
     Inner = 3,
+    /// A part of a long list of chunks.
     List = 4,
+}
+
+impl NodeKind {
+    /// What a node says it is; whether the rest of it is, its decoder tells. `None`: nothing that is known here.
+    pub fn of(node: &[u8]) -> Option<Self> {
+        [NodeKind::Leaf, NodeKind::Body, NodeKind::Inner, NodeKind::List]
+            .into_iter()
+            .find(|kind| node.first() == Some(&(*kind as u8)))
+    }
 }
 
 /// A reader of the chunk of a node, its kind read and checked.

@@ -1,6 +1,6 @@
 //! Long chunk lists: written as their refs come, read as they are needed.
 
-use super::node::{Family, Nodes};
+use super::node::Nodes;
 use crate::pack::Reader;
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
@@ -34,7 +34,7 @@ impl ListWriter {
         let refs = std::mem::take(&mut self.levels[level]);
         let len = refs.iter().map(Ref::len).sum();
         let node = ListNode { level: level as u8, refs };
-        Ok(Ref::Chunk { id: nodes.put(Family::Inner, &node.encode())?, len })
+        Ok(Ref::Chunk { id: nodes.put(&node.encode())?, len })
     }
 
     /// The uppermost refs; `whole` is the identity of all the contents.

@@ -7,5 +7,5 @@ mod writer;
 
 pub use cursor::{Cursor, LeafRef};
 pub use list::{ListWriter, Refs};
-pub use node::Nodes;
+pub use node::{Family, Nodes, TREE_BLOCK_BYTES};
 pub use writer::{NameSource, TreeWriter};

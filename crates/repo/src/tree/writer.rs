@@ -1,6 +1,6 @@
 //! Building a tree from entries that come in order, with leaves of an older tree taken over whole where nothing changed.
 
-use super::node::{Family, Nodes};
+use super::node::Nodes;
 use crate::{Error, Result};
 use drumlin_format::snapshot::Root;
 use drumlin_format::tree::{Body, Boundaries, Child, Content, DIR_BYTES_MAX, Inner, Leaf, Meta, Owners, is_name};
@@ -106,8 +106,8 @@ impl State {
         let (dir, name, _) = self.leaf.get(0);
         let (dir, name) = (dir.to_vec(), name.to_vec());
         self.leaf.owners = owners(&self.leaf, names);
-        let node = nodes.put(Family::Leaf, &self.leaf.encode())?;
-        let body = nodes.put(Family::Body, &self.body.encode())?;
+        let node = nodes.put(&self.leaf.encode())?;
+        let body = nodes.put(&self.body.encode())?;
         let child = Child { dir, name, node, body: Some(body), sums: self.leaf.sums() };
         self.leaf.clear();
         self.body.contents.clear();
@@ -132,7 +132,7 @@ impl State {
 
     fn end_inner(&mut self, nodes: &mut Nodes, below: usize) -> Result<Child> {
         let inner = Inner { level: below as u8 + 1, children: std::mem::take(&mut self.levels[below]) };
-        let node = nodes.put(Family::Inner, &inner.encode())?;
+        let node = nodes.put(&inner.encode())?;
         let sums = inner.sums();
         let first = inner.children.into_iter().next().expect("an inner node ends after a child");
         Ok(Child { dir: first.dir, name: first.name, node, body: None, sums })
