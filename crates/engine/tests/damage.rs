@@ -528,7 +528,7 @@ fn what_lies_behind_a_lost_part_of_the_tree_is_restored() {
     assert!(told.iter().any(|cause| cause.contains("two of its children are the same")), "{told:?}");
 }
 
-/// Contents of two chunks that are there and right, in a file that says it is something else as a whole.
+/// Contents of two chunks that are there and right, in a file that says it is something else as a whole, and in one that says that a chunk is shorter than it is.
 #[test]
 fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
     use drumlin_format::SnapshotId;
@@ -584,12 +584,16 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         rdev: 0,
     };
     let whole = ids.id(&chunks.concat());
-    for (name, whole) in [("right", whole), ("wrong", ids.id(&chunks[0]))] {
+    let [first, Ref::Chunk { id, .. }] = refs else { unreachable!() };
+    let short = [first, Ref::Chunk { id, len: 10 }];
+    for (name, refs, whole, size) in
+        [("long", short, whole, 1010), ("right", refs, whole, 2000), ("wrong", refs, ids.id(&chunks[0]), 2000)]
+    {
         let mut list = ListWriter::default();
         refs.iter().for_each(|r| list.push(&mut nodes, *r).unwrap());
         let data = Data::List(list.finish(&mut nodes, whole).unwrap());
         let content = Content { data, ..Content::default() };
-        writer.push(&mut nodes, b"", name.as_bytes(), &meta, content).unwrap();
+        writer.push(&mut nodes, b"", name.as_bytes(), &Meta { size, ..meta }, content).unwrap();
     }
     let root = writer.finish(&mut nodes).unwrap();
     nodes.flush().unwrap();
@@ -618,15 +622,21 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         let monitor = Quiet::default();
         let options = common::restore_options(&snapshot, &target);
         let report = restore::restore(repository, &bench.cache, options, &monitor).unwrap();
-        assert_eq!((report.counts.damaged, monitor.problems().len()), (1, 1), "{:?}", monitor.problems());
-        assert!(monitor.problems()[0].cause.contains("as a whole"), "{:?}", monitor.problems());
+        assert_eq!((report.counts.damaged, monitor.problems().len()), (2, 2), "{:?}", monitor.problems());
+        let wrong = monitor.problems().into_iter().find(|problem| problem.path.ends_with(b"wrong")).unwrap();
+        assert!(wrong.cause.contains("as a whole"), "{wrong:?}");
         assert_eq!(fs::read(target.join("right")).unwrap(), chunks.concat());
     };
     restore();
-    assert!(!target.join("wrong").exists(), "it was written all the same");
+    for name in ["wrong", "long"] {
+        assert!(!target.join(name).exists(), "{name} was written all the same");
+    }
     // What replaces another file goes another way.
-    fs::write(target.join("right"), "old").unwrap();
-    fs::write(target.join("wrong"), "old").unwrap();
+    for name in ["right", "wrong", "long"] {
+        fs::write(target.join(name), "old").unwrap();
+    }
     restore();
-    assert_eq!(fs::read(target.join("wrong")).unwrap(), b"old");
+    for name in ["wrong", "long"] {
+        assert_eq!(fs::read(target.join(name)).unwrap(), b"old");
+    }
 }

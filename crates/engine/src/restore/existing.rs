@@ -63,6 +63,12 @@ pub(super) fn there(
     Some(Some(stat))
 }
 
+/// Whether something else is there than was before, or it was written to. What is gone isn't.
+pub(super) fn has_changed(handle: &TargetDir, name: &[u8], before: &Stat) -> bool {
+    let state = |stat: &Stat| (stat.dev, stat.ino, stat.size, stat.mtime, stat.ctime);
+    handle.stat(name).unwrap_or(None).is_some_and(|now| state(&now) != state(before))
+}
+
 /// Remove a directory whose place something else is about to take, and which no rename replaces. Anything else stays for that.
 pub(super) fn make_way(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> place::Result<()> {
     if convert::kind(stat.kind) != Kind::Dir {

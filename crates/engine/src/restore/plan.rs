@@ -478,7 +478,7 @@ impl<'a> Planner<'a> {
                         Ref::Chunk { id, len } => {
                             let Some(location) = self.locator.locate(&id)? else { return self.missing(&path, &id) };
                             uses.push(used(location, at, ids.len()));
-                            ids.push(id);
+                            ids.push((id, u32::try_from(len).unwrap_or(u32::MAX)));
                             at += len;
                         }
                     }

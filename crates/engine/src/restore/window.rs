@@ -69,8 +69,8 @@ pub(super) struct Window {
     pub text: Vec<u8>,
     pub files: Vec<File>,
     pub uses: Vec<Use>,
-    /// The chunks of files of several: the index says where they are, and what is there need not be so.
-    pub ids: Vec<ChunkId>,
+    /// The chunks of files of several, and how long the file has each: the index says where they are, and what is there need not be so.
+    pub ids: Vec<(ChunkId, u32)>,
     pub extras: Vec<Extras>,
     /// What they take besides.
     pub extras_bytes: usize,
@@ -90,7 +90,7 @@ impl Window {
     pub fn memory(&self) -> usize {
         self.files.len() * size_of::<File>()
             + self.uses.len() * size_of::<Use>()
-            + self.ids.len() * size_of::<ChunkId>()
+            + self.ids.len() * size_of::<(ChunkId, u32)>()
             + self.text.len()
             + self.dirs.len() * 160
             // Any number of them may be half done at a time.
@@ -114,7 +114,13 @@ impl Window {
     /// The chunk that is wanted.
     pub fn chunk(&self, used: &Use) -> ChunkId {
         let file = &self.files[used.file as usize];
-        if file.multi == 0 { ChunkId(file.whole) } else { self.ids[used.id as usize] }
+        if file.multi == 0 { ChunkId(file.whole) } else { self.ids[used.id as usize].0 }
+    }
+
+    /// How long it has to be.
+    pub fn len(&self, used: &Use) -> u64 {
+        let file = &self.files[used.file as usize];
+        if file.multi == 0 { file.size } else { u64::from(self.ids[used.id as usize].1) }
     }
 
     /// The path of a file in the source.

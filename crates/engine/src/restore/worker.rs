@@ -319,7 +319,7 @@ impl<'a> Worker<'a> {
 
     fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
         let file = &window.files[used.file as usize];
-        if window.multi(file).is_none() && content.len() as u64 != file.size {
+        if content.len() as u64 != window.len(used) {
             return self.damaged(window, used, "its contents are not as long as the tree says that it is");
         }
         let written = match window.multi(file) {

@@ -237,3 +237,46 @@ fn flags_that_count_on_empty_files_alone_are_set_before_anything_is_written() {
     assert!(monitor.quiet.problems().is_empty(), "{:?}", monitor.quiet.problems());
     scene.same();
 }
+
+/// Saves into a file that is there, once a few bytes of its successor are read.
+struct Saves {
+    quiet: Quiet,
+    path: PathBuf,
+    asked: AtomicU32,
+}
+
+impl Monitor for Saves {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        let is_under_way = self.counters().get().bytes_written > 0;
+        if is_under_way && self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            fs::write(&self.path, "saved just now").unwrap();
+        }
+        false
+    }
+}
+
+#[test]
+fn what_is_saved_while_its_successor_is_written_stays_if_it_is_newer() {
+    let scene = scene(|source| fs::write(source.join("large"), Rng::new(7).bytes(24 << 20)).unwrap());
+    for (overwrite, stays) in [(Overwrite::IfNewer, true), (Overwrite::Always, false)] {
+        scene.put("large", "old", crate::scene::at(1));
+        let (quiet, path) = (Quiet::default(), scene.target.join("large"));
+        let saves = Saves { quiet, path, asked: AtomicU32::new(0) };
+        let options = Options { overwrite, ..scene.options() };
+        let report = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &saves).unwrap();
+        assert!(saves.asked.into_inner() > 0);
+        assert_eq!((report.counts.restored, report.counts.kept), if stays { (0, 1) } else { (1, 0) });
+        match stays {
+            true => assert_eq!(scene.read("large"), "saved just now"),
+            false => scene.same(),
+        }
+    }
+}
