@@ -1,12 +1,15 @@
 //! Signals: the first Ctrl-C (or SIGTERM) asks an operation to stop, the second ends the program; SIGUSR1 asks for the
 //! state.
 //!
+//! What comes right behind the first one is the same one: `timeout` signals its command and then its group, in which that is too. A terminal that goes away says so
+//! twice, by the shell and by the kernel, whenever they come to it, so that a second SIGHUP ends nothing at all.
+//!
 //! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once; what has to be put right before that is
 //! ([`before_end`]).
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// What signals have asked for.
@@ -44,9 +47,9 @@ impl Signals {
                 // As nohup has it.
                 continue;
             }
-            // In this order: the first signal finds the flag down, and raises it.
-            let _ = flag::register_conditional_shutdown(signal, 130, stop.clone());
-            let _ = flag::register(signal, stop.clone());
+            let stop = stop.clone();
+            // SAFETY: what is called in there (atomics, clock_gettime, _exit) may be called by a signal's handler.
+            let _ = unsafe { signal_hook::low_level::register(signal, move || stop_or_end(signal, &stop)) };
         }
         signals
     }
@@ -60,6 +63,31 @@ impl Signals {
     pub fn take_state(&self) -> bool {
         self.state.swap(false, Ordering::Relaxed)
     }
+}
+
+/// Signals within so many milliseconds of the first are the same one: nobody presses a key twice as fast, or hardly.
+const SAME_MILLIS: u64 = 200;
+
+/// When the first signal came, in milliseconds of a clock that never jumps, from 1 on; 0: none has come.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// In a signal's handler: the first asks to stop, a later one ends the program.
+fn stop_or_end(signal: libc::c_int, stop: &AtomicBool) {
+    let now = millis() + 1;
+    match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => stop.store(true, Ordering::Relaxed),
+        Err(first) if signal != SIGHUP && now.saturating_sub(first) >= SAME_MILLIS => {
+            signal_hook::low_level::exit(130);
+        }
+        Err(_) => {}
+    }
+}
+
+fn millis() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to a struct of the right type, and this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
 }
 
 /// An operation heeds signals by itself.
