@@ -48,6 +48,8 @@ class Rounds:
         """Makes the data, does all rounds; the result."""
         options, workload = self.options, self.workload
         measure.adopt()
+        # Before all processors make the data.
+        waiting = load()
         options.work.mkdir(parents=True, exist_ok=True)
         say(f"{workload.name}: making data at scale {workload.scale:g}")
         try:
@@ -58,7 +60,7 @@ class Rounds:
         self.result = {
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
             "repeat": options.repeat, "near": options.near, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
-            "date": today(), "machine": machine(), "load": load(),
+            "date": today(), "machine": machine(), "load": waiting,
             "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
@@ -125,7 +127,7 @@ class Rounds:
     def describe(self, row):
         told = {"version": row.version(), "program": digest(row.binary()), "deduplicates": row.deduplicates, "compresses": row.compresses, "encrypts": row.encrypts, "of": row.of, "note": row.note, "syncs": None}
         if self.options.count_syncs and row.trees:
-            key = f"{row.name}: {told['version']}, {shutil.which(row.program)}{', far' * (self.options.far and row.far)}"
+            key = f"{row.name}: {told['version']}, {told['program']}{', far' * (self.options.far and row.far)}"
             told["syncs"] = syncs.remembered(self.options.work / "syncs.json", key, lambda: self.syncs(row))
         return told
 
@@ -251,7 +253,14 @@ class Rounds:
             if record["steps"].get(name, {}).get("status") != "ok":
                 self.left_out(record, "restores", {"status": "not run"})
                 return
-            figures = self.measured(tool, "restores", name, tool.unstream(number) if self.workload.stream else tool.restore(number))
+            try:
+                # What has to be looked up is asked here, outside of the measure.
+                command = tool.unstream(number) if self.workload.stream else tool.restore(number)
+            except (subprocess.CalledProcessError, IndexError) as failed:
+                say(f"  {name}: it doesn't say what it has of that: {failed}")
+                figures = {"status": "failed", "exit": getattr(failed, "returncode", 1), "output": str(failed)}
+            else:
+                figures = self.measured(tool, "restores", name, command)
             if figures["status"] == "ok" and self.checks(record):
                 self.truth.hold_against(tool, number, figures)
             record["restores"][name] = figures

@@ -11,6 +11,7 @@ import os
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
+from math import inf
 from pathlib import Path
 
 from harness import own, results
@@ -168,9 +169,10 @@ class Meaning(unittest.TestCase):
 
 class Trails(unittest.TestCase):
     def test_who_is_ahead_by_how_much_and_why(self):
-        known = [("seconds", ["tar*"], ["W0"], "it copies"), ("memory", ["*"], ["*"], "it is small")]
+        # The first one explains no more than a hundredth.
+        known = [("seconds", ["tar*"], ["W0"], 1.01, "it is lucky"), ("seconds", ["tar*"], ["W0"], inf, "it copies"), ("memory", ["*"], ["*"], inf, "it is small")]
         rows, unknown = trails.trails([fixed()], known)
-        self.assertEqual(rows, [("W0 (servers far, 40 ms, 3 MB/s)", "seconds", "tar: first 2.00; tar-zstd: restore 1.38", "it copies")])
+        self.assertEqual(rows, [("W0 (servers far, 40 ms, 3 MB/s) at 0.5", "seconds", "tar: first 2.00; tar-zstd: restore 1.38", "it copies")])
         self.assertEqual(unknown, [])
         self.assertTrue(trails.trails([fixed()], [])[1])
 

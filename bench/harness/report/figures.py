@@ -140,9 +140,13 @@ def called(result):
 
 
 def rounds(result):
-    """How many rounds were done, in words."""
+    """How many rounds were done, in words, and of how many tools, where the others did one."""
     done = result["repeat"] if result.get("complete", True) else max((record["round"] for record in result["rounds"]), default=0)
-    return "one round" if done == 1 else f"{done} rounds"
+    if done == 1:
+        return "one round"
+    tools = {record["tool"] for record in result["rounds"]}
+    again = {record["tool"] for record in result["rounds"] if record["round"] > 1}
+    return f"{done} rounds" + (f" of {len(again)} tools, one of {len(tools - again)}" if tools - again else "")
 
 
 def conditions(result):

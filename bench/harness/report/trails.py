@@ -2,6 +2,7 @@
 
 import tomllib
 from fnmatch import fnmatchcase
+from math import inf
 from pathlib import Path
 
 from .figures import CIRCLES, DOWN, MEMORY, OURS, REPOSITORY, SECONDS, UP, alike, best_peers, called, column
@@ -34,14 +35,15 @@ def ahead(result, measure):
 
 
 def reasons():
-    """(measure, patterns of tools, patterns of workloads, why) of each known reason."""
-    return [(r["measure"], r["tools"], r.get("workloads", ["*"]), r["why"]) for r in tomllib.loads(REASONS.read_text())["reason"]]
+    """(measure, patterns of tools, patterns of workloads, how many times at most, why) of each known reason."""
+    return [(r["measure"], r["tools"], r.get("workloads", ["*"]), r.get("up_to", inf), r["why"]) for r in tomllib.loads(REASONS.read_text())["reason"]]
 
 
-def why(known, measure, tool, workload):
-    """The first reason that fits; None if nobody knows."""
+def why(known, measure, tool, workload, times=1.0):
+    """The first reason that fits, and explains so much; None if nobody knows."""
     fits = lambda patterns, name: any(fnmatchcase(name, pattern) for pattern in patterns)
-    return next((text for of, tools, workloads, text in known if of == measure and fits(tools, tool) and fits(workloads, workload)), None)
+    return next((text for of, tools, workloads, up_to, text in known
+                 if of == measure and fits(tools, tool) and fits(workloads, workload) and times <= up_to), None)
 
 
 def said(steps, columns):
@@ -61,11 +63,11 @@ def trails(all_results, known):
             for tool, steps in found.items():
                 # Over a line what fits there comes first.
                 names = [f"{result['workload']}-far"] * bool((result.get("wire") or {}).get("far")) + [result["workload"]]
-                text = next((text for at in names if (text := why(known, name, tool, at))), None)
+                text = next((text for at in names if (text := why(known, name, tool, at, max(times for _, times in steps)))), None)
                 if text is None:
                     unknown.append(f"{called(result)}: {name}, {tool}")
                 by_reason.setdefault(text or "not known", []).append(f"{tool}: {said(steps, columns)}")
-            rows += [(called(result), name, "; ".join(tools), text) for text, tools in by_reason.items()]
+            rows += [(f"{called(result)} at {result['scale']:g}", name, "; ".join(tools), text) for text, tools in by_reason.items()]
     return rows, unknown
 
 
@@ -74,6 +76,6 @@ def section(all_results):
     if not rows:
         return ""
     text = ("## Where others are first\n\n"
-            f"Every column in which the {', the '.join(name for name, _ in CIRCLES)} is ahead by more than {(PART - 1) * 100:.0f} %, and by more than the "
-            "rounds differ: how many times its figure Drumlin's is. The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n| workload | | who | why |\n|---|---|---|---|\n")
+            f"Every column of {', '.join(MEASURES)} in which the {', the '.join(name for name, _ in CIRCLES)} is ahead by more than {(PART - 1) * 100:.0f} %, and by "
+            "more than the rounds differ: how many times its figure Drumlin's is. (Processor seconds, turns and entries stand on the pages; who does less mostly has fewer.) The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n| workload | | who | why |\n|---|---|---|---|\n")
     return text + "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -6,6 +6,7 @@ Commands are the shell's. All that a tool keeps lies below its place: repository
 import os
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 from ..far import HOST, Far
@@ -99,6 +100,11 @@ class Tool:
         finally:
             if self.place.server:
                 self.place.server.__exit__()
+
+    def told(self, command):
+        """What a command says, asked outside of all measures: what a user would read off a list, and write down."""
+        ran = subprocess.run(command, shell=True, env={**os.environ, **self.environment()}, check=True, capture_output=True, text=True)
+        return ran.stdout.split()
 
     def there(self, form, near=None):
         """What a tool calls its repository: `near`, or its folder; far away, as the form with its `{host}` and `{path}`."""

@@ -1,8 +1,5 @@
 """borg 1 and 2. Both seal, as their guides begin, and compress by themselves (lz4)."""
 
-import os
-import subprocess
-
 from ..machine import first_line
 from .base import Tool, piped, which
 
@@ -80,8 +77,7 @@ class Borg2(Borg):
         return "tree"
 
     def saved(self, step):
-        listed = subprocess.run([self.program, "repo-list", "--sort-by", "timestamp", "--short"], env={**os.environ, **self.environment()}, check=True, capture_output=True, text=True)
-        return f"aid:{listed.stdout.split()[step - 1]}"
+        return f"aid:{self.told(f'{self.program} repo-list --sort-by timestamp --short')[step - 1]}"
 
     def keep(self):
         return ("borg2 check", "borg2 check --verify-data", "borg2 prune --keep 3 && borg2 compact", "borg2 compact")

@@ -24,7 +24,7 @@ class Bup(Tool):
         return f"bup index {self.source} && bup save {self.remote}-n tree {self.source}"
 
     def save(self, step):
-        return f"$(bup ls {self.remote}tree | grep -v latest | tr ' ' '\\n' | grep . | sort | sed -n {step}p)"
+        return sorted(name for name in self.told(f"bup ls {self.remote}tree") if "latest" not in name)[step - 1]
 
     def restore(self, step):
         return f"bup restore {self.remote}-q -C {self.out} /tree/{self.save(step)}{self.source}/."

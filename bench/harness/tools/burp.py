@@ -97,6 +97,8 @@ class Burp(Tool):
             raise OSError(f"burp's server does not come up: {(home / 'server.log').read_text()[-1000:]}")
         self.relay = Wire(port, home / "wire", self.place.rtt_ms, self.place.rate).__enter__()
         (home / "client.conf").write_text(CLIENT.format(port=self.relay.port, home=home, source=self.place.source, more=self.more))
+        # The first contact makes the client's certificate, and waits five seconds before it goes on.
+        self.told(f"burp -c {self.home}/client.conf -a l")
 
     def close(self):
         if self.relay:
@@ -112,8 +114,7 @@ class Burp(Tool):
         return self.relay
 
     def init(self):
-        # The first contact makes the client's certificate.
-        return f"burp -c {self.home}/client.conf -a l"
+        return None
 
     def backup(self, step):
         # The server goes on when the client has left; the backup counts when it has become the current one.

@@ -29,7 +29,7 @@ class Kopia(Tool):
         return f"kopia snapshot create --tags step:s{step} {self.source}"
 
     def restore(self, step):
-        return f"kopia restore $({self.ids(step)} | head -n 1) {self.out}"
+        return f"kopia restore {self.told(self.ids(step))[0]} {self.out}"
 
     def ids(self, step):
         return f"kopia snapshot list --tags step:s{step} --json | grep -o '\"id\":\"[0-9a-f]*\"' | cut -d'\"' -f4"

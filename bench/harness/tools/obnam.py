@@ -58,7 +58,7 @@ class Obnam(Tool):
         return f"obnam --config {self.home}/client.yaml backup"
 
     def restore(self, step):
-        generation = f"$(obnam --config {self.home}/client.yaml list | sed -n {step}p | cut -d' ' -f1)"
+        generation = self.told(f"obnam --config {self.home}/client.yaml list | sed -n {step}p | cut -d' ' -f1")[0]
         return f"obnam --config {self.home}/client.yaml restore {generation} {self.out}"
 
 
