@@ -203,8 +203,17 @@ fn who_is_at_work_is_waited_for_however_long_the_look_took() {
 /// What could not be written is told to whoever closes the next pack, and is no damage of what that one reads.
 #[test]
 fn a_pack_that_finds_no_place_is_no_damage_of_what_another_is_made_of() {
-    let mut history = History::new(12);
-    history.forget(|at| at < 11);
+    let mut history = History::new(1);
+    let more = history.source.join("more");
+    std::fs::create_dir(&more).unwrap();
+    for n in 0..60 {
+        std::fs::write(more.join(n.to_string()), Rng::new(n).bytes(200_000)).unwrap();
+    }
+    history.step(1);
+    // Every other one moves, into several packs.
+    (0..60).step_by(2).for_each(|n| std::fs::remove_file(more.join(n.to_string())).unwrap());
+    history.step(2);
+    history.forget(|at| at < 2);
     let before = objects(&history.bench.memory);
     let store = FaultStore::new(history.bench.memory.clone());
     store.faults().add(When::op(Op::Finish).named("data/*").times(1), Fault::Fail(Kind::Missing));

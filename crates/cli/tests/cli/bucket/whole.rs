@@ -108,7 +108,7 @@ fn object_lock() {
     // One that is locked for longer than the user asks for, as he did before, tells nothing of the others.
     cloud.run(&["--object-lock", "compliance:300", "key", "rekey"]).expect(0);
     cloud.home.write("src/more", vec![9; 100_000]);
-    run(&["backup", "src"]).ok();
+    run(&["backup", "src"]).expect(0);
     cloud.server.habits(|habits| habits.clock_ahead = 66 * 86_400);
     let before = ends();
     run(&["prune"]).expect(0);
