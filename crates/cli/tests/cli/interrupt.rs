@@ -42,7 +42,7 @@ fn end_by(home: &Home, numbers: &[Signal]) -> Duration {
     let start = Instant::now();
     for number in numbers {
         signal(&child, *number);
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let took = start.elapsed();
