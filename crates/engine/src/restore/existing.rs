@@ -63,9 +63,10 @@ pub(super) fn there(
     Some(Some(stat))
 }
 
-/// Whether something else is there than was before, or it was written to. What is gone isn't.
+/// Whether something else is there than was before, or it was written to. What is gone isn't. (The time of the inode's last change doesn't tell: a restore that replaces
+/// one name of a file changes it for the others.)
 pub(super) fn has_changed(handle: &TargetDir, name: &[u8], before: &Stat) -> bool {
-    let state = |stat: &Stat| (stat.dev, stat.ino, stat.size, stat.mtime, stat.ctime);
+    let state = |stat: &Stat| (stat.dev, stat.ino, stat.size, stat.mtime);
     handle.stat(name).unwrap_or(None).is_some_and(|now| state(&now) != state(before))
 }
 

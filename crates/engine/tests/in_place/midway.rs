@@ -280,3 +280,17 @@ fn what_is_saved_while_its_successor_is_written_stays_if_it_is_newer() {
         }
     }
 }
+
+/// Replacing one name of a file changes what the other one is, and nobody has saved anything.
+#[test]
+fn names_of_one_older_file_are_all_replaced() {
+    let scene = scene(|source| {
+        fs::write(source.join("a"), "new a").unwrap();
+        fs::write(source.join("b"), "new b").unwrap();
+    });
+    scene.put("a", "old", crate::scene::at(1));
+    fs::hard_link(scene.target.join("a"), scene.target.join("b")).unwrap();
+    let (report, _) = scene.run(Options { overwrite: Overwrite::IfNewer, workers: 1, ..scene.options() });
+    assert_eq!((report.counts.restored, report.counts.kept), (2, 0));
+    scene.same();
+}
