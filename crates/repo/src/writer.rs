@@ -16,7 +16,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
@@ -265,7 +265,8 @@ impl WriteSession {
     fn give_up(&self) {
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of));
-        packers.for_each(|packer| packer.give_up(FAREWELL));
+        let until = Instant::now() + FAREWELL;
+        packers.for_each(|packer| packer.give_up(until));
     }
 
     fn finish_packs(&self) -> Result<()> {

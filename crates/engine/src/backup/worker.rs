@@ -64,6 +64,7 @@ impl Shared<'_> {
         }
     }
 
+    /// Remember that chunks which were claimed are not stored, and why.
     pub fn lose(&self, cause: &Error) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.get_or_insert_with(|| cause.to_string());

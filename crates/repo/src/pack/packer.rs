@@ -221,12 +221,11 @@ impl Packer {
         lock(&self.failed).is_some()
     }
 
-    /// Have no pack named from now on: the session is about to end, and nothing would protect it. Those that are being closed are waited for so long; they hold on
+    /// Have no pack named from now on: the session is about to end, and nothing would protect it. Those that are being closed are waited for until then; they hold on
     /// to the storage.
-    pub(crate) fn give_up(&self, patience: Duration) {
+    pub(crate) fn give_up(&self, until: Instant) {
         self.given_up.store(true, Ordering::Relaxed);
-        let (until, threads) = (Instant::now() + patience, std::mem::take(&mut *lock(&self.closing)));
-        for thread in threads {
+        for thread in std::mem::take(&mut *lock(&self.closing)) {
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(GIVING_UP_LOOK);
             }
