@@ -5,7 +5,7 @@
 
 use crate::render::missing;
 use drumlin_repo::{Error as RepoError, names};
-use drumlin_store::Kind;
+use drumlin_store::{Action, Kind};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -253,7 +253,7 @@ fn is_pack(object: &str) -> bool {
 
 impl From<drumlin_store::Error> for Failure {
     fn from(error: drumlin_store::Error) -> Self {
-        if error.kind == Kind::Missing && error.action == drumlin_store::FIND_BUCKET {
+        if error.kind == Kind::Missing && error.action == Action::FindBucket {
             return Failure::new(Exit::NoRepository, error.to_string())
                 .hint("make the bucket with the provider's own means first, or look at the address and at --endpoint");
         }
@@ -268,15 +268,15 @@ impl From<drumlin_store::Error> for Failure {
                  rule that has moved it",
             ),
             Kind::Frozen => failure.hint("'drumlin restore', with --thaw, has what it needs brought back, and waits"),
-            Kind::Refused if error.action == "log in to" => failure.hint(
+            Kind::Refused if error.action == Action::LogIn => failure.hint(
                 "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \
                  goes wrong; --ssh-command ssh uses that instead",
             ),
             // What S3 refuses for many reasons the message says, and what to do about it.
             Kind::Refused if error.location.starts_with("s3:") => failure,
             // The message says what to do about a server's key.
-            Kind::Refused if error.action == "connect to" => failure,
-            Kind::Transient if error.action == "connect to" => {
+            Kind::Refused if error.action == Action::Connect => failure,
+            Kind::Transient if error.action == Action::Connect => {
                 failure.hint("check the address, and whether that machine can be reached from here")
             }
             Kind::Transient if !matches!(error.location.as_bytes(), [b'/', ..]) => {
@@ -287,7 +287,7 @@ impl From<drumlin_store::Error> for Failure {
                  frees that, too",
                 error.location
             )),
-            Kind::Refused if matches!(error.action, "open" | "read" | "list") => {
+            Kind::Refused if matches!(error.action, Action::Open | Action::Read | Action::List) => {
                 failure.hint(format!("check who may read {}", error.location))
             }
             Kind::Refused => {
@@ -295,7 +295,7 @@ impl From<drumlin_store::Error> for Failure {
             }
             Kind::Transient => failure.hint("it may pass: run it again"),
             // What is wrong is the storage and not the object.
-            Kind::Io if error.action == "write" => failure,
+            Kind::Io if error.action == Action::Write => failure,
             Kind::Io => match remedy(&error.name) {
                 Some(hint) => failure.hint(hint),
                 None => failure,
@@ -328,9 +328,9 @@ mod tests {
         assert_eq!(of(RepoError::NoRepository { location: location() }), Exit::NoRepository);
         assert_eq!(of(RepoError::WrongKey { what: "passphrase", location: location(), untried: None }), Exit::WrongKey);
         assert_eq!(of(RepoError::Misuse("x".into())), Exit::Failed);
-        let missing = drumlin_store::Error::because(Kind::Missing, "open", "", "/srv", "none");
+        let missing = drumlin_store::Error::because(Kind::Missing, Action::Open, "", "/srv", "none");
         assert_eq!(Failure::from(missing).exit, Exit::NoRepository);
-        let object = drumlin_store::Error::because(Kind::Missing, "read", "data/00/x", "/srv", "none");
+        let object = drumlin_store::Error::because(Kind::Missing, Action::Read, "data/00/x", "/srv", "none");
         assert_eq!(Failure::from(object).exit, Exit::Failed);
         assert_eq!(Failure::from(drumlin_engine::Error::Interrupted).exit, Exit::Interrupted);
     }

@@ -8,7 +8,7 @@ use drumlin_engine::restore::{Options, Overwrite, Report, restore};
 use drumlin_engine::{Error, backup, parity, prune, thaw};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Cache, IndexMode};
-use drumlin_store::{Haste, Kind, Listed, MemoryStore, Put, Result, Store, Thaw, Upload};
+use drumlin_store::{Action, Haste, Kind, Listed, MemoryStore, Put, Result, Store, Thaw, Upload};
 use drumlin_testkit::{Rng, compare};
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,13 @@ impl Cold {
             return Ok(());
         }
         if state.lies || state.asked.get(name) != Some(&0) {
-            return Err(drumlin_store::Error::because(Kind::Frozen, "read", name, "cold", "it is in cold storage"));
+            return Err(drumlin_store::Error::because(
+                Kind::Frozen,
+                Action::Read,
+                name,
+                "cold",
+                "it is in cold storage",
+            ));
         }
         state.early += u32::from(state.asked.values().any(|left| *left > 0));
         Ok(())
@@ -88,7 +94,7 @@ impl Store for Cold {
         }
         if state.asked.contains_key(name) && state.down > 0 {
             state.down -= 1;
-            return Err(drumlin_store::Error::because(Kind::Transient, "thaw", name, "cold", "the line is down"));
+            return Err(drumlin_store::Error::because(Kind::Transient, Action::Thaw, name, "cold", "the line is down"));
         }
         match state.asked.get_mut(name) {
             Some(0) => Ok(Thaw::Ready),

@@ -241,7 +241,7 @@ impl Error {
 
     /// Whether the storage gave out nothing of an object that is there: it may another time.
     pub fn is_unread(&self) -> bool {
-        matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == "read" && !e.name.is_empty())
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == store::Action::Read && !e.name.is_empty())
     }
 
     /// Whether a newer program is needed to understand an object.

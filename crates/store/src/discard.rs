@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
-use crate::{Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
+use crate::{Action, Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
 
 /// Reads go to the store inside; writes vanish, but for the names of objects and their lengths: who has put one finds that it is there.
 pub struct DiscardStore<S> {
@@ -69,13 +69,13 @@ impl<S: Store> Store for DiscardStore<S> {
     }
 
     fn put(&self, name: &str, bytes: &[u8], _how: Put) -> Result<()> {
-        name::check("write", name, &self.location())?;
+        name::check(Action::Write, name, &self.location())?;
         lock(&self.put).insert(name.to_owned(), bytes.len() as u64);
         Ok(())
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        name::check("write", name, &self.location())?;
+        name::check(Action::Write, name, &self.location())?;
         Ok(Box::new(Discarded { name: name.to_owned(), len: 0, put: self.put.clone() }))
     }
 
@@ -84,7 +84,7 @@ impl<S: Store> Store for DiscardStore<S> {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, &self.location())?;
+        name::check(Action::Delete, name, &self.location())?;
         lock(&self.put).remove(name);
         Ok(())
     }

@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
+use crate::Action;
+
 /// A result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -68,7 +70,7 @@ pub struct Error {
     /// The kind of failure.
     pub kind: Kind,
     /// What was tried, as a verb phrase: `read`, `write`, `list`.
-    pub action: &'static str,
+    pub action: Action,
     /// The object's name; empty if it is about the store as a whole.
     pub name: String,
     /// The store's location.
@@ -79,7 +81,7 @@ pub struct Error {
 
 impl Error {
     /// An error of the kind that `source` tells by itself.
-    pub fn new(action: &'static str, name: &str, location: &str, source: impl Into<io::Error>) -> Self {
+    pub fn new(action: Action, name: &str, location: &str, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         Self { kind: Kind::of(&source), action, name: name.to_owned(), location: location.to_owned(), source }
     }
@@ -87,7 +89,7 @@ impl Error {
     /// An error of a given kind, with words of our own as its cause.
     pub fn because(
         kind: Kind,
-        action: &'static str,
+        action: Action,
         name: &str,
         location: &str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -111,7 +113,7 @@ impl Error {
     }
 
     /// [`Kind::Truncated`]: `wanted` is the end of the range that was asked for, `len` the object's real length.
-    pub fn truncated(action: &'static str, name: &str, location: &str, wanted: u64, len: u64) -> Self {
+    pub fn truncated(action: Action, name: &str, location: &str, wanted: u64, len: u64) -> Self {
         let cause = format!("it ends after {len} bytes, and {wanted} were expected");
         Self::because(Kind::Truncated, action, name, location, cause)
     }
@@ -171,11 +173,11 @@ mod tests {
 
     #[test]
     fn messages_say_what_where_and_why() {
-        let error = Error::new("read", "packs/1f/x", "/srv/repo", Errno::NOENT);
+        let error = Error::new(Action::Read, "packs/1f/x", "/srv/repo", Errno::NOENT);
         assert_eq!(error.to_string(), "cannot read 'packs/1f/x' in /srv/repo: No such file or directory");
-        let error = Error::new("open", "", "/srv/repo", Errno::ACCESS);
+        let error = Error::new(Action::Open, "", "/srv/repo", Errno::ACCESS);
         assert_eq!(error.to_string(), "cannot open /srv/repo: Permission denied");
-        let error = Error::truncated("read", "a", "/srv/repo", 20, 10);
+        let error = Error::truncated(Action::Read, "a", "/srv/repo", 20, 10);
         assert_eq!(error.kind, Kind::Truncated);
         assert_eq!(Kind::of(&error.source), Kind::Truncated);
         assert_eq!(error.to_string(), "cannot read 'a' in /srv/repo: it ends after 10 bytes, and 20 were expected");

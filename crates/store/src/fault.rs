@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Cleared, Error, Haste, Kind, Listed, Op, Put, Result, Soon, Store, Thaw, Upload};
+use crate::{Action, Cleared, Error, Haste, Kind, Listed, Op, Put, Result, Soon, Store, Thaw, Upload};
 
 /// What happens to a call that a rule picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,13 +173,13 @@ impl Faults {
 
 fn injected(kind: Kind, op: Op, name: &str, location: &str) -> Error {
     let action = match op {
-        Op::List => "list",
-        Op::Len => "find",
-        Op::Get | Op::ReadAt => "read",
-        Op::Put | Op::Upload | Op::Write => "write",
-        Op::Finish => "create",
-        Op::Sync => "make durable",
-        Op::Delete => "delete",
+        Op::List => Action::List,
+        Op::Len => Action::Find,
+        Op::Get | Op::ReadAt => Action::Read,
+        Op::Put | Op::Upload | Op::Write => Action::Write,
+        Op::Finish => Action::Create,
+        Op::Sync => Action::Persist,
+        Op::Delete => Action::Delete,
     };
     Error::because(kind, action, name, location, "the test says so")
 }

@@ -2,6 +2,7 @@
 //!
 //! A store knows no pack, no key and no snapshot. Names are ASCII paths such as `data/1f/1f00…`.
 
+mod action;
 mod ahead;
 mod around;
 pub mod conformance;
@@ -22,6 +23,7 @@ mod s3;
 mod sftp;
 mod whose;
 
+pub use action::Action;
 pub use around::{Ask, Stopped, Surroundings, Tell};
 pub use discard::DiscardStore;
 pub use error::{Error, Kind, Result};
@@ -32,7 +34,7 @@ pub use memory::MemoryStore;
 pub use readonly::ReadOnlyStore;
 pub use record::{Call, CallLog, Op, RecordStore};
 pub use retry::Retries;
-pub use s3::{FIND_BUCKET, ObjectLock, S3Address, S3Store};
+pub use s3::{ObjectLock, S3Address, S3Store};
 pub use sftp::{Address, SftpStore};
 
 /// An object's name and length as a listing gives them.

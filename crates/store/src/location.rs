@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::around::Surroundings;
 use crate::s3::{PastStore, S3Address, S3Store};
 use crate::sftp::{Address, SftpStore};
-use crate::{Error, Kind, LocalStore, Result, Store};
+use crate::{Action, Error, Kind, LocalStore, Result, Store};
 
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub fn create(location: &Location, around: &Surroundings) -> Result<Box<dyn Stor
 
 fn no_versions(location: &Location) -> Error {
     let cause = "only a bucket keeps versions, by which it can be seen as it was";
-    Error::because(Kind::Refused, "open", "", &location.to_string(), cause)
+    Error::because(Kind::Refused, Action::Open, "", &location.to_string(), cause)
 }
 
 /// `scheme` and what comes behind its colon, as RFC 3986 has it.

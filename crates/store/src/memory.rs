@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, Kind, Listed, Put, Result, Store, Upload, name};
+use crate::{Action, Error, Kind, Listed, Put, Result, Store, Upload, name};
 
 const LOCATION: &str = "memory";
 
@@ -76,7 +76,7 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn object(&self, action: &'static str, name: &str) -> Result<Arc<Vec<u8>>> {
+    fn object(&self, action: Action, name: &str) -> Result<Arc<Vec<u8>>> {
         name::check(action, name, LOCATION)?;
         self.state().live.get(name).cloned().ok_or_else(|| missing(action, name))
     }
@@ -89,12 +89,12 @@ fn set(objects: &mut Objects, name: String, object: Option<Arc<Vec<u8>>>) {
     };
 }
 
-fn missing(action: &'static str, name: &str) -> Error {
+fn missing(action: Action, name: &str) -> Error {
     Error::because(Kind::Missing, action, name, LOCATION, "there is no such object")
 }
 
 fn exists(name: &str) -> Error {
-    Error::because(Kind::Exists, "create", name, LOCATION, "an object of that name exists already")
+    Error::because(Kind::Exists, Action::Create, name, LOCATION, "an object of that name exists already")
 }
 
 impl Store for MemoryStore {
@@ -107,7 +107,7 @@ impl Store for MemoryStore {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, LOCATION)?;
+        name::check_prefix(Action::List, prefix, LOCATION)?;
         // A copy, so that `each` may call back.
         let live = self.state().live.clone();
         for (name, object) in live.into_iter().filter(|(name, _)| name::is_below(name, prefix)) {
@@ -117,27 +117,27 @@ impl Store for MemoryStore {
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        name::check("find", name, LOCATION)?;
+        name::check(Action::Find, name, LOCATION)?;
         Ok(self.state().live.get(name).map(|object| object.len() as u64))
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        Ok(self.object("read", name)?.to_vec())
+        Ok(self.object(Action::Read, name)?.to_vec())
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let object = self.object("read", name)?;
+        let object = self.object(Action::Read, name)?;
         let end = offset.saturating_add(buf.len() as u64);
         let range = usize::try_from(offset).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
         match object.get(range) {
             Some(bytes) => buf.copy_from_slice(bytes),
-            None => return Err(Error::truncated("read", name, LOCATION, end, object.len() as u64)),
+            None => return Err(Error::truncated(Action::Read, name, LOCATION, end, object.len() as u64)),
         }
         Ok(())
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        name::check("write", name, LOCATION)?;
+        name::check(Action::Write, name, LOCATION)?;
         let object = Arc::new(bytes.to_vec());
         let mut state = self.state();
         if how == Put::Create && state.live.contains_key(name) {
@@ -149,7 +149,7 @@ impl Store for MemoryStore {
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        name::check("write", name, LOCATION)?;
+        name::check(Action::Write, name, LOCATION)?;
         let epoch = self.state().epoch;
         Ok(Box::new(MemoryUpload { store: self.clone(), name: name.to_owned(), bytes: Vec::new(), epoch }))
     }
@@ -161,7 +161,7 @@ impl Store for MemoryStore {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, LOCATION)?;
+        name::check(Action::Delete, name, LOCATION)?;
         self.state().live.remove(name);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl MemoryUpload {
         if state.epoch == self.epoch {
             return Ok(state);
         }
-        Err(Error::because(Kind::Io, "write", &self.name, LOCATION, "the store crashed meanwhile"))
+        Err(Error::because(Kind::Io, Action::Write, &self.name, LOCATION, "the store crashed meanwhile"))
     }
 }
 

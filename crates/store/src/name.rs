@@ -1,7 +1,7 @@
 //! The grammar of object names. Every store checks every name against it before it does anything else, so that no name
 //! can lead out of a repository or into its temporary files.
 
-use crate::{Error, Kind, Result};
+use crate::{Action, Error, Kind, Result};
 
 /// The longest segment in bytes: what the common file systems take.
 pub const SEGMENT_BYTES_MAX: usize = 255;
@@ -29,7 +29,7 @@ pub fn is_name(name: &str) -> bool {
 }
 
 /// [`Kind::Refused`] unless `name` may name an object.
-pub fn check(action: &'static str, name: &str, location: &str) -> Result<()> {
+pub fn check(action: Action, name: &str, location: &str) -> Result<()> {
     if is_name(name) {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub fn check(action: &'static str, name: &str, location: &str) -> Result<()> {
 }
 
 /// As [`check`], for the folder of a listing: `""`, for all, is allowed too.
-pub fn check_prefix(action: &'static str, prefix: &str, location: &str) -> Result<()> {
+pub fn check_prefix(action: Action, prefix: &str, location: &str) -> Result<()> {
     if prefix.is_empty() { Ok(()) } else { check(action, prefix, location) }
 }
 

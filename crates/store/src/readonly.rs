@@ -1,6 +1,6 @@
 //! A wrapper that refuses every call that would change anything: for commands that only look.
 
-use crate::{Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
+use crate::{Action, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 
 /// A store that can be read and not written: `put`, `upload` and `delete` are [`Kind::Refused`], and never reach the
 /// store inside.
@@ -14,7 +14,7 @@ impl<S: Store> ReadOnlyStore<S> {
         Self { inner }
     }
 
-    fn refuse<T>(&self, action: &'static str, name: &str) -> Result<T> {
+    fn refuse<T>(&self, action: Action, name: &str) -> Result<T> {
         Err(Error::because(Kind::Refused, action, name, &self.location(), "the repository was opened for reading only"))
     }
 }
@@ -68,11 +68,11 @@ impl<S: Store> Store for ReadOnlyStore<S> {
     }
 
     fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {
-        self.refuse("write", name)
+        self.refuse(Action::Write, name)
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        self.refuse("write", name)
+        self.refuse(Action::Write, name)
     }
 
     fn sync(&self) -> Result<()> {
@@ -80,7 +80,7 @@ impl<S: Store> Store for ReadOnlyStore<S> {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        self.refuse("delete", name)
+        self.refuse(Action::Delete, name)
     }
 }
 

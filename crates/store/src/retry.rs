@@ -157,9 +157,10 @@ pub(crate) fn jittered(pause: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Action;
 
     fn failure(kind: Kind) -> Error {
-        Error::because(kind, "read", "a", "sftp://h/r", "the line broke")
+        Error::because(kind, Action::Read, "a", "sftp://h/r", "the line broke")
     }
 
     fn quick(give_up_millis: u64) -> Retries {

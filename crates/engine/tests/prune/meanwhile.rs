@@ -1,6 +1,6 @@
 //! Stores in which something happens at a certain call.
 
-use drumlin_store::{Kind, MemoryStore, Put, Store};
+use drumlin_store::{Action, Kind, MemoryStore, Put, Store};
 
 /// A store in which something happens when an object is put.
 pub struct Meanwhile<F> {
@@ -109,9 +109,13 @@ impl Store for Odd {
     }
     fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
         match self.withheld.as_ref().is_some_and(|withheld| withheld == name) {
-            true => {
-                Err(drumlin_store::Error::because(Kind::Missing, "read", name, "memory", "there is no such object"))
-            }
+            true => Err(drumlin_store::Error::because(
+                Kind::Missing,
+                Action::Read,
+                name,
+                "memory",
+                "there is no such object",
+            )),
             false => self.inner.get(name),
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::machine;
 use crate::turns::Turns;
-use drumlin_store::{Error, Kind, Listed, Op, Put, Result, Store, Upload, name};
+use drumlin_store::{Action, Error, Kind, Listed, Op, Put, Result, Store, Upload, name};
 use drumlin_testkit::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -366,7 +366,7 @@ impl Client {
         let mut world = self.shared.world();
         world.pass(step);
         if !world.processes[self.pid].alive {
-            return Err(failed("use", name, "the process is dead"));
+            return Err(failed(Action::Open, name, "the process is dead"));
         }
         let fate = world.fate(self.pid);
         if passes && world.troubles.suspended > 0 {
@@ -392,7 +392,7 @@ impl Client {
 
     fn read<T>(&self, op: Op, name: &str, read: impl FnOnce(&World) -> Result<T>) -> Result<T> {
         let (world, fate) = self.begin(op, name, true)?;
-        if fate == Fate::Done { read(&world) } else { Err(failed("read", name, "the line is broken")) }
+        if fate == Fate::Done { read(&world) } else { Err(failed(Action::Read, name, "the line is broken")) }
     }
 
     /// How a name is created: alone, or by a look and, a call later, a write that replaces what has come since.
@@ -401,14 +401,14 @@ impl Client {
             return Ok(how);
         }
         match self.len(name)? {
-            Some(_) => Err(Error::because(Kind::Exists, "write", name, LOCATION, "it is there already")),
+            Some(_) => Err(Error::because(Kind::Exists, Action::Write, name, LOCATION, "it is there already")),
             None => Ok(Put::Replace),
         }
     }
 
     fn change(&self, op: Op, name: &str, change: Change) -> Result<()> {
         let (mut world, fate) = self.begin(op, name, true)?;
-        let action = if op == Op::Delete { "delete" } else { "write" };
+        let action = if op == Op::Delete { Action::Delete } else { Action::Write };
         match fate {
             Fate::Done => {
                 if !world.apply(self.pid, change, true) {
@@ -429,12 +429,12 @@ impl Client {
 
 const LOCATION: &str = "the simulated storage";
 
-fn failed(action: &'static str, name: &str, why: &str) -> Error {
+fn failed(action: Action, name: &str, why: &str) -> Error {
     Error::because(Kind::Transient, action, name, LOCATION, why)
 }
 
 fn missing(name: &str) -> Error {
-    Error::because(Kind::Missing, "read", name, LOCATION, "there is no such object")
+    Error::because(Kind::Missing, Action::Read, name, LOCATION, "there is no such object")
 }
 
 impl Store for Client {
@@ -447,7 +447,7 @@ impl Store for Client {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, LOCATION)?;
+        name::check_prefix(Action::List, prefix, LOCATION)?;
         let below = |objects: &Objects| -> BTreeMap<String, u64> {
             let all = objects.range(prefix.to_owned()..).take_while(|(name, _)| name.starts_with(prefix));
             all.filter(|(n, _)| name::is_below(n, prefix)).map(|(n, o)| (n.clone(), o.len() as u64)).collect()
@@ -455,7 +455,7 @@ impl Store for Client {
         let mut found = {
             let (world, fate) = self.begin(Op::List, prefix, true)?;
             if fate != Fate::Done {
-                return Err(failed("list", prefix, "the line is broken"));
+                return Err(failed(Action::List, prefix, "the line is broken"));
             }
             below(&world.live)
         };
@@ -494,14 +494,14 @@ impl Store for Client {
         self.read(Op::ReadAt, name, |world| {
             let object = world.live.get(name).ok_or_else(|| missing(name))?;
             let (start, end) = (offset as usize, offset as usize + buf.len());
-            let truncated = || Error::truncated("read", name, LOCATION, end as u64, object.len() as u64);
+            let truncated = || Error::truncated(Action::Read, name, LOCATION, end as u64, object.len() as u64);
             buf.copy_from_slice(object.get(start..end).ok_or_else(truncated)?);
             Ok(())
         })
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        name::check("write", name, LOCATION)?;
+        name::check(Action::Write, name, LOCATION)?;
         if name.starts_with("sessions/")
             && let Some(id) = name.split('/').nth(1)
         {
@@ -513,10 +513,10 @@ impl Store for Client {
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        name::check("write", name, LOCATION)?;
+        name::check(Action::Write, name, LOCATION)?;
         let fate = self.begin(Op::Upload, name, true)?.1;
         if fate != Fate::Done {
-            return Err(failed("write", name, "the line is broken"));
+            return Err(failed(Action::Write, name, "the line is broken"));
         }
         Ok(Box::new(Uploading { process: self.clone(), name: name.into(), bytes: Vec::new() }))
     }
@@ -524,7 +524,7 @@ impl Store for Client {
     fn sync(&self) -> Result<()> {
         let (mut world, fate) = self.begin(Op::Sync, "", true)?;
         if fate != Fate::Done {
-            return Err(failed("sync", "", "the line is broken"));
+            return Err(failed(Action::Persist, "", "the line is broken"));
         }
         let own: Vec<String> =
             world.pending.iter().filter(|(_, by)| by.contains(&self.pid)).map(|(n, _)| n.clone()).collect();
@@ -533,7 +533,7 @@ impl Store for Client {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, LOCATION)?;
+        name::check(Action::Delete, name, LOCATION)?;
         self.change(Op::Delete, name, Change::Delete(name.into()))
     }
 }
@@ -549,7 +549,7 @@ impl Upload for Uploading {
         // Nobody sees it yet, so nobody else need have a turn.
         let fate = self.process.begin(Op::Write, &self.name, false)?.1;
         if fate != Fate::Done {
-            return Err(failed("write", &self.name, "the line is broken"));
+            return Err(failed(Action::Write, &self.name, "the line is broken"));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(())

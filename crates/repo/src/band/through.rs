@@ -13,7 +13,7 @@ use crate::pack::{Healed, Lru};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::band::{self, Member, SLICE_BYTES};
-use drumlin_store::{self as store, Cleared, Haste, Kind, Listed, Put, Store, Thaw, Upload};
+use drumlin_store::{self as store, Action, Cleared, Haste, Kind, Listed, Put, Store, Thaw, Upload};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -132,7 +132,7 @@ impl Through {
 
     fn lost(&self, name: &str) -> store::Error {
         let cause = "more of the packs that it is coded with is lost than their parity makes up for";
-        store::Error::because(Kind::Truncated, "read", name, &self.repository.store().location(), cause)
+        store::Error::because(Kind::Truncated, Action::Read, name, &self.repository.store().location(), cause)
     }
 
     fn records(&self, band: usize) -> Result<&Records> {
@@ -337,7 +337,7 @@ impl Store for Through {
             Err(Error::Store(e)) => Err(e),
             Err(other) => {
                 let location = self.repository.store().location();
-                Err(store::Error::because(Kind::Io, "read", name, &location, other.to_string()))
+                Err(store::Error::because(Kind::Io, Action::Read, name, &location, other.to_string()))
             }
             Ok(()) => Ok(()),
         }

@@ -11,7 +11,7 @@ use drumlin_format::plan::Plan;
 use drumlin_format::session::Session;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, Signer, SnapshotId};
-use drumlin_store::{Kind, Put, Soon};
+use drumlin_store::{Action, Kind, Put, Soon};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
@@ -104,7 +104,7 @@ impl<'a> Desk<'a> {
     /// The storage listed a folder, and left out what is in it.
     fn too_short(&self, folder: &str, name: &str) -> Error {
         let cause = format!("'{name}' is left out, though it is there: is all of the storage mounted?");
-        drumlin_store::Error::because(Kind::Io, "list", folder, &self.repository.store().location(), cause).into()
+        drumlin_store::Error::because(Kind::Io, Action::List, folder, &self.repository.store().location(), cause).into()
     }
 
     fn seal(&self, flag: Flag, verdict: &Verdict) -> Result<Vec<u8>> {

@@ -33,7 +33,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::name::{self, TMP};
-use crate::{Cleared, Error, Kind, Listed, Put, Result, Store, Upload};
+use crate::{Action, Cleared, Error, Kind, Listed, Put, Result, Store, Upload};
 use folder::{Root, split};
 use read::{Handle, Handles, Outcome};
 use temporary::Temporary;
@@ -58,19 +58,19 @@ impl LocalStore {
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let shown = path.display().to_string();
-        let error = |errno| root_error("create", &shown, errno);
+        let error = |errno| root_error(Action::Create, &shown, errno);
         let is_new = match retry_on_intr(|| fs::mkdir(path, Mode::from_raw_mode(0o700))) {
             Err(Errno::EXIST) => false,
             result => result.map(|()| true).map_err(error)?,
         };
         let root = Root::open(path).map_err(error)?;
         // What an interrupted attempt left, and what mkfs makes, is no obstacle.
-        let entries = std::fs::read_dir(path).map_err(|source| Error::new("create", "", &shown, source))?;
+        let entries = std::fs::read_dir(path).map_err(|source| Error::new(Action::Create, "", &shown, source))?;
         for entry in entries {
-            let entry = entry.map_err(|source| Error::new("create", "", &shown, source))?;
+            let entry = entry.map_err(|source| Error::new(Action::Create, "", &shown, source))?;
             if entry.file_name() != TMP && entry.file_name() != "lost+found" {
                 let cause = "the folder is not empty; a new repository needs a new or empty folder";
-                return Err(Error::because(Kind::Exists, "create a repository", "", &shown, cause));
+                return Err(Error::because(Kind::Exists, Action::CreateRepository, "", &shown, cause));
             }
         }
         root.folder_made(TMP).map_err(error)?;
@@ -84,7 +84,7 @@ impl LocalStore {
     /// Open a repository's folder. [`Kind::Missing`] if there is none. Writes nothing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let shown = path.as_ref().display().to_string();
-        let root = Root::open(path.as_ref()).map_err(|errno| root_error("open", &shown, errno))?;
+        let root = Root::open(path.as_ref()).map_err(|errno| root_error(Action::Open, &shown, errno))?;
         Ok(Self::with(root, shown))
     }
 
@@ -93,16 +93,16 @@ impl LocalStore {
         Self { inner: Arc::new(inner) }
     }
 
-    fn error(&self, action: &'static str, name: &str, errno: Errno) -> Error {
+    fn error(&self, action: Action, name: &str, errno: Errno) -> Error {
         self.inner.error(action, name, errno)
     }
 
-    fn check(&self, action: &'static str, name: &str) -> Result<()> {
+    fn check(&self, action: Action, name: &str) -> Result<()> {
         name::check(action, name, &self.inner.location)
     }
 
     /// An error that says there is no such object, unless the whole repository is gone.
-    fn missing(&self, action: &'static str, name: &str) -> Error {
+    fn missing(&self, action: Action, name: &str) -> Error {
         match self.linked(action) {
             Ok(()) => {
                 let cause = "there is no such object";
@@ -115,14 +115,14 @@ impl LocalStore {
     /// Why an object could not be read.
     fn unread(&self, name: &str, source: io::Error) -> Error {
         match Errno::from_io_error(&source) {
-            Some(Errno::NOENT) => self.missing("read", name),
-            Some(errno) => self.error("read", name, errno),
-            None => Error::new("read", name, &self.inner.location, source),
+            Some(Errno::NOENT) => self.missing(Action::Read, name),
+            Some(errno) => self.error(Action::Read, name, errno),
+            None => Error::new(Action::Read, name, &self.inner.location, source),
         }
     }
 
     /// "Not there" is an answer only while the repository is there. [`Kind::Io`], so that nobody takes it for one.
-    fn linked(&self, action: &'static str) -> Result<()> {
+    fn linked(&self, action: Action) -> Result<()> {
         if self.inner.root.is_linked().map_err(|errno| self.error(action, "", errno))? {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Inner {
     }
 
     /// What the system said, in words where its own would mislead.
-    fn error(&self, action: &'static str, name: &str, errno: Errno) -> Error {
+    fn error(&self, action: Action, name: &str, errno: Errno) -> Error {
         let because = |kind, cause: &str| Error::because(kind, action, name, &self.location, cause);
         match errno {
             Errno::NOTDIR => because(Kind::Io, "there is a file where a folder should be"),
@@ -158,11 +158,11 @@ impl Inner {
             Errno::LOOP => {
                 because(Kind::Refused, "it is, or leads through, a symbolic link, and none is followed here")
             }
-            Errno::NOTSUP | Errno::NXIO if matches!(action, "read" | "find" | "list") => {
+            Errno::NOTSUP | Errno::NXIO if matches!(action, Action::Read | Action::Find | Action::List) => {
                 because(Kind::Refused, "it is neither a file nor a folder")
             }
             Errno::EXIST => because(Kind::Exists, "an object of that name exists already"),
-            Errno::STALE if action == "write" => because(
+            Errno::STALE if action == Action::Write => because(
                 Kind::Transient,
                 "its unfinished file is gone: another run took this one for dead, or the storage was mounted anew",
             ),
@@ -172,7 +172,7 @@ impl Inner {
 }
 
 /// An error about the repository's folder itself.
-fn root_error(action: &'static str, location: &str, errno: Errno) -> Error {
+fn root_error(action: Action, location: &str, errno: Errno) -> Error {
     match errno {
         Errno::NOTDIR => {
             Error::because(Kind::Io, action, "", location, "it is, or leads through, a file, not a folder")
@@ -191,79 +191,79 @@ impl Store for LocalStore {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, &self.inner.location)?;
+        name::check_prefix(Action::List, prefix, &self.inner.location)?;
         match list::list(&self.inner.root, prefix, each) {
             // A folder that is not there is no error; the repository's own is.
-            Err((Errno::NOENT, name)) => return Err(self.missing("list", &name)),
-            result => result.map_err(|(errno, name)| self.error("list", &name, errno))?,
+            Err((Errno::NOENT, name)) => return Err(self.missing(Action::List, &name)),
+            result => result.map_err(|(errno, name)| self.error(Action::List, &name, errno))?,
         }
-        self.linked("list")
+        self.linked(Action::List)
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        self.check("find", name)?;
+        self.check(Action::Find, name)?;
         let root = &self.inner.root;
         let stat = root.patiently(|| Ok(root.open_at(name, OFlags::PATH).and_then(fs::fstat)?));
         let stat = stat.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         match stat.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat.st_size)) {
             Ok((FileType::RegularFile, len)) => Ok(Some(len.unsigned_abs())),
-            Ok((FileType::Directory, _)) | Err(Errno::NOENT) => self.linked("find").map(|()| None),
+            Ok((FileType::Directory, _)) | Err(Errno::NOENT) => self.linked(Action::Find).map(|()| None),
             // Without openat2, the link itself has been opened.
-            Ok((FileType::Symlink, _)) => Err(self.error("find", name, Errno::LOOP)),
-            Ok(_) => Err(self.error("find", name, Errno::NOTSUP)),
-            Err(errno) => Err(self.error("find", name, errno)),
+            Ok((FileType::Symlink, _)) => Err(self.error(Action::Find, name, Errno::LOOP)),
+            Ok(_) => Err(self.error(Action::Find, name, Errno::NOTSUP)),
+            Err(errno) => Err(self.error(Action::Find, name, errno)),
         }
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        self.check("read", name)?;
+        self.check(Action::Read, name)?;
         // Always opened anew: what `get` reads is what gets replaced.
         let root = &self.inner.root;
         root.patiently(|| Handle::open(root, name)?.read_all()).map_err(|source| self.unread(name, source))
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.check("read", name)?;
+        self.check(Action::Read, name)?;
         let wanted = offset.saturating_add(buf.len() as u64);
         let root = &self.inner.root;
         match root.patiently(|| self.inner.handles.read_at(root, name, offset, buf)) {
             Ok(Outcome::Filled) => Ok(()),
-            Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, &self.inner.location, wanted, len)),
+            Ok(Outcome::Ends(len)) => Err(Error::truncated(Action::Read, name, &self.inner.location, wanted, len)),
             Err(source) => Err(self.unread(name, source)),
         }
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        self.check("write", name)?;
-        self.write_whole(name, bytes, how).map_err(|errno| self.error("write", name, errno))
+        self.check(Action::Write, name)?;
+        self.write_whole(name, bytes, how).map_err(|errno| self.error(Action::Write, name, errno))
     }
 
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
-        self.check("write", name)?;
+        self.check(Action::Write, name)?;
         let upload = upload::LocalUpload::begin(Arc::clone(&self.inner), name, len_hint);
-        Ok(Box::new(upload.map_err(|errno| self.error("write", name, errno))?))
+        Ok(Box::new(upload.map_err(|errno| self.error(Action::Write, name, errno))?))
     }
 
     fn sync(&self) -> Result<()> {
-        self.inner.root.sync().map_err(|errno| self.error("make durable what was written", "", errno))
+        self.inner.root.sync().map_err(|errno| self.error(Action::Persist, "", errno))
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        self.check("delete", name)?;
+        self.check(Action::Delete, name)?;
         let (folder, file) = split(name);
         let removed = self.inner.root.folder(folder).and_then(|folder| fs::unlinkat(folder, file, AtFlags::empty()));
         self.inner.handles.forget(name);
         match removed {
             Ok(()) => self.inner.root.mark(folder),
             // A folder of that name is no object.
-            Err(Errno::NOENT | Errno::ISDIR) => self.linked("delete")?,
-            Err(errno) => return Err(self.error("delete", name, errno)),
+            Err(Errno::NOENT | Errno::ISDIR) => self.linked(Action::Delete)?,
+            Err(errno) => return Err(self.error(Action::Delete, name, errno)),
         }
         Ok(())
     }
 
     fn clear_unfinished(&self) -> Result<Cleared> {
-        temporary::clear(&self.inner.root).map_err(|(errno, name)| self.error("delete", &name, errno))
+        temporary::clear(&self.inner.root).map_err(|(errno, name)| self.error(Action::Delete, &name, errno))
     }
 }
 

@@ -12,7 +12,7 @@ use super::Inner;
 use super::folder::split;
 use super::temporary::Temporary;
 use super::writer::{Buffer, Output, Seat};
-use crate::{Put, Upload};
+use crate::{Action, Put, Upload};
 
 /// No more than this is set aside in advance, whatever the hint says.
 const ALLOCATE_BYTES_MAX: u64 = 1 << 30;
@@ -101,11 +101,11 @@ impl LocalUpload {
 
 impl Upload for LocalUpload {
     fn write(&mut self, bytes: &[u8]) -> crate::Result<()> {
-        self.append(bytes).map_err(|errno| self.store.error("write", &self.name, errno))
+        self.append(bytes).map_err(|errno| self.store.error(Action::Write, &self.name, errno))
     }
 
     fn finish(mut self: Box<Self>) -> crate::Result<()> {
-        self.complete().map_err(|errno| self.store.error("write", &self.name, errno))
+        self.complete().map_err(|errno| self.store.error(Action::Write, &self.name, errno))
     }
 }
 

@@ -6,7 +6,7 @@
 use super::Inner;
 use super::client::Ask;
 use super::{time, xml};
-use crate::{Cleared, Result};
+use crate::{Action, Cleared, Result};
 
 /// So many seconds an upload may take.
 const PATIENCE: i64 = 7 * 86_400;
@@ -25,11 +25,11 @@ impl Inner {
             }
             let ask =
                 Ask { name: None, query: &query, most: 16 << 20, ..Ask::new("ListBucketMultipartUploads", "GET", "") };
-            let response = match self.client.call("list", &ask, &mut 0)? {
+            let response = match self.client.call(Action::List, &ask, &mut 0)? {
                 Ok(response) => response,
                 // Then there is another rule for them there, or none.
                 Err(said) if said.is_unknown_condition() || said.status == 405 => return Ok(cleared),
-                Err(said) => return Err(self.client.refused("list", &ask, &said)),
+                Err(said) => return Err(self.client.refused(Action::List, &ask, &said)),
             };
             let now = response.header("date").and_then(time::http).unwrap_or_else(|| self.client.now());
             let text = String::from_utf8_lossy(&response.body);
@@ -58,10 +58,10 @@ impl Inner {
     pub(super) fn abort(&self, name: &str, id: &str) -> Result<()> {
         let query = [("uploadId", id)];
         let ask = Ask { query: &query, ..Ask::new("AbortMultipartUpload", "DELETE", name) };
-        match self.client.call("delete", &ask, &mut 0)? {
+        match self.client.call(Action::Delete, &ask, &mut 0)? {
             Ok(_) => Ok(()),
             Err(said) if said.status == 404 => Ok(()),
-            Err(said) => Err(self.client.refused("delete", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Delete, &ask, &said)),
         }
     }
 
@@ -69,6 +69,6 @@ impl Inner {
     pub(super) fn abort_if_possible(&self, name: &str, id: &str) {
         let query = [("uploadId", id)];
         let ask = Ask { query: &query, ..Ask::new("AbortMultipartUpload", "DELETE", name) };
-        let _ = self.client.attempt("delete", &ask);
+        let _ = self.client.attempt(Action::Delete, &ask);
     }
 }

@@ -17,7 +17,7 @@ use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::{Limit, Limits};
 use crate::lock::lock;
 use crate::retry::{Outage, doze};
-use crate::{Error, Kind, Result, Retries};
+use crate::{Action, Error, Kind, Result, Retries};
 
 /// An answer that says why not is no longer.
 const ERROR_BYTES_MAX: usize = 1 << 20;
@@ -139,7 +139,7 @@ impl Client {
     /// may have been done the first time.
     pub(super) fn call(
         &self,
-        verb: &'static str,
+        verb: Action,
         ask: &Ask<'_>,
         tries: &mut u32,
     ) -> Result<std::result::Result<Response, Said>> {
@@ -157,7 +157,7 @@ impl Client {
     fn patiently(
         &self,
         retries: Retries,
-        verb: &'static str,
+        verb: Action,
         ask: &Ask<'_>,
         tries: &mut u32,
     ) -> Result<std::result::Result<Response, Said>> {
@@ -193,17 +193,17 @@ impl Client {
     }
 
     /// As [`Client::call`], where every refusal is an error.
-    pub(super) fn done(&self, verb: &'static str, ask: &Ask<'_>) -> Result<Response> {
+    pub(super) fn done(&self, verb: Action, ask: &Ask<'_>) -> Result<Response> {
         self.call(verb, ask, &mut 0)?.map_err(|said| self.refused(verb, ask, &said))
     }
 
     /// Ask once, and don't care much.
-    pub(super) fn attempt(&self, verb: &'static str, ask: &Ask<'_>) -> Result<()> {
+    pub(super) fn attempt(&self, verb: Action, ask: &Ask<'_>) -> Result<()> {
         self.once(verb, ask, &mut 0).map(drop)
     }
 
     /// A refusal as an error.
-    pub(super) fn refused(&self, verb: &'static str, ask: &Ask<'_>, said: &Said) -> Error {
+    pub(super) fn refused(&self, verb: Action, ask: &Ask<'_>, said: &Said) -> Error {
         let source = match self.keys.keys() {
             Ok(keys) => keys.source.clone(),
             Err(_) => "this user".to_owned(),
@@ -211,7 +211,7 @@ impl Client {
         let (kind, words) =
             said.judge(ask.action, &source, &self.settings.bucket, &self.settings.endpoint(&self.region()).to_string());
         if said.code == "NoSuchBucket" {
-            return Error::because(kind, super::FIND_BUCKET, "", &self.location, words);
+            return Error::because(kind, Action::FindBucket, "", &self.location, words);
         }
         // Of all objects alike: whoever goes through many need not be told for each.
         let name = if said.is_of_account() { "" } else { ask.name.unwrap_or_default() };
@@ -222,7 +222,7 @@ impl Client {
         lock(&self.region).clone()
     }
 
-    fn once(&self, verb: &'static str, ask: &Ask<'_>, tries: &mut u32) -> Result<std::result::Result<Response, Said>> {
+    fn once(&self, verb: Action, ask: &Ask<'_>, tries: &mut u32) -> Result<std::result::Result<Response, Said>> {
         let name = ask.name.unwrap_or_default();
         let because = |kind, words: String| Error::because(kind, verb, name, &self.location, words);
         let body_hash = sign::sha256(ask.body);
@@ -252,7 +252,7 @@ impl Client {
                     _ => Kind::Transient,
                 };
                 self.reached.fetch_or(!broken.dialing, Ordering::Relaxed);
-                let verb = if broken.dialing { "connect to" } else { verb };
+                let verb = if broken.dialing { Action::Connect } else { verb };
                 let words = match broken.dialing {
                     true => format!("{endpoint} can't be reached: {}", crate::error::plain(&broken.error)),
                     false => format!("the connection to {endpoint} broke: {}", crate::error::plain(&broken.error)),

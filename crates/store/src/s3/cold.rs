@@ -4,7 +4,7 @@
 
 use super::Inner;
 use super::client::Ask;
-use crate::{Haste, Kind, Result, Thaw};
+use crate::{Action, Haste, Kind, Result, Thaw};
 
 /// How long what was brought back stays at hand: as long as a large restore may take over a slow line.
 const DAYS: u32 = 7;
@@ -28,8 +28,8 @@ impl Inner {
 
     /// The same of a version of it, or of what is there now.
     pub(super) fn thaw_version(&self, name: &str, version: Option<&str>, haste: Haste) -> Result<Thaw> {
-        let Some(head) = self.head_version("thaw", name, version)? else {
-            return Err(self.because(Kind::Missing, "thaw", name, "there is no such object"));
+        let Some(head) = self.head_version(Action::Thaw, name, version)? else {
+            return Err(self.because(Kind::Missing, Action::Thaw, name, "there is no such object"));
         };
         // A deeper tier that the provider itself has moved it to; what comes back from there stays.
         let has_sunk = head.header("x-amz-archive-status").is_some();
@@ -55,14 +55,14 @@ impl Inner {
         let version = version.map(|version| ("versionId", version));
         let query: Vec<_> = version.into_iter().chain([("restore", "")]).collect();
         let ask = Ask { query: &query, body: body.as_bytes(), ..Ask::new("RestoreObject", "POST", name) };
-        match self.client.call("thaw", &ask, &mut 0)? {
+        match self.client.call(Action::Thaw, &ask, &mut 0)? {
             Ok(response) if response.status == 200 => Ok(Thaw::Ready),
             Ok(_) => Ok(Thaw::Coming),
             // Somebody has asked for it just now.
             Err(said) if said.code == "RestoreAlreadyInProgress" => Ok(Thaw::Coming),
             // It isn't in cold storage.
             Err(said) if said.code == "InvalidObjectState" => Ok(Thaw::Ready),
-            Err(said) => Err(self.client.refused("thaw", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Thaw, &ask, &said)),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Inner;
 use super::client::Ask;
 use super::xml;
 use crate::name::{self, TMP};
-use crate::{Kind, Listed, Result};
+use crate::{Action, Kind, Listed, Result};
 
 /// More pages than any repository has: a hundred million objects.
 pub(super) const PAGES_MAX: usize = 100_000;
@@ -24,7 +24,14 @@ impl Inner {
             if let Some(name) = name {
                 match len {
                     Some(len) => each(Listed { name: name.to_owned(), len }),
-                    None => return Err(self.because(Kind::Io, "list", name, "the server doesn't say how long it is")),
+                    None => {
+                        return Err(self.because(
+                            Kind::Io,
+                            Action::List,
+                            name,
+                            "the server doesn't say how long it is",
+                        ));
+                    }
                 }
             }
             Ok(true)
@@ -48,12 +55,12 @@ impl Inner {
             "there are objects in it already, such as '{}'; a new repository needs an empty bucket, or a prefix of its own in it",
             other.escape_debug()
         );
-        Err(self.because(Kind::Exists, "create a repository", "", &cause))
+        Err(self.because(Kind::Exists, Action::CreateRepository, "", &cause))
     }
 
     /// Each key that begins so, until `each` says `false`.
     fn pages(&self, folder: &str, prefix: &str, each: &mut dyn FnMut(&str, Option<u64>) -> Result<bool>) -> Result<()> {
-        let odd = |cause: &str| self.because(Kind::Io, "list", folder, cause);
+        let odd = |cause: &str| self.because(Kind::Io, Action::List, folder, cause);
         let mut token: Option<String> = None;
         for _ in 0..PAGES_MAX {
             let mut query = vec![("list-type", "2"), ("prefix", prefix)];
@@ -61,7 +68,7 @@ impl Inner {
                 query.push(("continuation-token", token));
             }
             let ask = Ask { name: None, query: &query, most: PAGE_BYTES_MAX, ..Ask::new("ListBucket", "GET", "") };
-            let response = self.client.done("list", &ask)?;
+            let response = self.client.done(Action::List, &ask)?;
             let text = String::from_utf8_lossy(&response.body);
             let page = xml::element(&text, "ListBucketResult")
                 .ok_or_else(|| odd("what answers there gives no listing as S3 does: is its address right?"))?;

@@ -50,14 +50,11 @@ use std::sync::atomic::AtomicBool;
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
 use crate::name;
-use crate::{Cleared, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
+use crate::{Action, Cleared, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 use client::Client;
 use credentials::{Chain, Profile, User};
 use once::Once;
 use settings::Settings;
-
-/// What is being done when there turns out to be no such bucket: [`Error::action`] of that.
-pub const FIND_BUCKET: &str = "find the bucket of";
 
 /// A part of a bucket, or the whole.
 pub struct S3Store {
@@ -90,7 +87,7 @@ impl S3Store {
     /// Whatever is there. Asks the server for nothing: whether there is such a bucket is found when something is asked for.
     pub fn open(address: &S3Address, around: &Surroundings) -> Result<Self> {
         let location = address.to_string();
-        let refused = |why: String| Error::because(Kind::Refused, "open", "", &location, why);
+        let refused = |why: String| Error::because(Kind::Refused, Action::Open, "", &location, why);
         let user = User::new(around.aws.clone(), around.home.clone());
         let profile = Profile::read(&user).map_err(refused)?;
         let settings = Settings::new(address, around, &user, &profile).map_err(refused)?;
@@ -112,12 +109,12 @@ impl Inner {
         self.client.location()
     }
 
-    fn because(&self, kind: Kind, action: &'static str, name: &str, cause: &str) -> Error {
+    fn because(&self, kind: Kind, action: Action, name: &str, cause: &str) -> Error {
         Error::because(kind, action, name, self.location(), cause)
     }
 
     fn taken(&self, name: &str) -> Error {
-        self.because(Kind::Exists, "write", name, "there is an object of that name already")
+        self.because(Kind::Exists, Action::Write, name, "there is an object of that name already")
     }
 }
 
@@ -157,7 +154,7 @@ impl Store for S3Store {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, self.inner.location())?;
+        name::check_prefix(Action::List, prefix, self.inner.location())?;
         match self.inner.ahead.listing(prefix) {
             Some(listed) => listed.into_iter().for_each(each),
             None => self.inner.list(prefix, each)?,
@@ -166,17 +163,17 @@ impl Store for S3Store {
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        name::check("find", name, self.inner.location())?;
+        name::check(Action::Find, name, self.inner.location())?;
         self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        name::check("read", name, self.inner.location())?;
+        name::check(Action::Read, name, self.inner.location())?;
         self.inner.ahead.object(name).map_or_else(|| self.inner.get(name), Ok)
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        name::check("read", name, self.inner.location())?;
+        name::check(Action::Read, name, self.inner.location())?;
         match self.inner.ahead.range(name, offset, buf.len()) {
             Some(bytes) => buf.copy_from_slice(&bytes),
             None => self.inner.read_at(name, offset, buf)?,
@@ -189,12 +186,12 @@ impl Store for S3Store {
     }
 
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
-        name::check("thaw", name, self.inner.location())?;
+        name::check(Action::Thaw, name, self.inner.location())?;
         self.inner.thaw(name, haste)
     }
 
     fn retain(&self, name: &str) -> Result<()> {
-        name::check("lock", name, self.inner.location())?;
+        name::check(Action::Lock, name, self.inner.location())?;
         self.inner.retain(name)
     }
 
@@ -203,7 +200,7 @@ impl Store for S3Store {
     }
 
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {
-        name::check("find", name, self.inner.location())?;
+        name::check(Action::Find, name, self.inner.location())?;
         self.inner.retention_ends_soon(name)
     }
 
@@ -219,13 +216,13 @@ impl Store for S3Store {
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        name::check("write", name, self.inner.location())?;
+        name::check(Action::Write, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         self.inner.put(name, bytes, how)
     }
 
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
-        name::check("write", name, self.inner.location())?;
+        name::check(Action::Write, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         Ok(Box::new(upload::S3Upload::begin(self.inner.clone(), name, len_hint)))
     }
@@ -236,7 +233,7 @@ impl Store for S3Store {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, self.inner.location())?;
+        name::check(Action::Delete, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         self.inner.delete(name)
     }

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use super::Inner;
 use super::client::Ask;
 use super::http::Response;
-use crate::{Error, Kind, Put, Result, TOO_LONG, WHOLE_BYTES_MAX};
+use crate::{Action, Error, Kind, Put, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 impl Inner {
     /// The length of an object, or `None` if there is none.
     pub(super) fn len(&self, name: &str) -> Result<Option<u64>> {
         let ask = Ask::new("HeadObject", "HEAD", name);
-        match self.client.call("find", &ask, &mut 0)? {
+        match self.client.call(Action::Find, &ask, &mut 0)? {
             // An answer to a HEAD needn't say it (RFC 9110, 8.6).
             Ok(response) => match content_length(&response) {
                 Some(len) => Ok(Some(len)),
@@ -23,22 +23,17 @@ impl Inner {
             Err(said) if said.is_missing() => Ok(None),
             // An answer to a HEAD can't say why.
             Err(said) if said.code.is_empty() => self.len_by_range(name, None),
-            Err(said) => Err(self.client.refused("find", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Find, &ask, &said)),
         }
     }
 
     /// What is said of an object besides its bytes, or `None` if there is none.
-    pub(super) fn head(&self, verb: &'static str, name: &str) -> Result<Option<Response>> {
+    pub(super) fn head(&self, verb: Action, name: &str) -> Result<Option<Response>> {
         self.head_version(verb, name, None)
     }
 
     /// The same of a version of it, or of what is there now.
-    pub(super) fn head_version(
-        &self,
-        verb: &'static str,
-        name: &str,
-        version: Option<&str>,
-    ) -> Result<Option<Response>> {
+    pub(super) fn head_version(&self, verb: Action, name: &str, version: Option<&str>) -> Result<Option<Response>> {
         let query = version.map(|version| ("versionId", version));
         let ask = Ask { query: query.as_slice(), ..Ask::new("HeadObject", "HEAD", name) };
         let mut silent = 0;
@@ -61,15 +56,15 @@ impl Inner {
         let query = version.map(|version| ("versionId", version));
         let get = Ask::new(reading(version.is_some()), "GET", name);
         let ask = Ask { query: query.as_slice(), headers: &[("range", "bytes=0-0")], most: 1, ..get };
-        match self.client.call("find", &ask, &mut 0)? {
+        match self.client.call(Action::Find, &ask, &mut 0)? {
             // A server may pass over the range.
             Ok(response) => match if response.status == 200 { content_length(&response) } else { total(&response) } {
                 Some(len) => Ok(Some(len)),
-                None => Err(self.because(Kind::Io, "find", name, "the server doesn't say how long it is")),
+                None => Err(self.because(Kind::Io, Action::Find, name, "the server doesn't say how long it is")),
             },
             Err(said) if said.is_missing() => Ok(None),
             Err(said) if said.status == 416 => Ok(Some(0)),
-            Err(said) => Err(self.client.refused("find", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Find, &ask, &said)),
         }
     }
 
@@ -86,9 +81,9 @@ impl Inner {
             most: WHOLE_BYTES_MAX as usize + 1,
             ..Ask::new(reading(version.is_some()), "GET", name)
         };
-        let body = self.client.done("read", &ask)?.body;
+        let body = self.client.done(Action::Read, &ask)?.body;
         if body.len() as u64 > WHOLE_BYTES_MAX {
-            return Err(self.because(Kind::Io, "read", name, TOO_LONG));
+            return Err(self.because(Kind::Io, Action::Read, name, TOO_LONG));
         }
         Ok(body)
     }
@@ -101,12 +96,12 @@ impl Inner {
     /// The same of a version of it, or of what is there now.
     pub(super) fn read_version(&self, name: &str, version: Option<&str>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let wanted = offset.saturating_add(buf.len() as u64);
-        let ends = |len: u64| Error::truncated("read", name, self.location(), wanted, len);
+        let ends = |len: u64| Error::truncated(Action::Read, name, self.location(), wanted, len);
         if buf.is_empty() || offset == u64::MAX {
             return match self.len(name)? {
                 Some(len) if len < wanted || offset == u64::MAX => Err(ends(len)),
                 Some(_) => Ok(()),
-                None => Err(self.because(Kind::Missing, "read", name, "there is no such object")),
+                None => Err(self.because(Kind::Missing, Action::Read, name, "there is no such object")),
             };
         }
         let range = format!("bytes={offset}-{}", wanted - 1);
@@ -116,7 +111,7 @@ impl Inner {
         let version = version.map(|version| ("versionId", version));
         let is_old = version.is_some();
         let ask = Ask { query: version.as_slice(), headers: &headers, most, ..Ask::new(reading(is_old), "GET", name) };
-        match self.client.call("read", &ask, &mut 0)? {
+        match self.client.call(Action::Read, &ask, &mut 0)? {
             Ok(response) if response.status == 206 => {
                 if response.body.len() == buf.len() {
                     buf.copy_from_slice(&response.body);
@@ -124,7 +119,12 @@ impl Inner {
                 }
                 match total(&response) {
                     Some(len) if len < wanted => Err(ends(len)),
-                    _ => Err(self.because(Kind::Io, "read", name, "the server gave another range than was asked for")),
+                    _ => Err(self.because(
+                        Kind::Io,
+                        Action::Read,
+                        name,
+                        "the server gave another range than was asked for",
+                    )),
                 }
             }
             Ok(response) => {
@@ -139,9 +139,9 @@ impl Inner {
             }
             Err(said) if said.status == 416 => match self.len(name)? {
                 Some(len) => Err(ends(len)),
-                None => Err(self.because(Kind::Missing, "read", name, "there is no such object")),
+                None => Err(self.because(Kind::Missing, Action::Read, name, "there is no such object")),
             },
-            Err(said) => Err(self.client.refused("read", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Read, &ask, &said)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Inner {
         let headers: Vec<_> = condition.into_iter().chain(class).chain(retention).collect();
         let ask = Ask { headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", name) };
         let mut tries = 0;
-        match self.client.call("write", &ask, &mut tries)? {
+        match self.client.call(Action::Write, &ask, &mut tries)? {
             Ok(_) => Ok(()),
             Err(said) if said.wants_sum() && !has_sum => {
                 self.wants_sums.store(true, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Inner {
             }
             Err(said) if said.is_taken() && tries > 1 && self.is_ours(name, bytes)? => Ok(()),
             Err(said) if said.is_taken() => Err(self.taken(name)),
-            Err(said) => Err(self.client.refused("write", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Write, &ask, &said)),
         }
     }
 
@@ -188,8 +188,8 @@ impl Inner {
     /// Remove an object, or hear from S3 that there is none: of what isn't removed an index object would be missed, or a pack paid for.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         let ask = Ask::new("DeleteObject", "DELETE", name);
-        match self.client.call("delete", &ask, &mut 0)? {
-            Err(said) if !said.is_missing() => Err(self.client.refused("delete", &ask, &said)),
+        match self.client.call(Action::Delete, &ask, &mut 0)? {
+            Err(said) if !said.is_missing() => Err(self.client.refused(Action::Delete, &ask, &said)),
             _ => Ok(()),
         }
     }

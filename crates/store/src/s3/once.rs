@@ -19,7 +19,7 @@ use super::Inner;
 use super::client::Ask;
 use super::retention;
 use crate::lock::lock;
-use crate::{Kind, Result};
+use crate::{Action, Kind, Result};
 
 pub(super) const STONE: &str = "tmp/once";
 const HONOURED: &[u8] = b"honoured\n";
@@ -99,14 +99,14 @@ impl Inner {
                     let (header, sum) = retention::sum(IGNORED);
                     let headers = [(header, sum.as_str())];
                     let ask = Ask { headers: &headers, body: IGNORED, ..Ask::new("PutObject", "PUT", STONE) };
-                    self.client.done("write", &ask)?;
+                    self.client.done(Action::Write, &ask)?;
                     return Ok(false);
                 }
             }
         }
         Err(self.because(
             Kind::Io,
-            "write",
+            Action::Write,
             STONE,
             "it is there and isn't, again and again: the server contradicts itself",
         ))
@@ -115,10 +115,10 @@ impl Inner {
     /// What it says.
     fn stone(&self) -> Result<Option<Vec<u8>>> {
         let ask = Ask::new("GetObject", "GET", STONE);
-        match self.client.call("read", &ask, &mut 0)? {
+        match self.client.call(Action::Read, &ask, &mut 0)? {
             Ok(response) => Ok(Some(response.body)),
             Err(said) if said.is_missing() => Ok(None),
-            Err(said) => Err(self.client.refused("read", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Read, &ask, &said)),
         }
     }
 
@@ -128,13 +128,13 @@ impl Inner {
         let headers = [("if-none-match", "*"), (header, sum.as_str())];
         let ask = Ask { headers: &headers, body, ..Ask::new("PutObject", "PUT", STONE) };
         let mut tries = 0;
-        match self.client.call("write", &ask, &mut tries)? {
+        match self.client.call(Action::Write, &ask, &mut tries)? {
             Ok(_) => Ok(Came::Written),
             // Refused by what it has written itself, when no answer came.
             Err(said) if said.is_taken() && tries > 1 && self.stone()?.as_deref() == Some(body) => Ok(Came::Written),
             Err(said) if said.is_taken() => Ok(Came::Refused),
             Err(said) if said.is_unknown_condition() => Ok(Came::Unknown),
-            Err(said) => Err(self.client.refused("write", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Write, &ask, &said)),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
 use crate::lock::lock;
 use crate::name;
-use crate::{Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
+use crate::{Action, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 
 /// What a server without versions calls the only one.
 const ONLY: &str = "null";
@@ -59,7 +59,7 @@ impl PastStore {
         Ok(PastStore { past: Arc::new(Past { bucket, at, found: Mutex::default(), ahead: Ahead::default() }) })
     }
 
-    fn refuse<T>(&self, action: &'static str, name: &str) -> Result<T> {
+    fn refuse<T>(&self, action: Action, name: &str) -> Result<T> {
         let cause = format!("it is shown as it was at {}, and that can't be changed", time::iso_of(self.past.at));
         Err(self.past.bucket.because(Kind::Refused, action, name, &cause))
     }
@@ -104,7 +104,7 @@ impl Past {
         Ok(newest.into_iter().filter_map(|(name, entry)| Some((name, entry.version?))).collect())
     }
 
-    fn version(&self, verb: &'static str, name: &str) -> Result<Version> {
+    fn version(&self, verb: Action, name: &str) -> Result<Version> {
         let missing = || self.bucket.because(Kind::Missing, verb, name, "there was no such object then");
         self.versions()?.get(name).cloned().ok_or_else(missing)
     }
@@ -113,7 +113,7 @@ impl Past {
 impl Inner {
     /// Each version of each key of ours, as they are listed.
     fn pages_of_versions(&self, each: &mut dyn FnMut(Entry)) -> Result<()> {
-        let odd = |cause: &str| self.because(Kind::Io, "list", "", cause);
+        let odd = |cause: &str| self.because(Kind::Io, Action::List, "", cause);
         let mut after: Option<(String, String)> = None;
         for _ in 0..PAGES_MAX {
             let mut query = vec![("versions", ""), ("prefix", self.client.settings().base.as_str())];
@@ -123,7 +123,7 @@ impl Inner {
             }
             let ask =
                 Ask { name: None, query: &query, most: PAGE_BYTES_MAX, ..Ask::new("ListBucketVersions", "GET", "") };
-            let response = self.client.done("list", &ask)?;
+            let response = self.client.done(Action::List, &ask)?;
             let text = String::from_utf8_lossy(&response.body);
             let page = xml::element(&text, "ListVersionsResult")
                 .ok_or_else(|| odd("the server gives no listing of versions: has it such?"))?;
@@ -169,7 +169,7 @@ impl Asked for Past {
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let version = self.version("read", name)?;
+        let version = self.version(Action::Read, name)?;
         self.bucket.get_version(name, Some(&version.id))
     }
 
@@ -185,10 +185,10 @@ impl Asked for Past {
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let version = self.version("read", name)?;
+        let version = self.version(Action::Read, name)?;
         let wanted = offset.saturating_add(buf.len() as u64);
         if wanted > version.len {
-            return Err(Error::truncated("read", name, self.location(), wanted, version.len));
+            return Err(Error::truncated(Action::Read, name, self.location(), wanted, version.len));
         }
         if buf.is_empty() {
             return Ok(());
@@ -215,22 +215,22 @@ impl Store for PastStore {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, self.past.location())?;
+        name::check_prefix(Action::List, prefix, self.past.location())?;
         self.past.list(prefix, each)
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        name::check("find", name, self.past.location())?;
+        name::check(Action::Find, name, self.past.location())?;
         self.past.len(name)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        name::check("read", name, self.past.location())?;
+        name::check(Action::Read, name, self.past.location())?;
         self.past.ahead.object(name).map_or_else(|| self.past.get(name), Ok)
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        name::check("read", name, self.past.location())?;
+        name::check(Action::Read, name, self.past.location())?;
         match self.past.ahead.range(name, offset, buf.len()) {
             Some(bytes) => buf.copy_from_slice(&bytes),
             None => self.past.read_at(name, offset, buf)?,
@@ -243,8 +243,8 @@ impl Store for PastStore {
     }
 
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
-        name::check("thaw", name, self.past.location())?;
-        let version = self.past.version("thaw", name)?;
+        name::check(Action::Thaw, name, self.past.location())?;
+        let version = self.past.version(Action::Thaw, name)?;
         self.past.bucket.thaw_version(name, Some(&version.id), haste)
     }
 
@@ -258,11 +258,11 @@ impl Store for PastStore {
     }
 
     fn put(&self, name: &str, _bytes: &[u8], _how: Put) -> Result<()> {
-        self.refuse("write", name)
+        self.refuse(Action::Write, name)
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        self.refuse("write", name)
+        self.refuse(Action::Write, name)
     }
 
     fn sync(&self) -> Result<()> {
@@ -270,7 +270,7 @@ impl Store for PastStore {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        self.refuse("delete", name)
+        self.refuse(Action::Delete, name)
     }
 }
 

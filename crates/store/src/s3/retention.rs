@@ -14,7 +14,7 @@ use super::Inner;
 use super::client::Ask;
 use super::http::Response;
 use super::time;
-use crate::Result;
+use crate::{Action, Result};
 
 const DAY: i64 = 86_400;
 /// A hundred years, which is more than any server takes.
@@ -100,14 +100,14 @@ impl Inner {
             body: body.as_bytes(),
             ..Ask::new("PutObjectRetention", "PUT", name)
         };
-        match self.client.call("lock", &ask, &mut 0)? {
+        match self.client.call(Action::Lock, &ask, &mut 0)? {
             Ok(_) => Ok(()),
             Err(said) if said.is_missing() && !said.code.starts_with("ObjectLock") => Ok(()),
             // Removed meanwhile: what a mark hides is no object that could be locked, whatever the server calls that.
             Err(_) if self.len(name)?.is_none() => Ok(()),
             // It is locked for longer, or more strictly, by a rule of the bucket's perhaps: that stays as it is.
             Err(_) if self.retained_until(name)?.is_some_and(|until| until >= end - DAY) => Ok(()),
-            Err(said) => Err(self.client.refused("lock", &ask, &said)),
+            Err(said) => Err(self.client.refused(Action::Lock, &ask, &said)),
         }
     }
 
@@ -128,7 +128,7 @@ impl Inner {
     pub(super) fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let Some(lock) = self.client.settings().lock(name) else { return Ok(false) };
         let whole = i64::from(lock.days) * DAY;
-        let Some(head) = self.head("find", name)? else { return Ok(true) };
+        let Some(head) = self.head(Action::Find, name)? else { return Ok(true) };
         // More strictly than it is now is not for later.
         let is_loose = lock.is_strict && head.header("x-amz-object-lock-mode").is_some_and(|mode| mode != lock.mode());
         // One that is locked for longer, by somebody who once asked for more days or who has the right to, says nothing of others.
@@ -138,7 +138,7 @@ impl Inner {
 
     /// When an object's retention ends; `None` if it has none, or this user may not know.
     fn retained_until(&self, name: &str) -> Result<Option<i64>> {
-        Ok(self.head("find", name)?.as_ref().and_then(end_of))
+        Ok(self.head(Action::Find, name)?.as_ref().and_then(end_of))
     }
 }
 

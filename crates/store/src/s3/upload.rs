@@ -16,7 +16,7 @@ use super::Inner;
 use super::client::Ask;
 use super::xml;
 use crate::lock::lock;
-use crate::{Error, Kind, Put, Result, Upload};
+use crate::{Action, Error, Kind, Put, Result, Upload};
 
 /// The least that a part may have, but for the last one.
 const PART_BYTES_MIN: usize = 5 << 20;
@@ -91,7 +91,9 @@ impl S3Upload {
                 self.under_way.push_back(thread);
                 Ok(())
             }
-            Err(error) => Err(self.fail(Error::new("write", &self.parts.name, self.parts.store.location(), error))),
+            Err(error) => {
+                Err(self.fail(Error::new(Action::Write, &self.parts.name, self.parts.store.location(), error)))
+            }
         }
     }
 
@@ -116,7 +118,7 @@ impl S3Upload {
     fn check(&self) -> Result<()> {
         match &self.failed {
             None => Ok(()),
-            Some((kind, cause)) => Err(self.parts.store.because(*kind, "write", &self.parts.name, cause)),
+            Some((kind, cause)) => Err(self.parts.store.because(*kind, Action::Write, &self.parts.name, cause)),
         }
     }
 
@@ -143,22 +145,24 @@ impl S3Upload {
             ..Ask::new(super::client::COMPLETE, "POST", &name)
         };
         let mut tries = 0;
-        let mut answered = store.client.call("write", &ask, &mut tries)?;
+        let mut answered = store.client.call(Action::Write, &ask, &mut tries)?;
         if is_atomic && matches!(&answered, Err(said) if said.is_unknown_condition()) {
             ask.headers = &[];
-            answered = store.client.call("write", &ask, &mut tries)?;
+            answered = store.client.call(Action::Write, &ask, &mut tries)?;
         }
         match answered {
             Ok(response) if String::from_utf8_lossy(&response.body).contains("CompleteMultipartUploadResult") => {}
             // It says something else, or nothing: what counts is what is there.
             Ok(_) if store.len(&name)? == Some(self.sent) => {}
-            Ok(_) => return Err(store.because(Kind::Io, "write", &name, "the server hasn't put its parts together")),
+            Ok(_) => {
+                return Err(store.because(Kind::Io, Action::Write, &name, "the server hasn't put its parts together"));
+            }
             // An earlier attempt has done it, and its answer was lost. Nobody else has an object of this name in the making.
             Err(said)
                 if tries > 1 && (said.is_taken() || said.status == 404) && store.len(&name)? == Some(self.sent) => {}
             Err(said) if said.is_taken() => return Err(store.taken(&name)),
             Err(said) if said.code == "NoSuchUpload" => return Err(self.parts.removed()),
-            Err(said) => return Err(store.client.refused("write", &ask, &said)),
+            Err(said) => return Err(store.client.refused(Action::Write, &ask, &said)),
         }
         self.parts.finished.store(true, Ordering::Relaxed);
         store.see_retained(&name)
@@ -174,19 +178,22 @@ impl Parts {
         let sum = self.store.sum(&self.name, bytes);
         let headers: Vec<_> = sum.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let ask = Ask { query: &query, headers: &headers, body: bytes, ..self.ask("PUT") };
-        match self.store.client.call("write", &ask, &mut 0)? {
+        match self.store.client.call(Action::Write, &ask, &mut 0)? {
             Ok(response) => match response.header("etag") {
                 Some(tag) => Ok(tag.to_owned()),
-                None => {
-                    Err(self.store.because(Kind::Io, "write", &self.name, "the server gives no tag for a part of it"))
-                }
+                None => Err(self.store.because(
+                    Kind::Io,
+                    Action::Write,
+                    &self.name,
+                    "the server gives no tag for a part of it",
+                )),
             },
             Err(said) if said.wants_sum() && sum.is_none() => {
                 self.store.wants_sums.store(true, Ordering::Relaxed);
                 self.send(at, bytes)
             }
             Err(said) if said.code == "NoSuchUpload" => Err(self.removed()),
-            Err(said) => Err(self.store.client.refused("write", &ask, &said)),
+            Err(said) => Err(self.store.client.refused(Action::Write, &ask, &said)),
         }
     }
 
@@ -201,11 +208,13 @@ impl Parts {
         let lasting = lasting.iter().map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<_> = class.into_iter().chain(lasting).collect();
         let ask = Ask { query: &[("uploads", "")], headers: &headers, ..self.ask("POST") };
-        let response = self.store.client.done("write", &ask)?;
+        let response = self.store.client.done(Action::Write, &ask)?;
         let text = String::from_utf8_lossy(&response.body);
         match xml::text(&text, "UploadId").filter(|id| !id.is_empty()) {
             Some(new) => Ok(id.insert(new).clone()),
-            None => Err(self.store.because(Kind::Io, "write", &self.name, "the server begins no upload in parts")),
+            None => {
+                Err(self.store.because(Kind::Io, Action::Write, &self.name, "the server begins no upload in parts"))
+            }
         }
     }
 
@@ -216,7 +225,7 @@ impl Parts {
     fn removed(&self) -> Error {
         let cause =
             "its parts have been removed from the server while it was being written, by a rule of the bucket perhaps";
-        self.store.because(Kind::Io, "write", &self.name, cause)
+        self.store.because(Kind::Io, Action::Write, &self.name, cause)
     }
 }
 

@@ -6,7 +6,7 @@ use super::peer::{Peer, Trouble};
 use super::wire::{Request, Sort, status};
 use crate::name::TMP;
 use crate::whose::{Writer, is_running};
-use crate::{Cleared, Result};
+use crate::{Action, Cleared, Result};
 use std::time::Duration;
 
 impl Inner {
@@ -27,7 +27,7 @@ impl Inner {
             return Ok(cleared);
         }
         let mut failed = None;
-        self.run("delete", TMP, |peer| {
+        self.run(Action::Delete, TMP, |peer| {
             if !peer.abilities()?.rename {
                 return Ok(());
             }
@@ -49,7 +49,7 @@ impl Inner {
                         cleared.bytes += len;
                     }
                     Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {}
-                    Err(trouble) => failed = failed.take().or(Some(self.error("delete", name, &trouble))),
+                    Err(trouble) => failed = failed.take().or(Some(self.error(Action::Delete, name, &trouble))),
                 }
             }
             Ok(())

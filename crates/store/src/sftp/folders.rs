@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use super::peer::{Flight, Peer, Trouble};
 use super::wire::{Reply, Request, open, status};
 use super::{Inner, split};
-use crate::Result;
 use crate::lock::lock;
+use crate::{Action, Result};
 
 /// Folders that are kept open.
 const OPEN_MAX: usize = 16;
@@ -205,7 +205,7 @@ impl Folders {
     pub(super) fn sync(&self, store: &Inner) -> Result<()> {
         let _alone = lock(&self.syncing);
         let dirty: Vec<String> = lock(&self.state).dirty.keys().cloned().collect();
-        store.run("make durable what was written", "", |peer| self.persist(store, peer, &dirty))
+        store.run(Action::Persist, "", |peer| self.persist(store, peer, &dirty))
     }
 
     /// The folders that have to be synced so that entries in `folders` are durable, opened where they are open.
@@ -318,7 +318,7 @@ impl Folders {
             Some(end) => store.base[..end].to_vec(),
             None => b".".to_vec(),
         };
-        let _ = store.run("create", "", |peer| {
+        let _ = store.run(Action::Create, "", |peer| {
             if !peer.offers().sync {
                 return Ok(());
             }

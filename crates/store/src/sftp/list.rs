@@ -12,7 +12,7 @@ use super::Inner;
 use super::peer::{Peer, Trouble};
 use super::wire::{Attrs, Entry, Reply, Request, Sort, status};
 use crate::name::{TMP, is_segment};
-use crate::{Listed, Result};
+use crate::{Action, Listed, Result};
 
 /// Folders that are read at once: a whole level of packs' folders takes a few round trips.
 const FOLDERS_AT_ONCE: usize = 64;
@@ -53,8 +53,8 @@ impl Inner {
         let mut todo = VecDeque::from([prefix.to_owned()]);
         while !todo.is_empty() {
             let some: Vec<String> = todo.drain(..todo.len().min(FOLDERS_AT_ONCE)).collect();
-            let (read, base) = self.run("list", &some[0], |peer| self.read_folders(peer, &some, &mut short))?;
-            self.linked("list", base)?;
+            let (read, base) = self.run(Action::List, &some[0], |peer| self.read_folders(peer, &some, &mut short))?;
+            self.linked(Action::List, base)?;
             for (folder, entries) in read {
                 todo.extend(self.give(&folder, entries, each)?);
             }
@@ -69,9 +69,9 @@ impl Inner {
     pub(super) fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
         let mut read = Vec::new();
         if let [first, _, ..] = folders
-            && let Some((came, base)) = self.run("list", first, |peer| self.read_at_once(peer, folders))?
+            && let Some((came, base)) = self.run(Action::List, first, |peer| self.read_at_once(peer, folders))?
         {
-            self.linked("list", base)?;
+            self.linked(Action::List, base)?;
             read = came;
         }
         // Up to the first of which that isn't certain: what was read of those behind it is older than what will be read of it.
@@ -143,7 +143,7 @@ impl Inner {
             Ok(entries) => entries,
             // Never made, or removed since it was listed; that the root is there was seen by the caller.
             Err(trouble) if trouble.is(status::NO_SUCH_FILE) => return Ok(Vec::new()),
-            Err(trouble) => return Err(self.error("list", folder, &trouble)),
+            Err(trouble) => return Err(self.error(Action::List, folder, &trouble)),
         };
         let mut below = Vec::new();
         for Entry { name, attrs } in entries {
@@ -156,7 +156,7 @@ impl Inner {
                 Sort::Folder => below.push(name),
                 sort => match attrs.size.filter(|_| sort == Sort::File) {
                     Some(len) => each(Listed { name, len }),
-                    None => return Err(self.error("list", &name, &Trouble::NoObject(sort))),
+                    None => return Err(self.error(Action::List, &name, &Trouble::NoObject(sort))),
                 },
             }
         }
@@ -166,12 +166,12 @@ impl Inner {
     /// All entries of one folder, but itself and the one above.
     pub(super) fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
         let one = [folder.to_owned()];
-        let (read, base) = self.run("list", folder, |peer| self.read_folders(peer, &one, &mut true))?;
-        self.linked("list", base)?;
+        let (read, base) = self.run(Action::List, folder, |peer| self.read_folders(peer, &one, &mut true))?;
+        self.linked(Action::List, base)?;
         match read.into_iter().next().map(|(_, entries)| entries) {
             Some(Ok(entries)) => Ok(entries),
             Some(Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => Ok(Vec::new()),
-            Some(Err(trouble)) => Err(self.error("list", folder, &trouble)),
+            Some(Err(trouble)) => Err(self.error(Action::List, folder, &trouble)),
             None => Ok(Vec::new()),
         }
     }

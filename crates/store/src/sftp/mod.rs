@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
 use crate::name::{self, TMP};
-use crate::{Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
+use crate::{Action, Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
 use folders::Folders;
 use peer::{Peer, Trouble};
 use pool::{Pool, Way};
@@ -95,7 +95,7 @@ impl SftpStore {
             Location::Program(command) => (Way::Program { command: command.clone(), several: false }, b".".to_vec()),
             Location::Local(_) | Location::S3(_) => {
                 let cause = "this is no place that SFTP leads to";
-                return Err(Error::because(Kind::Refused, "open", "", &shown, cause));
+                return Err(Error::because(Kind::Refused, Action::Open, "", &shown, cause));
             }
         };
         let none = path(&base, "tmp/none");
@@ -150,12 +150,12 @@ impl Inner {
         self.pool.location()
     }
 
-    fn because(&self, kind: Kind, action: &'static str, name: &str, cause: &str) -> Error {
+    fn because(&self, kind: Kind, action: Action, name: &str, cause: &str) -> Error {
         Error::because(kind, action, name, self.location(), cause)
     }
 
     /// What the server said, by what can be done about it.
-    fn error(&self, action: &'static str, name: &str, trouble: &Trouble) -> Error {
+    fn error(&self, action: Action, name: &str, trouble: &Trouble) -> Error {
         let words = match trouble {
             Trouble::Status { words, .. } => words.to_ascii_lowercase(),
             _ => String::new(),
@@ -184,21 +184,21 @@ impl Inner {
             };
             match room {
                 Some(free) if free < 1 << 20 => {
-                    return self.because(Kind::Full, "write", name, "no space is left on the server");
+                    return self.because(Kind::Full, Action::Write, name, "no space is left on the server");
                 }
                 _ => {
                     let cause = format!(
                         "{trouble}; it gives no reason: look at the account's quota, and at that machine's disk"
                     );
-                    return self.because(Kind::Io, "write", name, &cause);
+                    return self.because(Kind::Io, Action::Write, name, &cause);
                 }
             }
         }
-        self.error("write", name, trouble)
+        self.error(Action::Write, name, trouble)
     }
 
     /// There is no such object, unless the whole repository is gone: `base` is what the server says of its folder.
-    fn missing(&self, action: &'static str, name: &str, base: std::result::Result<wire::Attrs, Trouble>) -> Error {
+    fn missing(&self, action: Action, name: &str, base: std::result::Result<wire::Attrs, Trouble>) -> Error {
         match self.linked(action, base) {
             Ok(()) => self.because(Kind::Missing, action, name, "there is no such object"),
             Err(error) => error,
@@ -206,7 +206,7 @@ impl Inner {
     }
 
     /// "Not there" is an answer only while the repository is there.
-    fn linked(&self, action: &'static str, base: std::result::Result<wire::Attrs, Trouble>) -> Result<()> {
+    fn linked(&self, action: Action, base: std::result::Result<wire::Attrs, Trouble>) -> Result<()> {
         match base {
             Ok(attrs) if matches!(attrs.sort(), Sort::Folder) || attrs.mode.is_none() => {
                 self.found.store(true, Ordering::Relaxed);
@@ -218,7 +218,7 @@ impl Inner {
                     let cause = "the repository's folder has been removed while it was in use";
                     return Err(self.because(Kind::Io, action, "", cause));
                 }
-                Err(self.because(Kind::Missing, "open", "", "there is no such folder"))
+                Err(self.because(Kind::Missing, Action::Open, "", "there is no such folder"))
             }
             Err(trouble) => Err(self.error(action, "", &trouble)),
         }
@@ -227,7 +227,7 @@ impl Inner {
     /// Run `call` over a connection until it is done, and say what failed.
     fn run<T>(
         &self,
-        action: &'static str,
+        action: Action,
         name: &str,
         call: impl FnMut(&Arc<Peer>) -> std::result::Result<T, Trouble>,
     ) -> Result<T> {
@@ -245,7 +245,7 @@ impl Store for SftpStore {
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
-        name::check_prefix("list", prefix, self.inner.location())?;
+        name::check_prefix(Action::List, prefix, self.inner.location())?;
         match self.inner.ahead.listing(prefix) {
             Some(listed) => listed.into_iter().for_each(each),
             None => self.inner.list(prefix, each)?,
@@ -254,22 +254,22 @@ impl Store for SftpStore {
     }
 
     fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
-        folders.iter().try_for_each(|folder| name::check_prefix("list", folder, self.inner.location()))?;
+        folders.iter().try_for_each(|folder| name::check_prefix(Action::List, folder, self.inner.location()))?;
         self.inner.list_in_order(folders, each)
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
-        name::check("find", name, self.inner.location())?;
+        name::check(Action::Find, name, self.inner.location())?;
         self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        name::check("read", name, self.inner.location())?;
+        name::check(Action::Read, name, self.inner.location())?;
         self.inner.ahead.object(name).map_or_else(|| self.inner.get(name), Ok)
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        name::check("read", name, self.inner.location())?;
+        name::check(Action::Read, name, self.inner.location())?;
         match self.inner.ahead.range(name, offset, buf.len()) {
             Some(bytes) => buf.copy_from_slice(&bytes),
             None => self.inner.read_at(name, offset, buf)?,
@@ -294,13 +294,13 @@ impl Store for SftpStore {
     }
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
-        name::check("write", name, self.inner.location())?;
+        name::check(Action::Write, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         self.inner.put(name, bytes, how)
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
-        name::check("write", name, self.inner.location())?;
+        name::check(Action::Write, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         Ok(Box::new(upload::SftpUpload::begin(self.inner.clone(), name)?))
     }
@@ -310,7 +310,7 @@ impl Store for SftpStore {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        name::check("delete", name, self.inner.location())?;
+        name::check(Action::Delete, name, self.inner.location())?;
         self.inner.ahead.forget(name);
         self.inner.delete(name)
     }
@@ -345,7 +345,7 @@ impl Asked for Inner {
 impl Inner {
     /// The folder of a new repository.
     fn make(&self) -> Result<()> {
-        let (is_new, base) = self.run("create", "", |peer| {
+        let (is_new, base) = self.run(Action::Create, "", |peer| {
             let mut flight = peer.flight();
             flight.add(&Request::MakeDir { path: &self.base, mode: 0o700 });
             flight.add(&Request::Stat { path: &self.base });
@@ -356,12 +356,12 @@ impl Inner {
         match (is_new, base) {
             (Some(Err(trouble)), Some(Err(missing))) if missing.is(status::NO_SUCH_FILE) => match trouble {
                 trouble if trouble.is(status::NO_SUCH_FILE) => {
-                    return Err(self.because(Kind::Missing, "create", "", "the folder above it does not exist"));
+                    return Err(self.because(Kind::Missing, Action::Create, "", "the folder above it does not exist"));
                 }
-                trouble => return Err(self.error("create", "", &trouble)),
+                trouble => return Err(self.error(Action::Create, "", &trouble)),
             },
-            (_, Some(base)) => self.linked("create", base)?,
-            _ => return Err(self.error("create", "", &Trouble::Odd)),
+            (_, Some(base)) => self.linked(Action::Create, base)?,
+            _ => return Err(self.error(Action::Create, "", &Trouble::Odd)),
         }
         // What an interrupted attempt left, and what an administrator made because the account may not, is no obstacle.
         let mut entries = self.entries("")?;
@@ -373,11 +373,11 @@ impl Inner {
         }
         if is_full || objects {
             let cause = "the folder is not empty; a new repository needs a new or empty folder";
-            return Err(self.because(Kind::Exists, "create a repository", "", cause));
+            return Err(self.because(Kind::Exists, Action::CreateRepository, "", cause));
         }
         std::thread::scope(|scope| {
             scope.spawn(|| self.folders.persist_above(self));
-            self.run("create", "", |peer| {
+            self.run(Action::Create, "", |peer| {
                 if peer.abilities()?.rename {
                     // It goes along; whether it is there, whoever writes to it is told.
                     peer.tell(&Request::MakeDir { path: &self.path(TMP), mode: 0o755 });

@@ -21,7 +21,7 @@ use super::wire::{Request, open, status};
 use super::{Inner, split};
 use crate::name::TMP;
 use crate::whose::Writer;
-use crate::{Kind, Put, Result};
+use crate::{Action, Kind, Put, Result};
 
 /// Flags of a file that must be new.
 pub(super) const NEW: u32 = open::WRITE | open::CREATE | open::EXCLUSIVE;
@@ -44,12 +44,12 @@ impl Inner {
         let mut durable = false;
         let attempt = self.pool.again(|| {
             let peer = self.pool.peer()?;
-            let mut temporary = self.temporary().map_err(|source| self.system("write", name, source))?;
+            let mut temporary = self.temporary().map_err(|source| self.system(Action::Write, name, source))?;
             let attempt = self.try_put(&peer, name, &body, how, &mut temporary, before.as_deref(), &mut durable);
             attempt.map_err(|trouble| match trouble {
                 Trouble::Gone(gone) => {
                     before = Some(temporary);
-                    self.pool.broken("write", name, &gone)
+                    self.pool.broken(Action::Write, name, &gone)
                 }
                 trouble => self.write_error(&peer, name, &trouble),
             })
@@ -62,14 +62,14 @@ impl Inner {
             Attempt::Torn => {
                 let cause = "the connection broke while it was written, and this account may not take away the part \
                              that is there; it does no harm, and whoever may remove files can remove it";
-                return Err(self.because(Kind::Io, "write", name, cause));
+                return Err(self.because(Kind::Io, Action::Write, name, cause));
             }
         }
         if durable {
             return Ok(());
         }
         let folder = [split(name).0.to_owned()];
-        self.run("write", name, |peer| self.folders.persist(self, peer, &folder))
+        self.run(Action::Write, name, |peer| self.folders.persist(self, peer, &folder))
     }
 
     pub(super) fn told(&self, named: Named, name: &str) -> Result<()> {
@@ -78,13 +78,13 @@ impl Inner {
             Named::Taken => Err(self.taken(name)),
             Named::NoReplacing => {
                 let cause = "there is one already, and this account, or the server, can't replace it";
-                Err(self.because(Kind::Refused, "write", name, cause))
+                Err(self.because(Kind::Refused, Action::Write, name, cause))
             }
         }
     }
 
     pub(super) fn taken(&self, name: &str) -> crate::Error {
-        self.because(Kind::Exists, "write", name, "an object of that name exists already")
+        self.because(Kind::Exists, Action::Write, name, "an object of that name exists already")
     }
 
     /// A new name in `tmp/`.
@@ -92,7 +92,7 @@ impl Inner {
         Ok(format!("{TMP}/{}", Writer::this().file_name()?))
     }
 
-    pub(super) fn system(&self, action: &'static str, name: &str, source: std::io::Error) -> crate::Error {
+    pub(super) fn system(&self, action: Action, name: &str, source: std::io::Error) -> crate::Error {
         crate::Error::new(action, name, self.location(), source)
     }
 
@@ -327,7 +327,7 @@ impl Inner {
         // Who removes has mostly put all that he will, and needn't wait once more at his end.
         self.drop_spare();
         let (mut synced, mut tries) = (false, 0);
-        let (removed, looked, base) = self.run("delete", name, |peer| {
+        let (removed, looked, base) = self.run(Action::Delete, name, |peer| {
             tries += 1;
             let path = self.path(name);
             let opened = self.folders.at_hand(peer, split(name).0);
@@ -352,11 +352,11 @@ impl Inner {
         match (removed, looked) {
             (Ok(()), _) if synced => {}
             (Ok(()), _) => self.folders.mark_removed(split(name).0),
-            (Err(trouble), _) if trouble.is(status::NO_SUCH_FILE) => self.linked("delete", base)?,
+            (Err(trouble), _) if trouble.is(status::NO_SUCH_FILE) => self.linked(Action::Delete, base)?,
             // A folder of that name is no object.
-            (Err(_), Ok(attrs)) if attrs.sort() == super::Sort::Folder => self.linked("delete", base)?,
-            (Err(_), Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => self.linked("delete", base)?,
-            (Err(trouble), _) => return Err(self.error("delete", name, &trouble)),
+            (Err(_), Ok(attrs)) if attrs.sort() == super::Sort::Folder => self.linked(Action::Delete, base)?,
+            (Err(_), Err(trouble)) if trouble.is(status::NO_SUCH_FILE) => self.linked(Action::Delete, base)?,
+            (Err(trouble), _) => return Err(self.error(Action::Delete, name, &trouble)),
         }
         Ok(())
     }

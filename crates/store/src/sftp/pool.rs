@@ -13,7 +13,7 @@ use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::Limits;
 use crate::lock::lock;
 use crate::retry::Outage;
-use crate::{Error, Kind, Result, Retries};
+use crate::{Action, Error, Kind, Result, Retries};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 4;
@@ -84,7 +84,7 @@ impl Pool {
     /// done twice.
     pub(super) fn with<T>(
         self: &Arc<Self>,
-        action: &'static str,
+        action: Action,
         name: &str,
         mut call: impl FnMut(&Arc<Peer>) -> std::result::Result<T, Trouble>,
     ) -> Result<std::result::Result<T, Trouble>> {
@@ -111,7 +111,7 @@ impl Pool {
         retries.run(&self.outage, call, tell, || self.stopped.as_ref().is_some_and(|stopped| stopped()))
     }
 
-    pub(super) fn broken(&self, action: &'static str, name: &str, gone: &Gone) -> Error {
+    pub(super) fn broken(&self, action: Action, name: &str, gone: &Gone) -> Error {
         Error::because(Kind::Transient, action, name, &self.location, format!("the connection broke: {}", gone.0))
     }
 
@@ -175,7 +175,7 @@ impl Pool {
         let dialed = match &self.way {
             Way::Ssh(login) => login.dial(&self.limits, is_first).map_err(|e| e.at(&self.location)),
             Way::Program { command, .. } => program::start(command, &self.limits, PROGRAM_PATIENCE)
-                .map_err(|source| Error::new("run the program of", "", &self.location, source)),
+                .map_err(|source| Error::new(Action::RunProgram, "", &self.location, source)),
         };
         let greeted = dialed.and_then(|peer| {
             // A program that ends at once is no passing trouble.
@@ -183,7 +183,7 @@ impl Pool {
                 (Way::Program { .. }, false) => Kind::Io,
                 _ => Kind::Transient,
             };
-            let connect = |gone: Gone| Error::because(kind, "connect to", "", &self.location, &*gone.0);
+            let connect = |gone: Gone| Error::because(kind, Action::Connect, "", &self.location, &*gone.0);
             let patience = match &self.way {
                 Way::Ssh(login) => login.patience().unwrap_or(GREETING),
                 Way::Program { .. } => GREETING,

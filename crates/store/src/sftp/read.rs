@@ -15,7 +15,7 @@ use super::Inner;
 use super::peer::{Answer, Gone, Peer, Trouble};
 use super::wire::{Attrs, PIECE_BYTES, Reply, Request, Sort, open, status};
 use crate::lock::lock;
-use crate::{Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
+use crate::{Action, Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 /// Handles that are kept open.
 const HANDLES_MAX: usize = 32;
@@ -262,7 +262,7 @@ fn read_whole(handle: &Arc<Handle>, len: u64, bytes: &mut Vec<u8>) -> std::resul
 impl Inner {
     /// The length of an object, or `None` if there is none.
     pub(super) fn len(&self, name: &str) -> Result<Option<u64>> {
-        let (object, base) = self.run("find", name, |peer| {
+        let (object, base) = self.run(Action::Find, name, |peer| {
             let mut flight = peer.flight();
             flight.add(&Request::LinkStat { path: &self.path(name) });
             flight.add(&Request::Stat { path: &self.base });
@@ -272,11 +272,11 @@ impl Inner {
         match object {
             Ok(attrs) => match (attrs.sort(), attrs.size) {
                 (Sort::File, Some(len)) => Ok(Some(len)),
-                (Sort::Folder, _) => self.linked("find", base).map(|()| None),
-                (sort, _) => Err(self.error("find", name, &Trouble::NoObject(sort))),
+                (Sort::Folder, _) => self.linked(Action::Find, base).map(|()| None),
+                (sort, _) => Err(self.error(Action::Find, name, &Trouble::NoObject(sort))),
             },
-            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => self.linked("find", base).map(|()| None),
-            Err(trouble) => Err(self.error("find", name, &trouble)),
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => self.linked(Action::Find, base).map(|()| None),
+            Err(trouble) => Err(self.error(Action::Find, name, &trouble)),
         }
     }
 
@@ -343,7 +343,7 @@ impl Inner {
 
     /// The whole object, opened anew: what is read whole is what gets replaced.
     pub(super) fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let read = self.run("read", name, |peer| {
+        let read = self.run(Action::Read, name, |peer| {
             let (handle, begun) = match self.open_to_read(peer, name, 0, PIECE_BYTES)? {
                 Ok(opened) => opened,
                 Err(base) => return Ok(Err(base)),
@@ -374,8 +374,8 @@ impl Inner {
                 self.found.store(true, Ordering::Relaxed);
                 Ok(bytes)
             }
-            Ok(None) => Err(self.because(Kind::Io, "read", name, "it became shorter while it was read")),
-            Err(base) => Err(self.missing("read", name, base)),
+            Ok(None) => Err(self.because(Kind::Io, Action::Read, name, "it became shorter while it was read")),
+            Err(base) => Err(self.missing(Action::Read, name, base)),
         }
     }
 
@@ -387,7 +387,7 @@ impl Inner {
         {
             return Ok(());
         }
-        let outcome = self.run("read", name, |peer| {
+        let outcome = self.run(Action::Read, name, |peer| {
             let forgotten = lock(&self.kept.state).forgotten;
             let mut known = self.kept.find(name);
             for _ in 0..LOOKS_MAX {
@@ -418,9 +418,9 @@ impl Inner {
             Err(restless())
         })?;
         match outcome {
-            Ok(Outcome::Ends(len)) => Err(Error::truncated("read", name, self.location(), wanted, len)),
+            Ok(Outcome::Ends(len)) => Err(Error::truncated(Action::Read, name, self.location(), wanted, len)),
             Ok(_) => Ok(()),
-            Err(base) => Err(self.missing("read", name, base)),
+            Err(base) => Err(self.missing(Action::Read, name, base)),
         }
     }
 

@@ -29,7 +29,7 @@ use super::peer::{Answer, Gone, LOOK, Peer, Trouble};
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
-use crate::{Error, Kind, Put, Result, Upload};
+use crate::{Action, Error, Kind, Put, Result, Upload};
 
 /// The file is synced whenever so much has been sent.
 const SAFE_BYTES: u64 = 8 << 20;
@@ -102,7 +102,7 @@ pub(super) struct SftpUpload {
 
 impl SftpUpload {
     pub(super) fn begin(store: Arc<Inner>, name: &str) -> Result<Self> {
-        let temporary = store.temporary().map_err(|source| store.system("write", name, source))?;
+        let temporary = store.temporary().map_err(|source| store.system(Action::Write, name, source))?;
         let mut upload = SftpUpload {
             manner: Manner::Mendable,
             name: name.to_owned(),
@@ -136,7 +136,8 @@ impl SftpUpload {
         if is_second && self.manner != Manner::Straight {
             // The one before may have been created, and no answer came.
             peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
-            self.temporary = self.store.temporary().map_err(|source| self.store.system("write", &self.name, source))?;
+            self.temporary =
+                self.store.temporary().map_err(|source| self.store.system(Action::Write, &self.name, source))?;
         }
         let created = self.create(&peer);
         created.map_err(|trouble| self.error(&peer, &trouble))
@@ -144,7 +145,7 @@ impl SftpUpload {
 
     fn error(&self, peer: &Peer, trouble: &Trouble) -> Error {
         match trouble {
-            Trouble::Gone(gone) => self.store.pool.broken("write", &self.name, gone),
+            Trouble::Gone(gone) => self.store.pool.broken(Action::Write, &self.name, gone),
             trouble => self.store.write_error(peer, &self.name, trouble),
         }
     }
@@ -218,7 +219,7 @@ impl SftpUpload {
     /// Take in answers until no more than so many bytes are not known to be safe, mending the connection when it breaks.
     fn settle(&mut self, most: usize) -> Result<()> {
         if let Some((kind, cause)) = &self.failed {
-            return Err(self.store.because(*kind, "write", &self.name, cause));
+            return Err(self.store.because(*kind, Action::Write, &self.name, cause));
         }
         let pool = self.store.pool.clone();
         let settled = pool.again(|| {
@@ -228,11 +229,11 @@ impl SftpUpload {
             match self.take_answers(most) {
                 Err(Trouble::Gone(gone)) => {
                     self.under.take().into_iter().for_each(Under::leave);
-                    Err(self.store.pool.broken("write", &self.name, &gone))
+                    Err(self.store.pool.broken(Action::Write, &self.name, &gone))
                 }
                 Err(trouble) => match self.under.as_ref().and_then(Under::first) {
                     Some(peer) => Err(self.store.write_error(&peer, &self.name, &trouble)),
-                    None => Err(self.store.error("write", &self.name, &trouble)),
+                    None => Err(self.store.error(Action::Write, &self.name, &trouble)),
                 },
                 Ok(()) => Ok(()),
             }
@@ -312,10 +313,10 @@ impl SftpUpload {
             Manner::Straight => return Err(self.torn()),
         };
         let handle = handle.map_err(|trouble| match trouble {
-            Trouble::Gone(gone) => self.store.pool.broken("write", &self.name, &gone),
+            Trouble::Gone(gone) => self.store.pool.broken(Action::Write, &self.name, &gone),
             trouble if trouble.is(status::NO_SUCH_FILE) => {
                 let cause = "its unfinished file is gone: another run took this one for dead";
-                self.store.because(Kind::Io, "write", &self.name, cause)
+                self.store.because(Kind::Io, Action::Write, &self.name, cause)
             }
             trouble => self.store.write_error(&peer, &self.name, &trouble),
         })?;
@@ -332,7 +333,7 @@ impl SftpUpload {
     fn torn(&self) -> Error {
         let cause = "the connection broke while it was written, and this account may not go on where it was; what \
                      is there of it does no harm, and whoever may remove files can remove it";
-        self.store.because(Kind::Io, "write", &self.name, cause)
+        self.store.because(Kind::Io, Action::Write, &self.name, cause)
     }
 
     fn open_again(&self, peer: &Peer) -> std::result::Result<Vec<u8>, Trouble> {
@@ -446,7 +447,7 @@ impl SftpUpload {
         self.finished = true;
         if named != Named::Done {
             let path = self.store.path(&self.temporary);
-            self.store.run("write", &self.name, |peer| {
+            self.store.run(Action::Write, &self.name, |peer| {
                 peer.tell(&Request::Remove { path: &path });
                 Ok(())
             })?;

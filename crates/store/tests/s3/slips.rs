@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use drumlin_store::{FIND_BUCKET, Haste, Kind, Put, Store, Surroundings, Thaw};
+use drumlin_store::{Action, Haste, Kind, Put, Store, Surroundings, Thaw};
 use drumlin_testkit::s3::{Habits, Instead, KEYS, S3};
 use drumlin_testkit::{Line, Relay};
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn places_that_are_wrong() {
     let server = S3::start();
     let user = User::at(&server);
     let missing = user.create_in("other", "p").err().unwrap();
-    assert_eq!(missing.action, FIND_BUCKET);
+    assert_eq!(missing.action, Action::FindBucket);
     says(Err::<(), _>(missing), Kind::Missing, &["there is no bucket 'other' at http://127.0.0.1"]);
     server.set("p/holiday.jpg", b"not ours");
     says(user.create_in("test", "p"), Kind::Exists, &["'p/holiday.jpg'", "a prefix of its own"]);

@@ -7,7 +7,7 @@ use crate::history::entries::Read;
 use crate::{Repository, names, random_id};
 use drumlin_format::key::Role;
 use drumlin_format::{IndexId, SnapshotId};
-use drumlin_store::{Error, Kind, Listed, MemoryStore, Put, Result, Store, Upload};
+use drumlin_store::{Action, Error, Kind, Listed, MemoryStore, Put, Result, Store, Upload};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -88,7 +88,7 @@ struct Client {
 
 impl Client {
     fn write(&self, name: &str, call: impl FnOnce() -> Result<()>) -> Result<()> {
-        let fail = || Error::because(Kind::Transient, "write", name, "the test", "it says so");
+        let fail = || Error::because(Kind::Transient, Action::Write, name, "the test", "it says so");
         self.turns.step(self.actor, |state| {
             let often = if name.starts_with(names::HISTORY) { 4 } else { 12 };
             if !self.fails || state.below(often) > 0 {

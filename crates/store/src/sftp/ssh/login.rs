@@ -17,9 +17,9 @@ use super::route::Hop;
 use super::server::{Client, Ended};
 use super::wait::{Wait, within};
 use super::{Failure, Inner};
-use crate::Kind;
 use crate::lock::lock;
 use crate::sftp::peer::Line;
+use crate::{Action, Kind};
 
 /// A passphrase or a password may be mistyped so often.
 const ATTEMPTS: usize = 3;
@@ -62,7 +62,7 @@ pub(super) async fn login(
     line: &Line,
     (session, ended): (Handle<Client>, Ended),
 ) -> Result<Handle<Client>, Failure> {
-    let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, "log in to", "there is no host"))?;
+    let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, Action::LogIn, "there is no host"))?;
     let known = lock(&inner.proofs).get(at).cloned().flatten();
     let mut attempt = Attempt { inner, hop, line, session, tried: Vec::new(), takes: None, proof: None };
     if attempt.all(known).await? {
@@ -88,7 +88,7 @@ pub(super) async fn login(
 }
 
 fn broken(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Kind::Transient, "log in to", format!("the connection broke: {error}"))
+    Failure::new(Kind::Transient, Action::LogIn, format!("the connection broke: {error}"))
 }
 
 impl Attempt<'_> {
@@ -121,7 +121,7 @@ impl Attempt<'_> {
         let closed = ended.map(|words| format!("; it hung up, saying: {words}")).unwrap_or_default();
         let Hop { user, .. } = self.hop;
         let cause = format!("{} doesn't let '{user}' in; {tried}{takes}{closed}{}", self.hop.shown(), self.hop.notes());
-        Failure::new(Kind::Refused, "log in to", cause)
+        Failure::new(Kind::Refused, Action::LogIn, cause)
     }
 
     /// Whether the server takes a method, as far as it has said.

@@ -30,7 +30,7 @@ use super::wire::{Frames, INIT};
 use crate::around::{Ask, Surroundings, Tell};
 use crate::limit::Limits;
 use crate::retry::jittered;
-use crate::{Error, Kind};
+use crate::{Action, Error, Kind};
 use login::Proof;
 use route::Hop;
 use server::Client;
@@ -51,14 +51,14 @@ const TURNED_AWAY_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(in crate::sftp) struct Failure {
     kind: Kind,
-    action: &'static str,
+    action: Action,
     cause: String,
     /// A server was there, and let go of the line at once: it may have too much to do.
     is_turned_away: bool,
 }
 
 impl Failure {
-    fn new(kind: Kind, action: &'static str, cause: impl Into<String>) -> Self {
+    fn new(kind: Kind, action: Action, cause: impl Into<String>) -> Self {
         Failure { kind, action, cause: cause.into(), is_turned_away: false }
     }
 
@@ -125,7 +125,7 @@ impl Login {
     pub(in crate::sftp) fn new(address: &Address, around: &Surroundings) -> Result<Self, Failure> {
         let hops = route::hops(address, around)?;
         let runtime = Runtime::start()
-            .map_err(|e| Failure::new(Kind::Io, "connect to", format!("no thread can be started for it: {e}")))?;
+            .map_err(|e| Failure::new(Kind::Io, Action::Connect, format!("no thread can be started for it: {e}")))?;
         let proofs = Mutex::new(hops.iter().map(|_| None).collect());
         let (ask, tell) = (around.ask.clone(), around.tell.clone());
         Ok(Login { inner: Arc::new(Inner { hops, ask, tell, proofs }), runtime })
@@ -157,13 +157,13 @@ impl Login {
             let _ = to.send(dial(&inner, &limits).await);
         });
         dialed.recv().unwrap_or_else(|_| {
-            Err(Failure::new(Kind::Io, "connect to", "the thread that speaks ssh ended unexpectedly"))
+            Err(Failure::new(Kind::Io, Action::Connect, "the thread that speaks ssh ended unexpectedly"))
         })
     }
 }
 
 async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
-    let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, "connect to", "there is no host"))?;
+    let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, Action::Connect, "there is no host"))?;
     let line = Line::new(last.patience());
     let reached = reach(inner, last, &line, limits).await;
     if reached.is_err() {
@@ -188,11 +188,13 @@ async fn reach(inner: &Inner, last: &Hop, line: &Arc<Line>, limits: &Limits) -> 
         let session = server::connect(inner, hop, stream).await?;
         sessions.push(login::login(inner, at, line, session).await?);
     }
-    let Some(session) = sessions.last() else { return Err(Failure::new(Kind::Io, "connect to", "there is no host")) };
+    let Some(session) = sessions.last() else {
+        return Err(Failure::new(Kind::Io, Action::Connect, "there is no host"));
+    };
     let limit = last.answer_timeout();
     let channel = within(limit, line, session.channel_open_session()).await.map_err(|wait| match wait {
         Wait::Failed(russh::Error::ChannelOpenFailure(why)) => {
-            Failure::new(Kind::Refused, "log in to", format!("the server opens no session ({why:?})"))
+            Failure::new(Kind::Refused, Action::LogIn, format!("the server opens no session ({why:?})"))
         }
         wait => wait.failure(limit),
     })?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::config::{Host, Query, Strict};
 use super::{Failure, known};
-use crate::Kind;
 use crate::around::Surroundings;
 use crate::sftp::Address;
+use crate::{Action, Kind};
 
 /// Hosts on the way, the server included.
 const HOPS_MAX: usize = 8;
@@ -93,7 +93,7 @@ pub(super) fn hops(address: &Address, around: &Surroundings) -> Result<Vec<Hop>,
 }
 
 fn add(hops: &mut Vec<Hop>, address: &Address, around: &Surroundings, depth: usize) -> Result<(), Failure> {
-    let fail = |cause: String| Failure::new(Kind::Refused, "connect to", cause);
+    let fail = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
     if depth >= HOPS_MAX {
         return Err(fail("the hosts on the way to it lead round in a circle".into()));
     }

@@ -13,9 +13,9 @@ use super::route::Hop;
 use super::stream::Heard;
 use super::wait::{Wait, within};
 use super::{Failure, Inner};
-use crate::Kind;
 use crate::around::Tell;
 use crate::lock::lock;
+use crate::{Action, Kind};
 
 /// What a server may send before it hears from us: what was asked for, and no more comes anyway.
 const WINDOW_BYTES: u32 = 64 << 20;
@@ -47,8 +47,8 @@ pub(super) type Ended = Arc<Mutex<Option<Result<String, String>>>>;
 /// Shake hands.
 pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(Handle<Client>, Ended), Failure> {
     let line = stream.line();
-    let known =
-        Known::read(&hop.known_hosts, &hop.known_as).map_err(|why| Failure::new(Kind::Refused, "connect to", why))?;
+    let known = Known::read(&hop.known_hosts, &hop.known_as)
+        .map_err(|why| Failure::new(Kind::Refused, Action::Connect, why))?;
     let config = client::Config {
         client_id: SshId::Standard(Cow::Borrowed(concat!("SSH-2.0-drumlin_", env!("CARGO_PKG_VERSION")))),
         window_size: WINDOW_BYTES,
@@ -64,7 +64,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
     let (tell, refusal) = (inner.tell.clone(), refused.clone());
     let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone() };
     let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
-    let told = |kind, cause: String| Failure::new(kind, "connect to", format!("{cause}{}", hop.notes()));
+    let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes()));
     match connected {
         Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
         Ok(session) => Ok((session, ended)),
@@ -135,7 +135,7 @@ impl Client {
             Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
             other => other.to_string(),
         };
-        let refuse = |cause: String| Failure::new(Kind::Refused, "connect to", cause);
+        let refuse = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
         let bytes = key.to_bytes().map_err(|e| refuse(format!("its key makes no sense: {e}")))?;
         let print = key.fingerprint(HashAlg::Sha256);
         let host = self.hop.shown();

@@ -17,9 +17,9 @@ use super::Failure;
 use super::route::Hop;
 use super::server::Client;
 use super::wait::{Wait, within};
-use crate::Kind;
 use crate::sftp::peer::Line;
 use crate::sftp::program::shell;
+use crate::{Action, Kind};
 
 /// Bytes in both directions.
 pub(super) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -52,7 +52,7 @@ impl Heard {
 pub(super) async fn first(hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure> {
     let inner: Box<dyn Both> = match &hop.proxy_command {
         Some(command) => program(command, line).map_err(|e| {
-            Failure::new(Kind::Io, "connect to", format!("the ProxyCommand '{command}' can't be run: {e}"))
+            Failure::new(Kind::Io, Action::Connect, format!("the ProxyCommand '{command}' can't be run: {e}"))
         })?,
         None => Box::new(connect(hop, line).await?),
     };
@@ -63,7 +63,7 @@ pub(super) async fn first(hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure>
 pub(super) async fn through(before: &Handle<Client>, hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure> {
     let told = |why: String| {
         let cause = format!("the host before it on the way can't reach {}: {why}", hop.shown());
-        Failure::new(Kind::Transient, "connect to", cause)
+        Failure::new(Kind::Transient, Action::Connect, cause)
     };
     let opening = before.channel_open_direct_tcpip(hop.host.clone(), hop.port.into(), "127.0.0.1", 0);
     let opened = within(hop.answer_timeout(), line, opening).await;
@@ -78,7 +78,11 @@ async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
     let within = hop.connect_timeout();
     let connected = timeout(within, TcpStream::connect((hop.host.as_str(), hop.port))).await;
     let told = |cause: String| {
-        Failure::new(Kind::Transient, "connect to", format!("{} can't be reached: {cause}{}", hop.shown(), hop.notes()))
+        Failure::new(
+            Kind::Transient,
+            Action::Connect,
+            format!("{} can't be reached: {cause}{}", hop.shown(), hop.notes()),
+        )
     };
     let stream = match connected {
         Err(_) => return Err(told(format!("it didn't answer within {} seconds", within.as_secs()))),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::Failure;
-use crate::Kind;
 use crate::sftp::peer::Line;
+use crate::{Action, Kind};
 
 /// How often somebody who waits looks whether the line is there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,6 +48,6 @@ impl<E: std::fmt::Display> Wait<E> {
             Wait::Over => "the connection broke".into(),
             Wait::Silent => format!("the server didn't answer within {} seconds", limit.as_secs()),
         };
-        Failure::new(Kind::Transient, "log in to", cause)
+        Failure::new(Kind::Transient, Action::LogIn, cause)
     }
 }
