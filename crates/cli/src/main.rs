@@ -5,6 +5,7 @@
 
 mod args;
 mod commands;
+mod context;
 mod exit;
 mod hooks;
 mod lock;

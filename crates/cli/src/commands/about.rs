@@ -1,8 +1,8 @@
 //! `completions`, `man`, `version`: what can be told without a repository.
 
-use super::Context;
 use crate::args::about::{Completions, Man};
 use crate::args::definition;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use serde::Serialize;
 use std::io::Write;

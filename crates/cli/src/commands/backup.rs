@@ -2,9 +2,10 @@
 
 use super::init::make_default;
 use super::snapshots::in_words;
-use super::{Context, Place, gather, walkers};
+use super::{gather, walkers};
 use crate::args::backup::{Backup, IndexKind};
 use crate::args::select::split_tags;
+use crate::context::{Context, Place};
 use crate::exit::{Exit, Failure, Result};
 use crate::hooks::{self, When};
 use crate::process::user_name;

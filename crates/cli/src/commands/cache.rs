@@ -1,7 +1,7 @@
 //! `cache`: where the caches are, how large, and away with them.
 
-use super::{Context, Place};
 use crate::args::about::{Cache, CacheAction};
+use crate::context::{Context, Place};
 use crate::exit::{Exit, Failure, Result};
 use crate::lock;
 use crate::render::size::bytes;

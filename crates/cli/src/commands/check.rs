@@ -1,7 +1,8 @@
 //! `check`: is the repository sound?
 
-use super::{Context, processors};
+use super::processors;
 use crate::args::check::Check;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::check::{JsonCheck, JsonDamage, damage, lines};
 use crate::render::missing;

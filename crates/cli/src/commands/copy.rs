@@ -2,8 +2,9 @@
 
 use super::backup::memory;
 use super::snapshots::{SHORT, in_words};
-use super::{Context, gather, processors, whole};
+use super::{gather, processors, whole};
 use crate::args::copy::{Copy, To};
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, counted};

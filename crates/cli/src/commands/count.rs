@@ -1,8 +1,9 @@
 //! `stats` and `estimate`: how much there is, and how much there would be.
 
 use super::look::Look;
-use super::{Context, Place, gather, processors, walkers, whole};
+use super::{gather, processors, walkers, whole};
 use crate::args::count::{Estimate, Stats};
+use crate::context::{Context, Place};
 use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};

@@ -1,10 +1,11 @@
 //! `forget`: from rules or names to a plan, shown and carried out.
 
+use super::gather;
 use super::snapshots::{HEADS, SHORT, cells};
-use super::{Context, gather};
 use crate::args::forget::Forget;
 use crate::args::prune::Prune;
 use crate::args::select::Select;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::profile::Profile;
 use crate::render::path::{JsonPaths, shown};

@@ -1,8 +1,9 @@
 //! What several commands have in common: which paths are saved, of which host, compared with what; and which snapshots are meant.
 
 use super::snapshots::in_words;
-use super::{Context, whole};
+use super::whole;
 use crate::args::select::{Select, split_tags};
+use crate::context::Context;
 use crate::exit::{Failure, Result, plain};
 use crate::place;
 use crate::process::host_name;

@@ -1,7 +1,7 @@
 //! `init`: a new repository, and the key of its owner.
 
-use super::{Context, Place};
 use crate::args::init::Init;
+use crate::context::{Context, Place};
 use crate::exit::{Exit, Failure, Result, tilde};
 use crate::place;
 use crate::process::{host_name, user_name};
@@ -87,7 +87,7 @@ fn not_made(context: &Context, location: &Location, error: drumlin_store::Error)
         Kind::Exists if is_repository(context, location) => {
             drumlin_repo::Error::Exists { location: error.location }.into()
         }
-        Kind::Missing if error.action != drumlin_store::FIND_BUCKET => {
+        Kind::Missing if error.action != drumlin_store::Action::FindBucket => {
             let message = format!("cannot make a repository in {}: the folder above it does not exist", error.location);
             let usual = "make that folder first, or mount what should be there";
             Failure::failed(message).hint(tilde(&error.location).unwrap_or(usual))

@@ -1,8 +1,8 @@
 //! `key`: who may do what.
 
-use super::Context;
 use super::init::{create_secret, write_secret};
 use crate::args::key::{Action, Add, Export, Key, NewLock as LockArgs, Passwd, Rekey, Remove};
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::process::{host_name, user_name};
 use crate::render::path::{JsonPath, shown};

@@ -1,7 +1,8 @@
 //! `parity`: parity across packs.
 
-use super::{Context, gather, processors};
+use super::{gather, processors};
 use crate::args::parity::{Parity, Wish};
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, counted};

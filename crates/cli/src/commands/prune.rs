@@ -1,7 +1,8 @@
 //! `prune`: remove what no snapshot needs.
 
-use super::{Context, gather, processors};
+use super::{gather, processors};
 use crate::args::prune::Prune;
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, count, counted};

@@ -1,7 +1,8 @@
 //! `repair`: make a damaged repository sound, as far as can be.
 
-use super::{Context, gather, processors};
+use super::{gather, processors};
 use crate::args::repair::Repair;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
 use crate::render::progress::Watch;

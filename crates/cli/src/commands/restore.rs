@@ -1,9 +1,10 @@
 //! `restore`: from a snapshot to a folder.
 
 use super::backup::memory;
+use super::gather;
 use super::look::is_dir;
-use super::{Context, gather};
 use crate::args::restore::Restore;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, without_number};
 use crate::place;
 use crate::render::path::shown;

@@ -1,7 +1,8 @@
 //! `snapshots`: which there are.
 
-use super::{Context, gather, whole};
+use super::{gather, whole};
 use crate::args::snapshots::Snapshots;
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPaths, shown};
 use crate::render::size::{bytes, counted};

@@ -1,8 +1,9 @@
 //! `undelete`: forgotten snapshots brought back.
 
+use super::processors;
 use super::snapshots::{SHORT, in_words};
-use super::{Context, processors};
 use crate::args::forget::Undelete;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::process::host_name;
 use crate::render::progress::Watch;

@@ -1,7 +1,8 @@
 //! `why`: which rule includes or excludes a path.
 
-use super::{Context, gather};
+use super::gather;
 use crate::args::about::Why;
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPath, shown};
 use crate::{rules, sources};

@@ -108,5 +108,8 @@ fn what_is_measured_apart_is_kept_and_told() {
         let text = fs::read_to_string(format!("{docs}/{page}.md")).unwrap();
         let row = text.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{text}"));
         assert!(!row.contains("–"), "it has failed: {text}");
+        let says_how =
+            text.contains("drumlin, forget and prune: `drumlin -q forget --group-by host --keep-last 3 --prune`");
+        assert_eq!(says_how, page == "keep", "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Look, Written};
 use crate::args::look::Diff;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::{JsonPath, shown};
 use crate::render::size::count;

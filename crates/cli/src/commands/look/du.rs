@@ -2,7 +2,7 @@
 
 use super::{Look, Written, paths};
 use crate::args::look::Du;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::path::{JsonPath, shown};
 use crate::render::size;

@@ -2,7 +2,8 @@
 
 use super::{Look, is_dir, paths};
 use crate::args::look::{Archive, Dump};
-use crate::commands::{Context, processors};
+use crate::commands::processors;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, plain};
 use drumlin_engine::Error;
 use drumlin_engine::dump::{Format, Options, dump_archive, dump_file};

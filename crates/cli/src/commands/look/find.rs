@@ -3,8 +3,8 @@
 use super::entry::{JsonEntry, More, long};
 use super::{Look, Written, is_dir};
 use crate::args::look::{Find, Kind};
-use crate::commands::Context;
 use crate::commands::snapshots::in_words;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::path::shown;
 use crate::render::time::Time;

@@ -3,7 +3,7 @@
 use super::entry::{JsonEntry, More, long};
 use super::{Look, Written, paths};
 use crate::args::look::Ls;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::render::path::shown;
 use drumlin_engine::list::{Depth, Entry, list};

@@ -7,8 +7,9 @@ pub mod entry;
 pub mod find;
 pub mod ls;
 
-use super::{Context, gather};
+use super::gather;
 use crate::args::select::Select;
+use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::render::progress::Watch;
 use drumlin_engine::list::find_entry;
