@@ -16,6 +16,9 @@ import threading
 import time
 from pathlib import Path
 
+from .beside import Beside
+from .cpu import cpu_of, stat_of
+
 # Seconds between two looks at the memory. The kernel keeps each process's peak, so that looking seldom misses only the
 # last moments of a process; looking often takes a part of the cores that are measured.
 LOOK_SECONDS = 0.1
@@ -24,7 +27,6 @@ FIRST_LOOK_SECONDS = 0.004
 TAIL_BYTES = 4000
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None)
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
@@ -86,15 +88,6 @@ def forget_peak(pid):
         pass
 
 
-def cpu_of(pid):
-    """Processor seconds of a process and of the children that it has waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return sum(map(int, fields[11:15])) / TICKS
-    except (OSError, IndexError):
-        return 0.0
-
-
 def end(pids, patience=5.0):
     """Ends processes, by force if they don't go, and waits for those that are ours."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
@@ -120,10 +113,8 @@ def dismiss(processes):
 
 
 def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    fields = stat_of(pid)
+    return bool(fields) and fields[0] != "Z"
 
 
 def reap():
@@ -131,8 +122,8 @@ def reap():
     spent = 0.0
     for pid in family(os.getpid())[1:]:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            if state[0] == "Z" and int(state[1]) == os.getpid() and pid not in _owned:
+            state = stat_of(pid)
+            if state and state[0] == "Z" and int(state[1]) == os.getpid() and pid not in _owned:
                 _, _, usage = os.wait4(pid, os.WNOHANG)
                 spent += usage.ru_utime + usage.ru_stime
         except OSError:
@@ -178,7 +169,8 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     `fine`: the statuses that are no failure. `fresh`: so many bytes of free memory are touched before, see `touch`.
 
     `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
-    so far, None if it was over before anybody looked; `server_cpu`, `server_memory`: the same of the servers, None without one.
+    so far, None if it was over before anybody looked; `server_cpu`, `server_memory`: the same of the servers, None without one;
+    `others`, `stolen`: processor seconds of all other programs meanwhile, and those that the machine's host took.
     """
     # Of all file systems: what was written for a run, its source among it, is paid for by none.
     os.sync()
@@ -189,6 +181,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     looker = Looker(servers, helpers)
     served, spent = (sum(map(cpu_of, below(pids))) for pids in (servers, clients))
     reap()
+    beside = Beside(lambda: below([*servers, *helpers, *clients]))
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
         process = subprocess.Popen(command, shell=True, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL,
@@ -212,13 +205,15 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
             output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
             raise Failed(command, process.returncode, output.read().decode(errors="replace"))
     cpu = usage.ru_utime + usage.ru_stime + reap()
+    others, stolen = beside.since(cpu)
     if clients:
         cpu += max(0.0, sum(map(cpu_of, below(clients))) - spent)
     # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too, which is this
     # process: it is of use only where nothing was seen, and it is larger.
     peak = usage.ru_maxrss * 1024
     memory = looker.client or (peak if peak > peak_of(os.getpid()) else None)
-    result = {"wall": wall, "cpu": cpu, "memory": memory, "server_cpu": None, "server_memory": None}
+    result = {"wall": wall, "cpu": cpu, "memory": memory, "server_cpu": None, "server_memory": None,
+              "others": round(others, 2), "stolen": round(stolen, 2)}
     if servers:
         result["server_cpu"] = max(0.0, sum(map(cpu_of, below(servers))) - served)
         result["server_memory"] = looker.server

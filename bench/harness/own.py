@@ -5,6 +5,7 @@
     programs   by name: version, program (the first digits of its SHA-256)
     columns    of each: heading, unit (`s`, `MB`, `MB/s`, `%`, or empty)
     rows       of each: name, and by column the figures of all rounds, in seconds, bytes and parts of one; None: it has none
+    commands   by program: of each step its name and the command; where there are any
 """
 
 import json
@@ -22,11 +23,12 @@ OWN = FOLDER / "own"
 ONE = {"s": 1.0, "MB": 1e6, "MB/s": 1e6, "%": 0.01, "": 1.0}
 
 
-def table(name, title, said, adapters, columns, rows):
-    """A table as it is kept; `adapters`: of the programs (harness/tools); `rows`: (name, figures by column)."""
+def table(name, title, said, adapters, columns, rows, commands=None):
+    """A table as it is kept; `adapters`: of the programs (harness/tools); `rows`: (name, figures by column); `commands`: by program, (step, command)."""
     programs = {row.name: {"version": row.version(), "program": digest(row.binary())} for row in adapters}
     return {"schema": SCHEMA, "name": name, "title": title, "date": today(), "machine": machine(), "said": list(said), "programs": programs,
-            "columns": [list(column) for column in columns], "rows": [[row, list(figures)] for row, figures in rows]}
+            "columns": [list(column) for column in columns], "rows": [[row, list(figures)] for row, figures in rows],
+            "commands": {name: [list(step) for step in of] for name, of in (commands or {}).items()}}
 
 
 def write(made, folder=OWN):
@@ -95,4 +97,11 @@ def page(made):
         " ".join(made["said"]),
         f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {made['date'][:10]}. Programs: {programs}.",
         markdown(made),
+        *commands(made),
     ]) + "\n"
+
+
+def commands(made):
+    """What was called, if it was kept, by program and step: a part of the page, or none."""
+    lines = [f"- {name}, {step}: `{command}`" for name, of in made.get("commands", {}).items() for step, command in of]
+    return ["## The commands\n\n" + "\n".join(lines)] if lines else []

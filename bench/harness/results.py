@@ -12,6 +12,7 @@
                step's name
                  status   ok | failed | over ten times | wrong | not run
                  wall, cpu (seconds), memory, server_cpu, server_memory (bytes; None without a server)
+                 others, stolen (processor seconds of other programs meanwhile, and of the machine's host; not in older results)
                  repository, local: bytes, disk, files, entries (of a backup); wire: up, down (bytes), turns,
                  connections
                  output (the last lines of one that failed), limit (seconds, of one that was killed), check (of a restore)

@@ -290,14 +290,7 @@ class Rounds:
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
         self.noted(tool.name, part, name, figures["wall"])
         passed = wire and wire.since(before)
-        return {"status": "ok", "command": self.anywhere(tool, command), **figures, "wire": passed if passed and any(passed.values()) else None}
-
-    def anywhere(self, tool, command):
-        """A command as it would be given on any machine: without the folders of this one."""
-        places = [(f"{tool.place.root}/", ""), (f"{self.options.work}/", ""), (tool.binary(), tool.program)]
-        for place, stands in places:
-            command = command.replace(place, stands) if place else command
-        return command
+        return {"status": "ok", "command": tool.anywhere(command, self.options.work), **figures, "wire": passed if passed and any(passed.values()) else None}
 
     def checks(self, record):
         """Whether this round's restores are held against the source."""

@@ -65,6 +65,19 @@ class Run(unittest.TestCase):
         measure.dismiss([deaf])
         self.assertIsNotNone(deaf.returncode)
 
+    def test_what_others_do_meanwhile_is_told(self):
+        busy = subprocess.Popen([PYTHON, "-c", "while True: pass"])
+        try:
+            others = measure.run("sleep 1")
+            known = measure.run("sleep 1", helpers=[busy.pid])
+        finally:
+            busy.kill()
+            busy.wait()
+        own = measure.run(f"{PYTHON} -c 'import time\nwhile time.process_time() < 1: pass'")
+        # Of two cores one at most is anybody's else, whatever else runs beside the tests.
+        self.assertGreater(others["others"], known["others"] + 0.25, (others, known))
+        self.assertLess(own["others"], os.cpu_count() * own["wall"] - 0.5, own)
+
     def test_servers_are_measured_apart(self):
         server = subprocess.Popen([PYTHON, "-c", "x = b'1' * 80_000_000\nimport time\nt = time.time()\nwhile time.time() - t < 30: pass"])
         try:

@@ -59,7 +59,7 @@ def page(result):
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
         f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
-        f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.",
+        f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
     ]
     if result["scale"] < 1:
         parts.append(f"**This is a run at {result['scale']:g} of the published size.** It shows that the tools work, and fixed costs; it says "
@@ -73,6 +73,16 @@ def page(result):
     if called_ := commands(result):
         parts.append("## The commands\n\n" + called_)
     return "\n\n".join(parts) + "\n"
+
+
+def beside(result):
+    """What else went on during all the commands together, if it was counted, in cores."""
+    steps = [step for record in result["rounds"] for part in ("steps", "restores") for step in record[part].values() if step.get("others") is not None]
+    wall = sum(step["wall"] for step in steps)
+    if not wall:
+        return ""
+    others, stolen = (max(0.0, sum(step[what] for step in steps) / wall) for what in ("others", "stolen"))
+    return f" While the commands ran, other programs took {others:.2f} of a core, and the machine's host {stolen:.2f}."
 
 
 def wire(result):

@@ -106,6 +106,12 @@ class Tool:
         ran = subprocess.run(command, shell=True, env={**os.environ, **self.environment()}, check=True, capture_output=True, text=True)
         return ran.stdout.split()
 
+    def anywhere(self, command, *folders):
+        """A command as it would be given on any machine: without the folders of this one."""
+        for place, stands in [(f"{self.place.root}/", ""), *((f"{folder}/", "") for folder in folders), (self.binary(), self.program)]:
+            command = command.replace(place, stands) if place else command
+        return command
+
     def there(self, form, near=None):
         """What a tool calls its repository: `near`, or its folder; far away, as the form with its `{host}` and `{path}`."""
         return form.format(host=HOST, path=self.place.repo) if self.place.server else str(self.place.repo) if near is None else near

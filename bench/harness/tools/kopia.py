@@ -45,9 +45,10 @@ class Kopia(Tool):
 
     def keep(self):
         # Its own rules keep so many of each folder. Without --safety=none what it removes stays for hours; with it, for one run.
-        forget = " && ".join(f"kopia snapshot delete --delete $({self.ids(step)})" for step in (1, 2, 3))
+        forgotten = " ".join(self.told(" && ".join(map(self.ids, (1, 2, 3)))))
         give_back = "kopia maintenance run --full --safety=none"
-        return ("kopia snapshot verify", "kopia snapshot verify --verify-files-percent=100", f"{forget} && {give_back} && {give_back}", give_back)
+        return ("kopia snapshot verify", "kopia snapshot verify --verify-files-percent=100",
+                f"kopia snapshot delete --delete {forgotten} && {give_back} && {give_back}", give_back)
 
 
 class Compressing(Kopia):

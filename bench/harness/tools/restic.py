@@ -72,7 +72,7 @@ class Rustic(Restic):
     def keep(self):
         # Without --instant-delete it keeps what it removes for a day: the room would not be given back.
         return ("rustic check", "rustic check --read-data",
-                "rustic forget --group-by host --keep-last 3 && rustic prune --instant-delete", "rustic prune --instant-delete")
+                "rustic forget --group-by host --keep-last 3 --prune --instant-delete", "rustic prune --instant-delete")
 
 
 ROWS = [Restic, Rustic]
