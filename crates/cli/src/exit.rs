@@ -170,7 +170,8 @@ impl From<drumlin_engine::Error> for Failure {
                  is mounted, and whether this account may list it",
             ),
             Error::Busy(_) => Failure::new(Exit::Busy, error.to_string())
-                .hint("it is waited for with --wait; if it is known to be dead, say so with --evict and its session"),
+                .hint("run it again once that is through ('prune' and 'repair' wait for it with --wait); if it is known to be dead, say so with --evict and its session"),
+            Error::Overtaken(_) => Failure::new(Exit::Busy, error.to_string()).hint("run it again"),
             Error::Unsure { snapshot, .. } => Failure::failed(error.to_string())
                 .hint(format!("'drumlin repair' heals what can be healed; 'drumlin forget {snapshot}' gives up the snapshot")),
             Error::System { action, source } => Failure::failed(format!("cannot {action}: {}", plain(&source))),
@@ -294,6 +295,10 @@ impl From<drumlin_store::Error> for Failure {
                 failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
             }
             Kind::Transient => failure.hint("it may pass: run it again"),
+            Kind::Exhausted => failure.hint(
+                "this machine is short of it, and not the storage: raise the limits of open files and of memory that this program runs under \
+                 (ulimit -a), or let less run beside it",
+            ),
             // What is wrong is the storage and not the object.
             Kind::Io if error.action == Action::Write => failure,
             Kind::Io => match remedy(&error.name) {

@@ -13,13 +13,15 @@ pub fn session(host: &str, purpose: &str, now: i64) -> Session {
         namespace: p.namespace,
         id: p.id,
         began: p.began,
+        node: p.node,
     });
     Session { process, ..Session::new(host, purpose, now) }
 }
 
 /// The process of a session.
 pub fn process(of: &session::Process) -> Process {
-    Process { machine: of.machine.clone(), boot: of.boot.clone(), namespace: of.namespace, id: of.id, began: of.began }
+    let session::Process { machine, boot, namespace, id, began, node } = of.clone();
+    Process { machine, boot, namespace, id, began, node }
 }
 
 /// A type.

@@ -60,6 +60,9 @@ pub enum Error {
     /// A session that may refer to what would be removed has not ended.
     #[error("{0}; nothing was removed")]
     Busy(String),
+    /// Another collector has done its work meanwhile, and taken this one for dead.
+    #[error("{0}; nothing was removed")]
+    Overtaken(&'static str),
     /// It could be done, and would do harm.
     #[error("{0}")]
     Refused(String),

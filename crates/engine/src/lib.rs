@@ -18,6 +18,7 @@ mod error;
 pub mod estimate;
 pub mod find;
 pub mod forget;
+mod legible;
 pub mod list;
 pub mod monitor;
 pub mod parity;
@@ -28,6 +29,7 @@ pub mod restore;
 pub mod select;
 pub mod stats;
 pub mod thaw;
+mod threads;
 mod unchanged;
 pub mod undelete;
 

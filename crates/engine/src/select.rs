@@ -5,6 +5,7 @@
 //! partial one: the storage could make up the former, and the latter lacks files that a restore would silently miss.
 
 use crate::forget::FUTURE_SECONDS;
+use crate::legible::legible;
 use crate::{Error, Result};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{self, DIR_BYTES_MAX};
@@ -188,7 +189,7 @@ fn list_candidates<'a>(text: &mut String, infos: impl Iterator<Item = &'a Snapsh
         let partial = if s.partial.is_some() { ", partial" } else { "" };
         let unsigned = if matches!(info.trust, Trust::Unknown(_)) { ", signed by an unknown key" } else { "" };
         let id = s.id.to_string();
-        text.push_str(&format!("\n  {}  {} UTC  {}{partial}{unsigned}", &id[..12], utc(s.time.0), s.host));
+        text.push_str(&format!("\n  {}  {} UTC  {}{partial}{unsigned}", &id[..12], utc(s.time.0), legible(&s.host)));
     }
 }
 

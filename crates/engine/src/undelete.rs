@@ -4,7 +4,7 @@
 //! index of what that may refer to, and then looks whether each node and each chunk of the tree is still there. Then the
 //! snapshot is written anew, under a new id, as this session's. Nothing is written if anything is missing.
 
-use crate::forget::legible;
+use crate::legible::legible;
 use crate::list::{Span, Steps, body};
 use crate::monitor::{Monitor, add};
 use crate::reach::find::{Finder, Found, passed};
@@ -12,6 +12,7 @@ use crate::reach::keys::Keys;
 use crate::select::push_path;
 use crate::{Error, Result, convert};
 use drumlin_format::pack::PackKind;
+use drumlin_format::session::purpose;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{Data, Kind, ListNode, Ref};
 use drumlin_format::{ChunkId, IndexId, PackId, SnapshotId};
@@ -70,7 +71,8 @@ pub fn undelete(
         let why = "no known key has signed it, and it would count as signed by yours";
         return Err(Error::Refused(format!("snapshot {} can't be had back: {why}", old.id)));
     }
-    let registration = Registration::begin(repository, convert::session(&options.host, "undelete", options.now))?;
+    let registration =
+        Registration::begin(repository, convert::session(&options.host, purpose::UNDELETE, options.now))?;
     let plans = registration.known().ids();
     let index = match look(repository, cache, &registration, options, monitor) {
         Ok(index) => index,
@@ -114,8 +116,15 @@ fn look(
     let finder = Finder::new(&keys, &index, PackKind::Data, Some(&passed));
     let snapshot = &options.forgotten.snapshot;
     let (id, lists) = (snapshot.id, HashSet::new());
-    Inspector { reader: &reader, snapshot: id, present: &present, usable, finder, lists }.tree(snapshot, monitor)?;
-    Ok(index)
+    let inspected =
+        Inspector { reader: &reader, snapshot: id, present: &present, usable, finder, lists }.tree(snapshot, monitor);
+    match (inspected, repository.passed_over().first_key_value()) {
+        // What seems to be gone may be what only that one names.
+        (Err(Error::Pruned { .. }), Some((name, why))) => Err(Error::Refused(format!(
+            "whether all of snapshot {id} is there can't be told: index object '{name}' can't be read: {why}"
+        ))),
+        (inspected, _) => inspected.map(|()| index),
+    }
 }
 
 /// By their numbers: data packs that the session may refer to and that are in the store as long as they should be. Nothing is guessed

@@ -10,7 +10,7 @@ use drumlin_engine::restore;
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::{Cache, Repository, Unlock, names};
-use drumlin_store::{MemoryStore, Put, Store};
+use drumlin_store::{Fault, FaultStore, Kind, MemoryStore, Op, Put, Store, When};
 use drumlin_testkit::{compare, tree};
 use std::collections::BTreeMap;
 use std::fs;
@@ -306,6 +306,40 @@ fn damage_to_a_file_of_several_names_touches_none_of_them() {
             assert_eq!(fs::read_to_string(target.join(name)).unwrap(), format!("another {name}"));
         }
     }
+}
+
+/// A bad sector, or a file longer than anything that is ever read whole: what is there besides is found without that object, as without one that is damaged.
+#[test]
+fn an_index_object_that_the_storage_does_not_give_out_is_passed_over() {
+    let memory = MemoryStore::new();
+    let store = FaultStore::new(memory.clone());
+    let faults = store.faults();
+    let folder = tempfile::tempdir().unwrap();
+    let bench = common::bench_over(Arc::new(store), memory.clone(), folder, common::small());
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree::random(&source, 8, 50).unwrap();
+    settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let name = "index/00112233445566778899aabbccddeeff";
+    memory.put(name, &[7; 3000], Put::Create).unwrap();
+    faults.add(When::op(Op::Get).named(name), Fault::Fail(Kind::Io));
+    // A machine that has no cache.
+    let open = || {
+        let repository = Repository::open(bench.repository.store().clone(), &Unlock::File(bench.key_file())).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&repository, Some(scratch.path()), scratch.path()).unwrap());
+        (repository, cache, scratch)
+    };
+    let passed_over = |repository: &Repository| repository.passed_over().contains_key(name);
+    let (repository, cache, _scratch) = open();
+    let (target, quiet) = (bench.folder.path().join("out"), Quiet::default());
+    let options = common::restore_options(&snapshot, &target);
+    restore::restore(&repository, &cache, options, &quiet).unwrap();
+    assert!(quiet.problems().is_empty() && passed_over(&repository), "{:?}", quiet.problems());
+    let (repository, cache, _scratch) = open();
+    let report = backup::backup(&repository, &cache, common::options(&[&source]), &quiet).unwrap();
+    assert!(report.counts.bytes_new == 0 && passed_over(&repository));
 }
 
 #[test]

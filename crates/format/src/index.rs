@@ -23,6 +23,8 @@ const OBJECT: &str = "index object";
 pub const PREFIX_BYTES: usize = HEADER_BYTES + FRESH_BYTES + 4;
 /// What is sealed is as long as a multiple of this.
 const PART_STEP: usize = 1024;
+/// The sealed hooks of one object are no longer than this: of the usual 64 Ki chunks they are some kilobytes, and of as many packs four megabytes.
+pub const HOOKS_BYTES_MAX: u32 = 64 << 20;
 /// Stands in the type of a pack whose generation follows, because it is not the first.
 const TAGGED: u8 = 0x80;
 
@@ -106,12 +108,19 @@ pub fn seal(header: &Header, entries: &[Entry], with: Sealing) -> Vec<u8> {
     [&context[..], &with.fresh, &len.to_le_bytes(), &hooks, &tables].concat()
 }
 
-/// How long the sealed hooks are, from the first [`PREFIX_BYTES`] of the object.
+/// How long the sealed hooks are, from the first [`PREFIX_BYTES`] of the object. Nothing vouches for that number yet, and memory is taken by it.
+///
+/// # Errors
+/// The object is shorter than that, or says more than [`HOOKS_BYTES_MAX`].
 pub fn hooks_len(prefix: &[u8]) -> Result<u32> {
-    match prefix.get(PREFIX_BYTES - 4..PREFIX_BYTES).map(<[u8; 4]>::try_from) {
-        Some(Ok(len)) => Ok(u32::from_le_bytes(len)),
-        _ => malformed(OBJECT, "it ends too early"),
+    let len = match prefix.get(PREFIX_BYTES - 4..PREFIX_BYTES).map(<[u8; 4]>::try_from) {
+        Some(Ok(len)) => u32::from_le_bytes(len),
+        _ => return malformed(OBJECT, "it ends too early"),
+    };
+    if len > HOOKS_BYTES_MAX {
+        return malformed(OBJECT, "its hooks are longer than any are");
     }
+    Ok(len)
 }
 
 /// Open the hooks alone, from the start of an object (as many bytes as [`hooks_len`] asks for, or more). Whose word they
@@ -271,6 +280,10 @@ mod tests {
         assert_eq!((entries, signer.key), (sample(), KeyId([6; 16])));
         assert!(signer.verify(&signing.verifying()).is_ok());
         assert!(signer.verify(&SigningKey::new(Secret::new([6; 32])).unwrap().verifying()).is_err());
+        // Nobody has signed that number when memory is taken by it.
+        let mut long = object[..PREFIX_BYTES].to_vec();
+        long[PREFIX_BYTES - 4..].copy_from_slice(&(HOOKS_BYTES_MAX + 1).to_le_bytes());
+        assert!(hooks_len(&long).is_err() && hooks_len(&long[..PREFIX_BYTES - 1]).is_err());
         let start = &object[..PREFIX_BYTES + hooks_len(&object).unwrap() as usize];
         let (hooks, signer) = open_hooks(ID, &key, start).unwrap();
         assert!(signer.verify(&signing.verifying()).is_ok(), "one part alone tells who signed both");

@@ -11,6 +11,22 @@ use crate::{Header, ObjectType, Result, Sealing, SessionId, Signer};
 use drumlin_seal::Suite;
 use minicbor::{Decode, Encode};
 
+/// What sessions are for. Collectors go by these words in who gives way to whom.
+pub mod purpose {
+    /// Saves files.
+    pub const BACKUP: &str = "backup";
+    /// Copies snapshots from another repository.
+    pub const COPY: &str = "copy";
+    /// Has a forgotten snapshot back.
+    pub const UNDELETE: &str = "undelete";
+    /// Removes what nobody needs.
+    pub const PRUNE: &str = "prune";
+    /// Heals damage, and gives up what can't be healed.
+    pub const REPAIR: &str = "repair";
+    /// Makes or removes parity across packs.
+    pub const PARITY: &str = "parity";
+}
+
 /// What a writer says of itself. The key that it writes with is the signer's.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -24,7 +40,7 @@ pub struct Session {
     /// Zero. Readers pass over it.
     #[n(2)]
     pub plan_seen: u64,
-    /// What it is for: `backup`, `copy`, `undelete`, `prune`.
+    /// What it is for: one of [`purpose`].
     #[n(3)]
     pub purpose: String,
     /// The process that writes, if its system tells processes apart.
@@ -51,6 +67,9 @@ pub struct Process {
     /// When it began, in the system's ticks since the boot: ids are used again.
     #[n(4)]
     pub began: u64,
+    /// What its system calls itself: Linux's node name. Older writers leave it out.
+    #[n(5)]
+    pub node: Option<String>,
 }
 
 impl Session {
@@ -83,7 +102,14 @@ mod tests {
         let (index_key, signing) = (Secret::new([1; 32]), SigningKey::new(Secret::new([2; 32])).unwrap());
         let sealing =
             |fresh| Sealing { generation: 0, index_key: &index_key, key: KeyId([2; 16]), signing: &signing, fresh };
-        let process = Process { machine: "m".into(), boot: "a boot".into(), namespace: 4026531836, id: 17, began: 99 };
+        let process = Process {
+            machine: "m".into(),
+            boot: "a boot".into(),
+            namespace: 4026531836,
+            id: 17,
+            began: 99,
+            node: Some("n".into()),
+        };
         let session = Session { plan_seen: 7, process: Some(process), ..Session::new("h", "backup", -5) };
         let bytes = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([9; 16]));
         let (back, signer) = Session::open(SessionId([3; 16]), &index_key, &bytes).unwrap();
@@ -99,7 +125,7 @@ mod tests {
         }
         let again = session.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([8; 16]));
         assert_ne!(again[48..80], bytes[48..80], "the fresh bytes are in the key");
-        let longer = Session { host: "a longer name".into(), process: None, ..session.clone() };
+        let longer = Session { host: "a longer name".into(), ..session.clone() };
         assert_eq!(longer.seal(SessionId([3; 16]), Suite::Aes256Gcm, sealing([7; 16])).len(), bytes.len());
     }
 }

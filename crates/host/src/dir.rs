@@ -19,10 +19,7 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 static OPEN_MAX: OnceLock<usize> = OnceLock::new();
 
 fn open_max() -> usize {
-    *OPEN_MAX.get_or_init(|| {
-        let soft = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-        usize::try_from(soft / 4).unwrap_or(256).clamp(8, 256)
-    })
+    *OPEN_MAX.get_or_init(|| (crate::process::descriptors() / 4).clamp(8, 256))
 }
 
 /// A descriptor that counts among those held.

@@ -19,6 +19,8 @@ pub struct Process {
     pub id: u32,
     /// When it began, in ticks since the boot.
     pub began: u64,
+    /// What its system calls itself (uname(2)): clones of one image, and containers, may share an id. `None`: it doesn't say.
+    pub node: Option<String>,
 }
 
 /// What can be said of a process that may be gone.
@@ -37,13 +39,14 @@ impl Process {
     pub fn this() -> Option<Self> {
         let (boot, namespace) = here()?;
         let id = std::process::id();
-        Some(Process { machine: machine(), boot, namespace, id, began: began(id)? })
+        Some(Process { machine: machine(), boot, namespace, id, began: began(id)?, node: Some(node()) })
     }
 
-    /// Whether it still runs, as far as this system knows. `is_same_host`: it called its machine by the name that this one has; the id alone
-    /// may be shared by clones of one image, and by containers.
-    pub fn alive(&self, is_same_host: bool) -> Alive {
-        let is_same_machine = is_same_host && !self.machine.is_empty() && self.machine == machine();
+    /// Whether it still runs, as far as this system knows. `has_same_label`: whoever wrote calls the machine as this one is called; it
+    /// counts for a process that doesn't say what its system calls itself.
+    pub fn alive(&self, has_same_label: bool) -> Alive {
+        let has_same_name = self.node.as_ref().map_or(has_same_label, |name| *name == node());
+        let is_same_machine = has_same_name && !self.machine.is_empty() && self.machine == machine();
         match here() {
             // It ended with its system, if not before.
             Some((boot, _)) if boot != self.boot && is_same_machine => Alive::No,
@@ -58,6 +61,12 @@ impl Process {
     }
 }
 
+/// How many files this process may have open at once.
+pub fn descriptors() -> usize {
+    let soft = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
+    usize::try_from(soft).unwrap_or(usize::MAX)
+}
+
 fn here() -> Option<(String, u64)> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some((boot.trim().to_owned(), fs::metadata("/proc/self/ns/pid").ok()?.ino()))
@@ -68,6 +77,10 @@ fn machine() -> String {
     let id = read.trim();
     // Anything else is no id, "uninitialized" for one.
     if id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()) { id.to_owned() } else { String::new() }
+}
+
+fn node() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn began(id: u32) -> Option<u64> {
@@ -104,8 +117,15 @@ mod tests {
         assert_eq!(Process { machine: String::new(), boot: boot.clone(), ..this.clone() }.alive(true), Alive::Unknown);
         if !this.machine.is_empty() {
             let before = Process { boot, ..this.clone() };
-            assert_eq!(before.alive(true), Alive::No, "before this machine was started anew");
-            assert_eq!(before.alive(false), Alive::Unknown, "or of a clone of it");
+            assert_eq!(
+                before.alive(false),
+                Alive::No,
+                "before this machine was started anew, whatever it is called by its user"
+            );
+            let clone = Process { node: Some("another".into()), ..before.clone() };
+            assert_eq!(clone.alive(true), Alive::Unknown, "a clone of it that goes by the same label");
+            let silent = Process { node: None, ..before };
+            assert_eq!((silent.alive(true), silent.alive(false)), (Alive::No, Alive::Unknown));
         }
         assert_eq!(Process { namespace: 1, ..this }.alive(true), Alive::Unknown);
     }

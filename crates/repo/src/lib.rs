@@ -6,6 +6,7 @@
 //! refers to what is not durable. The local cache is a hint: without it everything takes longer and nothing is lost.
 
 mod access;
+mod beside;
 mod cache;
 mod config;
 mod entropy;
@@ -34,6 +35,7 @@ pub mod pack;
 pub mod tree;
 
 pub use access::Unlock;
+pub use beside::{Beside, beside};
 pub use cache::{Cache, Remembered};
 pub use drumlin_store::Haste;
 pub use entropy::{random_id, random_secret};

@@ -131,22 +131,20 @@ impl Repository {
     pub fn of_writers<'i>(&self, packs: impl IntoIterator<Item = &'i PackInfo>) -> Result<HashSet<PackId>> {
         let mut trusted = self.trusted_keys()?;
         trusted.retain(|_, key| key.role == Role::Writer && key.revoked.is_none());
-        let mut own = HashSet::new();
         if trusted.is_empty() {
-            return Ok(own);
+            return Ok(HashSet::new());
         }
-        for info in packs {
-            match read_table(self, info) {
-                Ok((_, signer)) => {
-                    let key = trusted.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
-                    own.extend(key.map(|_| info.id));
-                }
-                // A check tells of it.
-                Err(e) if e.is_of_one_object() => {}
-                Err(e) => return Err(e),
+        let packs: Vec<&PackInfo> = packs.into_iter().collect();
+        let own = self.ask_many(&packs, |info| match read_table(self, info) {
+            Ok((_, signer)) => {
+                let key = trusted.get(&signer.key).filter(|key| signer.verify(&key.verifying).is_ok());
+                Ok(key.map(|_| info.id))
             }
-        }
-        Ok(own)
+            // A check tells of it.
+            Err(e) if e.is_of_one_object() => Ok(None),
+            Err(e) => Err(e),
+        })?;
+        Ok(own.into_iter().flatten().collect())
     }
 }
 

@@ -1,7 +1,9 @@
 //! Many small requests of the storage: one after the other where it is at hand, many at once where each waits for its answer.
 
 use crate::Repository;
+use crate::beside::beside;
 use drumlin_store::Store;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -28,9 +30,9 @@ impl Repository {
             return (one(), other());
         }
         thread::scope(|scope| {
-            let other = scope.spawn(other);
+            let other = beside(scope, "ask", other);
             let one = one();
-            (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            (one, other.join())
         })
     }
 }
@@ -76,11 +78,13 @@ where
     };
     let mut answers = Vec::with_capacity(items.len());
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
-        for thread in threads {
-            answers.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(())
+        let spawn = |_| thread::Builder::new().name("ask".into()).spawn_scoped(scope, some).ok();
+        // As many as there can be, and this one.
+        let others: Vec<_> = (1..threads).map_while(spawn).collect();
+        let mut all = vec![some()];
+        let join = |other: thread::ScopedJoinHandle<_>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        all.extend(others.into_iter().map(join));
+        all.into_iter().try_for_each(|some| some.map(|some| answers.extend(some)))
     })?;
     answers.sort_unstable_by_key(|(at, _)| *at);
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())

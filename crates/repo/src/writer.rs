@@ -1,6 +1,7 @@
 //! A writing session: registered before its first pack, with everything in it made durable in order, and one decision at
 //! its end. `docs/format.md` states the order; this is where it is kept.
 
+use crate::beside::{Beside, beside};
 use crate::collection::{self, Announced, Board, Desk, Registration};
 use crate::pack::{Finished, Packer};
 use crate::puts::{Object, Puts};
@@ -12,15 +13,17 @@ use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId};
 use drumlin_store::{Kind, Put, Soon};
 use std::collections::{BTreeMap, HashSet};
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
 /// keeps in memory for its index objects.
 const PENDING_CHUNKS_MAX: usize = 64 << 10;
+
+/// Or so long after the last one: what a killed run leaves in packs that no index object names is stored again by the next. Over a line that is slow a pack
+/// takes minutes, and a large file may be hundreds of them.
+const NAMING_EVERY: Duration = Duration::from_secs(60);
 
 /// For so long packs that nobody wants any more are waited for: who has stopped the run wants it to end.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -53,6 +56,8 @@ struct Ledger {
     index: Arc<Index>,
     session: SessionId,
     pending: Mutex<Pending>,
+    /// When packs were named last, and how often that is done at the least.
+    naming: Mutex<(Instant, Duration)>,
     puts: Puts,
     /// Held by whoever writes an index object.
     writing: Mutex<()>,
@@ -67,14 +72,22 @@ struct Pending {
 }
 
 impl Ledger {
-    /// Take in a finished pack. If many chunks wait by now, an index object is written.
+    /// Take in a finished pack. If many chunks wait by now, or some for long, an index object is written.
     fn add(&self, entry: Entry) -> Result<()> {
         let mut pending = lock(&self.pending);
         pending.chunks += entry.table.chunks.len();
         pending.entries.push(entry);
         let full = pending.chunks >= PENDING_CHUNKS_MAX;
         drop(pending);
-        if full { self.write(PENDING_CHUNKS_MAX) } else { Ok(()) }
+        let is_due = {
+            let (last, every) = *lock(&self.naming);
+            last.elapsed() >= every
+        };
+        match (full, is_due) {
+            (true, _) => self.write(PENDING_CHUNKS_MAX),
+            (false, true) => self.write(1),
+            (false, false) => Ok(()),
+        }
     }
 
     /// If so many chunks wait: make all finished packs durable, and then an index object that names them.
@@ -87,6 +100,7 @@ impl Ledger {
             }
             std::mem::take(&mut *pending)
         };
+        lock(&self.naming).0 = Instant::now();
         let mut random = [0; 8];
         random.copy_from_slice(&random_id()?[..8]);
         let id = IndexId::of(self.session, random);
@@ -109,7 +123,7 @@ impl Ledger {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
             let _ = store.delete(&name);
             match e.kind {
-                Kind::Io | Kind::Transient => self.doubt.store(true, Ordering::Relaxed),
+                Kind::Io | Kind::Transient | Kind::Exhausted => self.doubt.store(true, Ordering::Relaxed),
                 _ => put_back(pending),
             }
             return Err(e.into());
@@ -158,8 +172,10 @@ impl WriteSession {
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, generation, .. } = registration;
         let (pending, puts, writing, doubt) = Default::default();
-        let ledger =
-            Arc::new(Ledger { repository: repository.clone(), index, session: id, pending, puts, writing, doubt });
+        let naming = Mutex::new((Instant::now(), NAMING_EVERY));
+        let of = repository.clone();
+        let ledger = Ledger { repository: of, index, session: id, pending, naming, puts, writing, doubt };
+        let ledger = Arc::new(ledger);
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
         let older = Mutex::default();
@@ -176,6 +192,11 @@ impl WriteSession {
             announced: Mutex::default(),
             expected: Mutex::default(),
         }
+    }
+
+    /// Have finished packs named by an index object that often at the least, instead of each minute.
+    pub fn name_packs_every(&self, every: Duration) {
+        lock(&self.ledger.naming).1 = every;
     }
 
     /// The session.
@@ -332,10 +353,9 @@ impl WriteSession {
         }
         // Nobody waits for the answers by themselves.
         let (answers, put) = std::thread::scope(|scope| {
-            let asked = [scope.spawn(protected), scope.spawn(is_there)];
+            let asked = [beside(scope, "protected", protected), beside(scope, "is-there", is_there)];
             let put = store.put(&name, &bytes, Put::Create);
-            let join = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|panic| resume_unwind(panic));
-            (asked.map(join), put)
+            (asked.map(Beside::join), put)
         });
         put?;
         let refused = answers.into_iter().find(Result::is_err).unwrap_or(Ok(()));

@@ -10,6 +10,7 @@ use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Store};
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn repository() -> Repository {
     repository_in(&MemoryStore::new())
@@ -96,6 +97,59 @@ fn many_small_runs_are_merged_and_still_right() {
     let count = fs::read_dir(runs).unwrap().filter(|e| e.as_ref().unwrap().file_name() != "manifest").count();
     assert!(count < 12, "{count} runs");
     drop(folder);
+}
+
+/// Whatever becomes of the cache in the midst of a run (a disk is cleaned up, a home folder is unmounted), the run goes on without.
+#[test]
+fn a_cache_that_goes_in_the_midst_of_a_session_fails_nothing() {
+    let repository = repository();
+    let (folder, cache) = cache(&repository);
+    let registration = Registration::begin(&repository, Session::new("h", "backup", 0)).unwrap();
+    let index = Arc::new(Index::open_for(&registration, cache.clone(), IndexMode::Exact).unwrap());
+    let session = WriteSession::begin(registration, index.clone(), cache.clone());
+    let mut coder = Coder::new().unwrap();
+    for part in 0..30 {
+        let mut block = BlockBuilder::default();
+        for n in part * 20..part * 20 + 20 {
+            assert!(index.claim(&id(&repository, n)).unwrap());
+            block.push(id(&repository, n), &chunk(n));
+        }
+        session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+        session.flush().unwrap();
+        if part == 3 {
+            fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    assert!((0..600).all(|n| index.lookup(&id(&repository, n)).unwrap().is_some()));
+    assert!(repository.unkept().is_some());
+}
+
+/// What a killed run leaves in packs that nothing names is stored again: so they are named in time, one large file's too.
+#[test]
+fn finished_packs_are_named_in_time() {
+    let memory = MemoryStore::new();
+    let repository = repository_in(&memory);
+    let (_folder, cache) = cache(&repository);
+    let named = |every: Option<Duration>| {
+        let before = objects(&memory, "index").len();
+        let registration = Registration::begin(&repository, Session::new("h", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open_for(&registration, cache.clone(), IndexMode::Exact).unwrap());
+        let session = WriteSession::begin(registration, index.clone(), cache.clone());
+        every.into_iter().for_each(|every| session.name_packs_every(every));
+        let (mut coder, mut block) = (Coder::new().unwrap(), BlockBuilder::default());
+        // Packs of 1 MiB.
+        for n in 0..3000 {
+            block.push(id(&repository, n), &chunk(n));
+            if block.raw.len() > 60_000 {
+                session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+            }
+        }
+        let named = objects(&memory, "index").len() - before;
+        session.abandon().unwrap();
+        named
+    };
+    assert_eq!(named(None), 0);
+    assert!(named(Some(Duration::ZERO)) >= 3);
 }
 
 /// Whatever is stored, one large file too: what waits for an index object is bounded, and so are the objects.

@@ -26,6 +26,8 @@ pub enum Kind {
     Full,
     /// A failure that may pass: a broken line, an interrupted call.
     Transient,
+    /// This machine is short of something: file descriptors, memory. It says nothing of the storage, or of what is in it.
+    Exhausted,
     /// Anything else that the storage reports.
     Io,
 }
@@ -48,6 +50,7 @@ impl Kind {
             | io::ErrorKind::WouldBlock
             | io::ErrorKind::TimedOut
             | io::ErrorKind::StaleNetworkFileHandle => Self::Transient,
+            io::ErrorKind::OutOfMemory => Self::Exhausted,
             _ => Self::Io,
         }
     }
@@ -59,6 +62,10 @@ impl Kind {
             Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::Refused,
             Errno::NOSPC | Errno::DQUOT => Self::Full,
             Errno::INTR | Errno::AGAIN | Errno::TIMEDOUT | Errno::STALE => Self::Transient,
+            // A mount whose server or line is gone, as after a sleep.
+            Errno::NOTCONN | Errno::SHUTDOWN | Errno::CONNRESET | Errno::CONNABORTED => Self::Transient,
+            Errno::HOSTDOWN | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NETUNREACH => Self::Transient,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted,
             _ => Self::Io,
         }
     }
@@ -101,6 +108,7 @@ impl Error {
             Kind::Refused => io::ErrorKind::PermissionDenied,
             Kind::Full => io::ErrorKind::StorageFull,
             Kind::Transient => io::ErrorKind::TimedOut,
+            Kind::Exhausted => io::ErrorKind::OutOfMemory,
             Kind::Frozen | Kind::Io => io::ErrorKind::Other,
         };
         let source = io::Error::new(as_io, cause);
@@ -164,6 +172,11 @@ mod tests {
             (Errno::AGAIN, Kind::Transient),
             (Errno::TIMEDOUT, Kind::Transient),
             (Errno::STALE, Kind::Transient),
+            (Errno::NOTCONN, Kind::Transient),
+            (Errno::HOSTDOWN, Kind::Transient),
+            (Errno::MFILE, Kind::Exhausted),
+            (Errno::NFILE, Kind::Exhausted),
+            (Errno::NOMEM, Kind::Exhausted),
             (Errno::IO, Kind::Io),
             (Errno::NOTDIR, Kind::Io),
         ] {

@@ -86,11 +86,11 @@ pub struct Backup {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Threads that list directories [default: one a processor, two at least, and up to 32 while they mostly wait]
+    /// Threads that list directories [default: one a processor, two at least, and up to 64 while they mostly wait]
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub walkers: Option<u16>,
 
-    /// Store a partial snapshot after so many new bytes; 0: only when interrupted
+    /// Store a partial snapshot after so many new bytes, and every ten minutes; 0: only when interrupted
     #[arg(long, value_name = "SIZE", hide = true, value_parser = size::parse, default_value = "1G")]
     pub checkpoint: u64,
 

@@ -12,8 +12,11 @@ use crate::render::time::now;
 use crate::unlock::{self, Asked};
 use drumlin_engine::Error;
 use drumlin_engine::copy::{Copier, End, Options, Report};
+use drumlin_engine::monitor::Monitor;
+use drumlin_engine::select::SnapshotFilter;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_repo::{IndexMode, SnapshotInfo, Trust, names};
+use drumlin_repo::history::Memory;
+use drumlin_repo::{IndexMode, Repository, SnapshotInfo, Trust, names};
 use drumlin_store::{Location, Surroundings};
 use serde::Serialize;
 use std::sync::Arc;
@@ -58,87 +61,29 @@ struct Tally {
 /// # Errors
 /// Not all was copied; what was counts.
 pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
-    let to = Location::parse(&args.to.to)?;
-    let filter = args.select.filter()?;
+    let (to, filter) = (Location::parse(&args.to.to)?, args.select.filter()?);
     let source = context.open_to_read()?;
     // Told before anything is asked about the other one.
     source.may_read()?;
-    // The one that is written is as it is now.
-    let around = Surroundings { as_of: None, ..context.around() };
-    let store = drumlin_store::open(&to, &around)?;
-    let target = context.remembered(unlock::open_other(Arc::from(store), "TO", asked(&args.to))?);
-    if source.config().id == target.config().id {
-        let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);
-        return Err(Failure::usage(message));
-    }
-    context.heed(&target, true);
+    let target = open_target(context, args, &to, &source)?;
     let (all, damaged) = source.snapshots()?;
-    let chosen = match args.snapshots.is_empty() {
-        true => filter.select(&all),
-        false => {
-            let mut named: Vec<SnapshotInfo> = Vec::new();
-            for spec in &args.snapshots {
-                let info = whole(gather::find(context, &all, spec.as_ref(), &args.select)?)?;
-                if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
-                    named.push(info);
-                }
-            }
-            // Each beside the one before it.
-            named.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
-            named
-        }
-    };
-    let memory = memory(context, args.memory)?;
-    let options = Options {
-        host: gather::host(context, None),
-        now: now().0,
-        compression: args.compression,
-        workers: args.workers.map_or_else(processors, usize::from),
-        memory,
-        index: IndexMode::Auto(memory / 4),
-    };
+    let chosen = chosen(context, args, &filter, &all)?;
+    let options = options(context, args)?;
     let watch = Watch::new(context.out, "copy");
-    let memory = target.memory().cloned();
-    let reading = source.clone();
+    let named = !args.snapshots.is_empty();
+    let tally = Tally { left_out: if named { 0 } else { damaged.len() }, ..Tally::default() };
+    let (memory, reading) = (target.memory().cloned(), source.clone());
+    let mut copying = Copying { context, all: &all, named, dry_run: args.dry_run, reading, memory, tally };
     let source = End { cache: context.cache(&source)?, repository: source };
     let target = End { cache: context.cache(&target)?, repository: target };
-    let named = !args.snapshots.is_empty();
-    let mut tally = Tally { left_out: if named { 0 } else { damaged.len() }, ..Tally::default() };
     let copied = watch.run(|monitor| -> Result<()> {
         let mut copier = Copier::new(source, target, options)?;
         for error in copier.unreadable() {
             context.out.warn(format!("in the target, {error}: if it is a copy, that is made once more"));
         }
-        for info in &chosen {
-            if copier.copy_of(&info.snapshot)?.is_some() {
-                tally.there += 1;
-                continue;
-            }
-            if !named && left_out(context, info) {
-                tally.left_out += 1;
-                continue;
-            }
-            if args.dry_run {
-                tally.copied += 1;
-                told(context, &info.snapshot, None);
-                continue;
-            }
-            match copier.copy(info, &all, monitor) {
-                Ok(report) => {
-                    memory.iter().for_each(|memory| memory.made(report.snapshot.id));
-                    tally.copied += 1;
-                    told(context, &info.snapshot, Some(&report));
-                }
-                Err(Error::Interrupted) => return Err(failure(Error::Interrupted)),
-                // The others are still to be copied.
-                Err(_) if !named && reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() => {
-                    context.out.note(format!("{} was forgotten meanwhile, and not copied", in_words(&info.snapshot)));
-                }
-                Err(e) => return Err(failure(e)),
-            }
-        }
-        Ok(())
+        chosen.iter().try_for_each(|info| copying.one(&mut copier, info, monitor))
     });
+    let tally = copying.tally;
     let counts = watch.counts();
     if !named {
         damaged.iter().for_each(|error| context.out.trouble_with("copy", &error.to_string()));
@@ -175,6 +120,97 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
         context.out.warn("not everything could be copied whole: see above");
     }
     Ok(if counts.damaged > 0 || tally.left_out > 0 { Exit::Incomplete } else { Exit::Done })
+}
+
+/// The repository that is written to.
+fn open_target(context: &Context, args: &Copy, to: &Location, source: &Repository) -> Result<Repository> {
+    // It is as it is now.
+    let around = Surroundings { as_of: None, ..context.around() };
+    let store = drumlin_store::open(to, &around)?;
+    let target = context.remembered(unlock::open_other(Arc::from(store), "TO", asked(&args.to))?);
+    if source.config().id == target.config().id {
+        let message = format!("'{}' is the repository that would be copied, not another one", args.to.to);
+        return Err(Failure::usage(message));
+    }
+    context.heed(&target, true);
+    Ok(target)
+}
+
+/// The snapshots to copy, each behind those before it.
+fn chosen(context: &Context, args: &Copy, filter: &SnapshotFilter, all: &[SnapshotInfo]) -> Result<Vec<SnapshotInfo>> {
+    if args.snapshots.is_empty() {
+        return Ok(filter.select(all));
+    }
+    let mut named: Vec<SnapshotInfo> = Vec::new();
+    for spec in &args.snapshots {
+        let info = whole(gather::find(context, all, spec.as_ref(), &args.select)?)?;
+        if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
+            named.push(info);
+        }
+    }
+    named.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
+    Ok(named)
+}
+
+fn options(context: &Context, args: &Copy) -> Result<Options> {
+    let memory = memory(context, args.memory)?;
+    Ok(Options {
+        host: gather::host(context, None),
+        now: now().0,
+        compression: args.compression,
+        workers: args.workers.map_or_else(processors, usize::from),
+        memory,
+        index: IndexMode::Auto(memory / 4),
+    })
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    context: &'a Context<'a>,
+    /// All snapshots of the source.
+    all: &'a [SnapshotInfo],
+    /// The user has named those to copy.
+    named: bool,
+    dry_run: bool,
+    reading: Repository,
+    /// What this client has seen of the target.
+    memory: Option<Arc<Memory>>,
+    tally: Tally,
+}
+
+impl Copying<'_> {
+    /// Copy one, if it isn't there.
+    fn one(&mut self, copier: &mut Copier, info: &SnapshotInfo, monitor: &dyn Monitor) -> Result<()> {
+        if copier.copy_of(&info.snapshot)?.is_some() {
+            self.tally.there += 1;
+            return Ok(());
+        }
+        if !self.named && left_out(self.context, info) {
+            self.tally.left_out += 1;
+            return Ok(());
+        }
+        if self.dry_run {
+            self.tally.copied += 1;
+            told(self.context, &info.snapshot, None);
+            return Ok(());
+        }
+        match copier.copy(info, self.all, monitor) {
+            Ok(report) => {
+                self.memory.iter().for_each(|memory| memory.made(report.snapshot.id));
+                self.tally.copied += 1;
+                told(self.context, &info.snapshot, Some(&report));
+                Ok(())
+            }
+            Err(Error::Interrupted) => Err(failure(Error::Interrupted)),
+            // The others are still to be copied.
+            Err(_) if !self.named && self.reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() => {
+                let which = in_words(&info.snapshot);
+                self.context.out.note(format!("{which} was forgotten meanwhile, and not copied"));
+                Ok(())
+            }
+            Err(e) => Err(failure(e)),
+        }
+    }
 }
 
 fn asked(to: &To) -> Asked {

@@ -13,10 +13,12 @@ use drumlin_seal::{PassphraseCost, Secret};
 use drumlin_store::{Kind, LocalStore, Location, ReadOnlyStore, Store};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// A secret's text is no longer than this.
+const SECRET_BYTES_MAX: usize = 4096;
 
 const HOW_TO_GIVE: &str = "give --password-file, or --key-file to have a random key written to a new file";
 
@@ -51,7 +53,7 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
                 Some(given) => given,
                 None => Given::Passphrase(unlock::ask_new(HOW_TO_GIVE)?),
             };
-            // The key's file first: a repository whose key can't be written is of no use to anybody.
+            // The key's file first, and room for it: a repository whose key can't be written is of no use to anybody.
             let key = NewKey::new(Some(given))?;
             let created = drumlin_store::create(&location, &context.around())
                 .map_err(|e| not_made(context, &location, e))
@@ -246,21 +248,30 @@ impl NewKey {
     }
 }
 
-/// A new file for its owner's eyes only.
+/// A new file for its owner's eyes only, with room for a secret's text: a disk that is full shows before anything is made that only this secret opens.
 ///
 /// # Errors
 /// It can't be made; a file that is there is never overwritten.
 pub fn create_secret(path: &Path) -> Result<File> {
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    created.map_err(Failure::file("make the new file", path))
+    let file = created.map_err(Failure::file("make the new file", path))?;
+    let room = file.write_all_at(&[b'\n'; SECRET_BYTES_MAX], 0).and_then(|()| file.sync_data());
+    match room {
+        Ok(()) => Ok(file),
+        Err(e) => {
+            let _ = std::fs::remove_file(path);
+            Err(Failure::file("make the new file", path)(e))
+        }
+    }
 }
 
 /// Write a secret's text to its new file, durably.
 ///
 /// # Errors
 /// The system's.
-pub fn write_secret(path: &Path, mut file: &File, text: &str) -> Result<()> {
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Failure::file("write", path))?;
+pub fn write_secret(path: &Path, file: &File, text: &str) -> Result<()> {
+    let written = file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
+    written.and_then(|()| file.sync_all()).map_err(Failure::file("write", path))?;
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
         _ => sync_folder(Path::new(".")),

@@ -156,8 +156,13 @@ fn add(context: &Context, args: &Add) -> Result<()> {
     let label = args.label.clone().unwrap_or_else(|| format!("{}@{}", user_name(), host_name()));
     let role = args.role.into();
     let fresh = Fresh::new(&args.lock)?;
-    let added = repository.add_key(role, &fresh.lock, &label, now().0).map_err(Failure::from);
-    let id = added.and_then(|id| fresh.save(&repository, id).map(|()| id)).inspect_err(|_| fresh.discard())?;
+    let id = repository.add_key(role, &fresh.lock, &label, now().0).inspect_err(|_| fresh.discard())?;
+    if let Err(failure) = fresh.save(&repository, id) {
+        // Nobody has what it is opened with.
+        let _ = repository.remove_key(id, now().0);
+        fresh.discard();
+        return Err(failure);
+    }
     if context.out.json() {
         return context.out.object(&JsonAdded {
             message_type: "key_added",

@@ -106,9 +106,10 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     };
     let report = watch.run(|monitor| restore(&repository, &cache, options, monitor)).map_err(restored_so_far)?;
     let c = &report.counts;
+    let is_lacking = c.unwritable + c.damaged + c.attributes > 0;
     let exit = match () {
         () if report.stopped => Exit::Interrupted,
-        () if c.unwritable + c.damaged + c.attributes > 0 || is_passed_over => Exit::Incomplete,
+        () if is_lacking || is_passed_over => Exit::Incomplete,
         () => Exit::Done,
     };
     let exit = context.outcome(exit);
@@ -125,7 +126,10 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             let message = "interrupted; the same command goes on where it ended";
             context.out.failure(&Failure::new(exit, message));
         }
-        Exit::Incomplete if !context.out.json() => context.out.warn("not everything was restored as it was: see above"),
+        // Of anything else that the status is about it was told where it was met.
+        Exit::Incomplete if is_lacking && !context.out.json() => {
+            context.out.warn("not everything was restored as it was: see above")
+        }
         _ => {}
     }
     Ok(exit)

@@ -6,7 +6,7 @@ use crate::exit::{Exit, plain, without_number};
 use crate::place;
 use crate::render::missing::{self, JsonMissing};
 use crate::render::time::now;
-use drumlin_repo::history::{Memory, Missing};
+use drumlin_repo::history::{Memory, Missing, Trouble};
 use drumlin_repo::{Repository, names};
 use serde::Serialize;
 use std::sync::Arc;
@@ -41,9 +41,21 @@ impl Context<'_> {
     /// The same repository, with what this client has seen of it.
     pub fn remembered(&self, repository: Repository) -> Repository {
         let memory = Arc::new(Memory::open(&repository, place::states().ok().as_deref()));
-        if let (Some(why), Some(path)) = (memory.trouble(), memory.path()) {
+        if let (Some(trouble), Some(path)) = (memory.trouble(), memory.path()) {
             let path = path.display();
-            self.out.warn(format!("what was seen of the repository before is not known any more: '{path}': {why}"));
+            match trouble {
+                Trouble::Useless(why) => self
+                    .out
+                    .warn(format!("what was seen of the repository before is not known any more: '{path}': {why}")),
+                // A storage that went back in time would go unnoticed.
+                Trouble::Unread(why) => {
+                    self.note_doubt();
+                    let why = without_number(&why);
+                    self.out.caution(format!(
+                        "nothing is compared with what was seen of the repository before: cannot read '{path}': {why}"
+                    ));
+                }
+            }
         }
         self.memories.borrow_mut().push(memory.clone());
         self.noted(repository.with_memory(memory))

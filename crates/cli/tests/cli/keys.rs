@@ -1,6 +1,6 @@
 //! `key`: roles, new locks, recovery.
 
-use crate::home::Home;
+use crate::home::{Home, same};
 use serde_json::Value;
 
 #[test]
@@ -105,7 +105,9 @@ fn a_recovery_file_makes_its_key_again() {
     std::fs::remove_dir_all(home.repository().join("keys")).unwrap();
     let ran = home.run(&["-k", "safe", "backup", "src"]).expect(3);
     assert!(ran.stderr.contains("'drumlin key passwd'"), "{}", ran.stderr);
-    home.run(&["-k", "safe", "restore", "latest", "-t", "out"]).expect(3);
+    let ran = home.run(&["-k", "safe", "restore", &home.saved_folder(), "-t", "out"]).expect(3);
+    assert!(same(&home.path("src"), &home.path("out")));
+    assert!(!ran.stderr.contains("not everything was restored"), "{}", ran.stderr);
     home.run(&["-k", "safe", "key", "passwd", "--new-key-file", "again"]).expect(3);
     home.run(&["-k", "again", "check"]).ok();
     assert_eq!(home.run(&["-k", "again", "--json", "snapshots"]).ok().of_type("snapshot").len(), 2);

@@ -19,6 +19,7 @@ mod interrupt;
 mod json;
 mod keys;
 mod kills;
+mod limits;
 mod look;
 mod mounted;
 mod over;

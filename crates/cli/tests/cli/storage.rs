@@ -2,6 +2,7 @@
 
 use crate::home::{Home, Ran, same};
 use drumlin_testkit::{LoopFs, Rng};
+use std::path::Path;
 use std::process::Command;
 
 /// Room for the packs that a backup sets aside while it writes.
@@ -123,6 +124,28 @@ fn a_cache_without_room_costs_nothing_but_time() {
     let named = std::fs::read_dir(&cache).unwrap().map(|e| e.unwrap().path().join("runs"));
     let runs: Vec<_> = named.filter(|runs| runs.exists()).flat_map(|runs| std::fs::read_dir(runs).unwrap()).collect();
     assert!(runs.len() <= 3, "{runs:?}");
+}
+
+/// A key that finds no room leaves nothing that only it would open.
+#[test]
+fn a_full_disk_for_keys_leaves_nothing_behind() {
+    let home = Home::new();
+    home.sources();
+    let Some(fs) = mounted(16 << 20) else { return };
+    let (filler, key) = (fs.path().join("filler"), fs.path().join("k").to_str().unwrap().to_owned());
+    let full = std::fs::File::create(&filler).unwrap();
+    fill(&full, 0);
+    let run = |args: &[&str]| home.run(&[&["-r", "repo", "-k", &key], args].concat());
+    let ran = run(&["init"]).expect(1);
+    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+    assert!(!home.path("repo").exists() && !Path::new(&key).exists());
+    full.set_len(0).unwrap();
+    run(&["init"]).ok();
+    fill(&full, 0);
+    let second = format!("{key}2");
+    run(&["key", "add", "--new-key-file", &second]).expect(1);
+    assert!(!Path::new(&second).exists());
+    assert_eq!(run(&["--json", "key", "list"]).ok().objects().len(), 1);
 }
 
 #[test]

@@ -88,6 +88,20 @@ fn by_id(repository: &Repository, id: &SnapshotId, counts: impl Fn(&SnapshotInfo
     Ok(snapshots.into_iter().find(|info| info.snapshot.id == *id && counts(info)).map(|info| info.snapshot))
 }
 
+/// Whether a snapshot is there and still what `latest` means for its host and paths: another cache (another user's, one that couldn't be written) knows nothing of
+/// what was saved since, and the same source may have looked otherwise then. A key that reads nothing can't tell, and goes by what it remembers.
+pub(super) fn is_latest(repository: &Repository, of: &Snapshot) -> Result<bool> {
+    if repository.secrets().meta.is_none() {
+        return Ok(repository.store().len(&names::snapshot(of.id)).map_err(drumlin_repo::Error::from)?.is_some());
+    }
+    let (snapshots, _) = repository.snapshots()?;
+    let fits = |info: &&SnapshotInfo| {
+        let of_it = &info.snapshot;
+        of_it.host == of.host && of_it.paths == of.paths && of_it.partial.is_none() && is_signed(info)
+    };
+    Ok(snapshots.iter().rev().find(fits).is_some_and(|latest| latest.snapshot.id == of.id))
+}
+
 /// Whether somebody has signed it who may add snapshots: what others say of files that have not changed isn't taken over unread.
 fn is_signed(info: &SnapshotInfo) -> bool {
     matches!(info.trust, Trust::Signed(_))

@@ -8,10 +8,12 @@ use super::merge::Merge;
 use super::worker::{Shared, Worker};
 use super::{Compression, Options, Parent, ParentSnapshots, Report, Source, losses, old, parent};
 use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::threads;
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_chunk::{Chunker, Params};
 use drumlin_format::pack::PackKind;
+use drumlin_format::session::purpose;
 use drumlin_format::snapshot::{Reached, Root, Snapshot, Summary};
 use drumlin_format::tree::Boundaries;
 use drumlin_format::{LossId, PackId, SnapshotId};
@@ -100,7 +102,7 @@ fn attempt(
     // The walk runs while the session is registered and the index is opened.
     let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
-    let session = convert::session(&options.host, "backup", now.as_secs() as i64);
+    let session = convert::session(&options.host, purpose::BACKUP, now.as_secs() as i64);
     let registration = Registration::begin(repository, session)?;
     let known = registration.known().clone();
     // On the side, while the index is brought up to date.
@@ -227,6 +229,9 @@ enum Placed {
     Unknown,
 }
 
+/// So long after the last checkpoint another one is made if anything was stored since, however little: over a slow line that is what a power failure costs.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(600);
+
 /// How the pipeline works.
 struct Pace {
     workers: usize,
@@ -312,14 +317,11 @@ impl Run<'_> {
         let (jobs, jobs_in) = bounded(2 * workers);
         let (done_out, done) = unbounded();
         std::thread::scope(|scope| {
-            for number in 0..workers {
+            let started = threads::start(scope, "worker", workers, || {
                 let worker = Worker::new(&shared)?;
                 let (jobs, done) = (jobs_in.clone(), done_out.clone());
-                std::thread::Builder::new()
-                    .name(format!("worker-{number}"))
-                    .spawn_scoped(scope, move || worker.run(&jobs, &done))
-                    .map_err(Error::system("start a thread"))?;
-            }
+                Ok(move || worker.run(&jobs, &done))
+            })?;
             // With the workers gone their channel ends. (Who panics among several leaves the merge waiting, unless that ends the program: see the crate's
             // documentation.)
             drop((jobs_in, done_out));
@@ -331,7 +333,7 @@ impl Run<'_> {
                 leaves,
                 jobs,
                 done,
-                workers,
+                started,
                 pace.force,
                 &self.paths,
             );
@@ -345,7 +347,7 @@ impl Run<'_> {
         let mut stopped = false;
         match feed {
             Feed::Walk(mut walk) => {
-                let mut checkpointed = 0;
+                let (mut checkpointed, mut last) = (0, Instant::now());
                 while let Some(mut listing) = walk.next_unless(|| self.monitor.stop()) {
                     merge.listing(&mut listing)?;
                     drop(listing);
@@ -354,9 +356,11 @@ impl Run<'_> {
                         break;
                     }
                     let stored = self.session.written().data_bytes;
-                    if checkpoint_bytes > 0 && stored - checkpointed >= checkpoint_bytes {
+                    let is_late = stored > checkpointed && last.elapsed() >= CHECKPOINT_EVERY;
+                    if checkpoint_bytes > 0 && (stored - checkpointed >= checkpoint_bytes || is_late) {
                         checkpointed = stored;
                         self.checkpoint(&mut merge, shared)?;
+                        last = Instant::now();
                     }
                 }
                 stopped |= walk.is_stopped();
@@ -368,7 +372,7 @@ impl Run<'_> {
                 outcome().map_err(Error::Stream)?;
             }
         }
-        flush_workers(&merge, shared.workers)?;
+        flush_workers(&merge)?;
         merge.settle()?;
         shared.refuse_lost()?;
         // The stop may have come when the walk was at its end and workers were still reading.
@@ -381,7 +385,7 @@ impl Run<'_> {
     /// Make what there is so far durable, as a partial snapshot in place of the one before.
     fn checkpoint(&self, merge: &mut Merge, shared: &Shared) -> Result<()> {
         merge.settle()?;
-        flush_workers(merge, shared.workers)?;
+        flush_workers(merge)?;
         merge.settle()?;
         shared.refuse_lost()?;
         let (root, reached) = merge.assembler.checkpoint()?;
@@ -511,8 +515,7 @@ impl Run<'_> {
         if !is_alike || has_stored {
             return Ok(false);
         }
-        // It may have been forgotten since it was found.
-        Ok(self.repository.store().len(&names::snapshot(parent.id)).map_err(drumlin_repo::Error::from)?.is_some())
+        parent::is_latest(self.repository, parent)
     }
 
     fn end_session(self) -> Result<WriteSession> {
@@ -521,9 +524,9 @@ impl Run<'_> {
 }
 
 /// All workers store what is at hand: each takes one of the jobs, since none goes on before all have met.
-fn flush_workers(merge: &Merge, workers: usize) -> Result<()> {
-    let barrier = Arc::new(Barrier::new(workers + 1));
-    for _ in 0..workers {
+fn flush_workers(merge: &Merge) -> Result<()> {
+    let barrier = Arc::new(Barrier::new(merge.workers + 1));
+    for _ in 0..merge.workers {
         merge.jobs.send(Job::Flush(barrier.clone())).map_err(|_| Error::Worker)?;
     }
     barrier.wait();

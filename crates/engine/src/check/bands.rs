@@ -11,7 +11,7 @@ use super::{Parity, Part};
 use crate::Result;
 use crate::monitor::add;
 use crate::parity::Objects;
-use crate::reach::threads::on_threads;
+use crate::threads::on_threads;
 use drumlin_format::{BandId, PackId, RecoveryId};
 use drumlin_repo::band::{Band, Bands, Verified};
 use drumlin_repo::{Cache, names};

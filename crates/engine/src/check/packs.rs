@@ -8,7 +8,7 @@ use super::signers::Signers;
 use super::small::writes;
 use crate::Result;
 use crate::reach::keys::Keys;
-use crate::reach::threads::on_threads;
+use crate::threads::on_threads;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{IndexId, PackId};

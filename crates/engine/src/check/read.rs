@@ -120,7 +120,6 @@ impl OnePack<'_, '_> {
     fn fill(&mut self, offset: u64, len: usize) -> std::result::Result<Option<String>, Ended> {
         self.reader.context.go_on()?;
         let piece = &mut self.reader.piece;
-        piece.clear();
         piece.resize(len, 0);
         let store = self.reader.context.repository.store();
         match store.read_at(&self.name, offset, piece).map_err(drumlin_repo::Error::from) {

@@ -15,7 +15,7 @@ use super::{Limit, Part, ReadReport, Report, touch};
 use crate::Result;
 use crate::monitor::add;
 use crate::reach::bits::Bits;
-use crate::reach::threads::on_threads;
+use crate::threads::on_threads;
 use drumlin_format::IndexId;
 use drumlin_format::pack::{FOOTER_BYTES, PackKind};
 use drumlin_repo::band::{Bands, Through};

@@ -4,13 +4,14 @@ use crate::monitor::Monitor;
 use crate::reach::keys::Keys;
 use crate::reach::twice;
 use crate::{Error, Result};
-use drumlin_format::index::Entry;
+use drumlin_format::index::{Entry, Hooks};
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
 use drumlin_repo::collection::Desk;
 use drumlin_repo::{Cache, Index, PackInfo, PackScan, Repository, names};
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The packs and index objects of a repository at one moment.
@@ -39,6 +40,14 @@ pub(crate) fn refuse(mut broken: Broken) -> Result<()> {
     }
 }
 
+/// What an index object says. If that is no use it is read once more, and asked how long it is, whatever the list says of that.
+fn hooks(repository: &Repository, id: IndexId, len: u64) -> drumlin_repo::Result<Option<(u32, Vec<Hooks>)>> {
+    match repository.index_hooks_of(id, len) {
+        Err(e) if e.is_damage() => repository.index_hooks(id),
+        other => other,
+    }
+}
+
 /// What a pack says itself; `None` if that can't be read, as it is damaged or in cold storage.
 pub(crate) fn own_word(scan: &PackScan, kind: PackKind, pack: PackId, len: u64) -> Result<Option<Entry>> {
     match twice(|| scan.entry(kind, pack, len)) {
@@ -57,11 +66,15 @@ impl Ground {
             if let Some(gone) = gone.take() {
                 drumlin_repo::index::look_again(repository, gone, looks - 1)?;
             }
-            for (id, len) in repository.index_objects()? {
-                if ground.objects.contains_key(&id) || ground.broken.iter().any(|(broken, _)| *broken == id) {
-                    continue;
-                }
-                let hooks = match twice(|| repository.index_hooks(id)) {
+            let mut objects = repository.index_objects()?;
+            let is_new = |id: &IndexId| {
+                !ground.objects.contains_key(id) && !ground.broken.iter().any(|(broken, _)| broken == id)
+            };
+            objects.retain(|(id, _)| is_new(id));
+            let read = repository.ask_many(&objects, |(id, len)| Ok::<_, Infallible>(hooks(repository, *id, *len)));
+            let Ok(read) = read;
+            for ((id, len), hooks) in objects.into_iter().zip(read) {
+                let hooks = match hooks {
                     Ok(Some((generation, hooks))) => {
                         ground.generations.insert(id, generation);
                         hooks

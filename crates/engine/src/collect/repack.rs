@@ -16,7 +16,7 @@ use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::tree::{Family, TREE_BLOCK_BYTES};
-use drumlin_repo::{PackInfo, Repository, WriteSession, names};
+use drumlin_repo::{PackInfo, Repository, WriteSession, beside, names};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,6 +36,10 @@ pub(crate) struct Source {
     info: PackInfo,
     table: Arc<Table>,
 }
+
+/// Far away so many tables, and blocks of each thread, are on their way while others are dealt with.
+const TABLES_AHEAD: usize = 16;
+const BLOCKS_AHEAD: usize = 8;
 
 /// What moves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +136,9 @@ impl Repack<'_> {
         let stay = Mutex::new(HashSet::new());
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
         let forged = self.forged(packs)?;
+        packs.iter().take(TABLES_AHEAD).for_each(|info| self.reader.expect_table(info));
         for (at, info) in packs.iter().enumerate() {
+            packs.iter().skip(at + TABLES_AHEAD).take(1).for_each(|next| self.reader.expect_table(next));
             match self.reader.table(info) {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
                     // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
@@ -206,10 +212,9 @@ impl Repack<'_> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = pieces
                 .chunks(each)
-                .map(|part| scope.spawn(move || Mover::new(self, sources, stay)?.run(part)))
+                .map(|part| beside(scope, "move", move || Mover::new(self, sources, stay)?.run(part)))
                 .collect();
-            let mut outcomes = threads.into_iter().map(|t| t.join().unwrap_or(Err(Error::Worker)));
-            outcomes.try_for_each(|outcome| outcome)
+            threads.into_iter().try_for_each(|thread| thread.join())
         })
     }
 
@@ -246,9 +251,17 @@ impl<'a> Mover<'a> {
     }
 
     fn run(mut self, pieces: &[Piece]) -> Result<()> {
-        for piece in pieces {
+        let is_alike = |a: &Piece, b: &Piece| (a.source, a.block) == (b.source, b.block);
+        let mut blocks = pieces.chunk_by(is_alike).map(|of_block| of_block[0]);
+        for _ in 0..BLOCKS_AHEAD {
+            self.expect(blocks.next());
+        }
+        for (at, piece) in pieces.iter().enumerate() {
             if self.repack.monitor.stop() {
                 return Err(Error::Interrupted);
+            }
+            if at == 0 || !is_alike(piece, &pieces[at - 1]) {
+                self.expect(blocks.next());
             }
             let source = &self.sources[piece.source as usize];
             let moved = if piece.chunk == WHOLE { self.whole(source, piece) } else { self.chunk(source, piece) };
@@ -263,6 +276,14 @@ impl<'a> Mover<'a> {
             }
         }
         self.flush()
+    }
+
+    /// A hint that the block of a piece comes soon.
+    fn expect(&self, piece: Option<Piece>) {
+        if let Some(piece) = piece.filter(|piece| !self.kept.contains_key(&(piece.source, piece.block))) {
+            let Source { info, table } = &self.sources[piece.source as usize];
+            self.repack.reader.expect_block(info, table, piece.block);
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -5,8 +5,10 @@
 //! lives after all, its user has to run his backup again, and nothing else is lost.
 
 use crate::convert;
+use crate::legible::legible;
 use crate::monitor::Monitor;
 use drumlin_format::SessionId;
+use drumlin_format::session::purpose;
 use drumlin_host::process::Alive;
 use drumlin_repo::collection::{Board, Desk, Patience};
 use drumlin_repo::{Cache, Repository, names};
@@ -106,8 +108,8 @@ impl<'a> Waiting<'a> {
     fn has_to_yield(&self, session: SessionId) -> bool {
         let Some(me) = self.me else { return false };
         match self.desk.session(session) {
-            Ok(Some(of)) if of.purpose == "prune" => session < me,
-            Ok(Some(of)) => of.purpose == "repair",
+            Ok(Some(of)) if of.purpose == purpose::PRUNE => session < me,
+            Ok(Some(of)) => of.purpose == purpose::REPAIR,
             _ => false,
         }
     }
@@ -148,8 +150,8 @@ impl<'a> Waiting<'a> {
     fn is_dead(&self, session: SessionId) -> bool {
         match self.desk.session(session) {
             Ok(Some(of)) => {
-                let is_same_host = of.host == self.policy.host;
-                of.process.is_some_and(|p| convert::process(&p).alive(is_same_host) == Alive::No)
+                let has_same_label = of.host == self.policy.host;
+                of.process.is_some_and(|p| convert::process(&p).alive(has_same_label) == Alive::No)
             }
             _ => false,
         }
@@ -212,7 +214,9 @@ fn decode(bytes: &[u8]) -> BTreeMap<SessionId, Seen> {
 /// Who is in the way, in words.
 pub(crate) fn describe(desk: &Desk, session: SessionId) -> String {
     match desk.session(session) {
-        Ok(Some(of)) => format!("a {} of host '{}' is at work (session {session})", of.purpose, of.host),
+        Ok(Some(of)) => {
+            format!("a {} of host '{}' is at work (session {session})", legible(&of.purpose), legible(&of.host))
+        }
         Ok(None) => format!("session {session} may be at work: what it says of itself is damaged, or nobody's who may"),
         Err(_) => format!("session {session} is at work"),
     }

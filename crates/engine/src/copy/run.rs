@@ -7,9 +7,11 @@ use super::worker::{Shared, Worker};
 use super::{Copier, Report};
 use crate::backup::{Level, is_worth_naming};
 use crate::monitor::{Monitor, add};
+use crate::threads;
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_format::SnapshotId;
+use drumlin_format::session::purpose;
 use drumlin_format::snapshot::{Root, Snapshot};
 use drumlin_format::tree::Boundaries;
 use drumlin_repo::collection::{Known, Registration};
@@ -49,7 +51,7 @@ impl Copier {
     }
 
     fn attempt(&mut self, snapshot: &Snapshot, others: &[SnapshotInfo], monitor: &dyn Monitor) -> Result<Report> {
-        let session = convert::session(&self.options.host, "copy", self.options.now);
+        let session = convert::session(&self.options.host, purpose::COPY, self.options.now);
         // Before anything is looked at that may be referred to: `docs/collection.md`.
         let registration = Registration::begin(&self.target.repository, session)?;
         let known = registration.known().clone();
@@ -179,17 +181,14 @@ impl Copier {
         let (jobs, jobs_in) = bounded(2 * workers);
         let (done_out, done) = unbounded();
         std::thread::scope(|scope| {
-            for number in 0..workers {
+            let started = threads::start(scope, "worker", workers, || {
                 let worker = Worker::new(&shared)?;
                 let (jobs, done) = (jobs_in.clone(), done_out.clone());
-                std::thread::Builder::new()
-                    .name(format!("worker-{number}"))
-                    .spawn_scoped(scope, move || worker.run(&jobs, &done))
-                    .map_err(Error::system("start a thread"))?;
-            }
+                Ok(move || worker.run(&jobs, &done))
+            })?;
             // With the workers gone their channel ends. As for a panic among several, see the crate's documentation.
             drop((jobs_in, done_out));
-            Copy::new(&shared, root, builder, (jobs, done), workers).run(before)
+            Copy::new(&shared, root, builder, (jobs, done), started).run(before)
         })
     }
 }

@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// So many chunks of the source are remembered with their identity in the target: some 20 MB.
 const KNOWN_MAX: usize = 128 << 10;
+/// Chunks that are looked ahead for blocks that a storage far away is asked for.
+const CHUNKS_AHEAD: usize = 64;
 
 /// What all workers share.
 pub(super) struct Shared<'a> {
@@ -252,7 +254,14 @@ impl<'a, 'm> Worker<'a, 'm> {
             }
         }
         placed.sort_unstable();
-        for (_, id, wants_bytes) in placed {
+        let is_far = self.shared.source.repository().store().is_far();
+        let expect = |chunk: Option<&(_, ChunkId, bool)>| {
+            chunk.filter(|_| is_far).into_iter().for_each(|(_, id, _)| self.shared.source.expect(id));
+        };
+        placed.iter().take(CHUNKS_AHEAD).for_each(|chunk| expect(Some(chunk)));
+        for (at, (_, id, wants_bytes)) in placed.iter().enumerate() {
+            expect(placed.get(at + CHUNKS_AHEAD));
+            let (id, wants_bytes) = (*id, *wants_bytes);
             if self.shared.monitor.stop() {
                 return Err(Error::Interrupted);
             }

@@ -6,6 +6,7 @@
 use super::plan::{Batch, Event, Fetched, Job, Plan};
 use super::{Options, Report, Sink, write_error};
 use crate::monitor::Monitor;
+use crate::threads;
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use drumlin_format::pack::PackKind;
@@ -29,14 +30,10 @@ pub(super) fn run(
     let (batches, batches_in) = bounded(workers + 2);
     let (free, free_in) = unbounded();
     std::thread::scope(|scope| {
-        for number in 0..workers {
+        threads::start(scope, "fetch", workers, || {
             let (jobs, free) = (jobs_in.clone(), free_in.clone());
-            let worker = move || fetch(reader, &jobs, &free);
-            Builder::new()
-                .name(format!("fetch-{number}"))
-                .spawn_scoped(scope, worker)
-                .map_err(Error::system("start a thread"))?;
-        }
+            Ok(move || fetch(reader, &jobs, &free))
+        })?;
         let plan = Plan::new(reader, options, links, monitor, jobs, batches);
         let planner = Builder::new()
             .name("plan".into())

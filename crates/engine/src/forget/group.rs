@@ -1,6 +1,7 @@
 //! Groups: the rules count within each of them, so that one machine's snapshots don't crowd out another's.
 
 use super::policy::Candidate;
+use crate::legible::legible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -67,7 +68,7 @@ impl fmt::Display for GroupKey {
             parts.push(format!("host {}", legible(host.as_bytes())));
         }
         if let Some(paths) = &self.paths {
-            let paths: Vec<_> = paths.iter().map(|path| legible(path)).collect();
+            let paths: Vec<_> = paths.iter().map(legible).collect();
             parts.push(format!("paths {}", paths.join(" ")));
         }
         match &self.tags {
@@ -77,12 +78,6 @@ impl fmt::Display for GroupKey {
         }
         if parts.is_empty() { f.write_str("all groups") } else { f.write_str(&parts.join(", ")) }
     }
-}
-
-/// Text for a message: whoever made a snapshot chose its words, and must not steer a terminal by them.
-pub(crate) fn legible(text: &[u8]) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    String::from_utf8_lossy(text).chars().map(escape).collect()
 }
 
 fn set<T: Clone + Ord>(all: &[T]) -> Vec<T> {

@@ -12,7 +12,6 @@ mod rules;
 mod tests;
 
 pub use fate::{Fate, Going, Left, Reason};
-pub(crate) use group::legible;
 pub use group::{GroupBy, GroupKey};
 pub(crate) use policy::FUTURE_SECONDS;
 pub use policy::{Candidate, Group, Options, decide};

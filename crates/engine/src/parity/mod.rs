@@ -22,6 +22,7 @@ pub(crate) use upkeep::{before_removal, outlook};
 use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert};
+use drumlin_format::session::purpose;
 use drumlin_format::{BandId, SessionId};
 use drumlin_repo::band::{Bands, Cost};
 use drumlin_repo::collection::{Board, Desk, Patience, alone};
@@ -199,7 +200,7 @@ fn with_session(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     repository.adopt_verdicts()?;
-    let desk = Desk::of(repository, convert::session(&options.host, "parity", now.as_secs().cast_signed()));
+    let desk = Desk::of(repository, convert::session(&options.host, purpose::PARITY, now.as_secs().cast_signed()));
     let me = SessionId(random_id()?);
     desk.put_session(me)?;
     let done = work(&desk, me, now);
@@ -222,7 +223,7 @@ fn in_the_way(
     let policy = Policy { host, wait: Duration::ZERO, evict, evict_after: options.evict_after };
     let mut waiting = Waiting::new(repository, cache, desk, policy, monitor, now);
     // Of a session that says nothing that can be believed nobody knows whether it collects.
-    let collects = |purpose: &str| matches!(purpose, "prune" | "repair" | "parity");
+    let collects = |of: &str| [purpose::PRUNE, purpose::REPAIR, purpose::PARITY].contains(&of);
     let mut counts = |id| Ok(desk.session(id)?.is_none_or(|session| collects(&session.purpose)));
     let mut patience = |session| match waiting.patience(session) {
         Patience::Wait => Patience::GiveUp,

@@ -113,7 +113,7 @@ impl<'a> Upkeep<'a> {
                 }
             }
         };
-        crate::reach::threads::on_threads("parity", self.options.workers.min(steps.len()).max(1), work)?;
+        crate::threads::on_threads("parity", self.options.workers.min(steps.len()).max(1), work)?;
         for cost in made.into_inner().unwrap_or_else(PoisonError::into_inner) {
             done.made += 1;
             done.cost += cost;

@@ -15,6 +15,7 @@ pub use choose::Unused;
 use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert, parity};
+use drumlin_format::session::purpose;
 use drumlin_format::{SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Collected, Desk, bury, collect};
@@ -127,6 +128,22 @@ pub struct Report {
     pub parity: Option<parity::Report>,
 }
 
+impl Report {
+    /// Of one that found all as it had left it.
+    fn unchanged(pack_bytes: u64, unfinished: Unfinished) -> Self {
+        Report {
+            survey: None,
+            gone: Tally::default(),
+            written: 0,
+            before: pack_bytes,
+            after: pack_bytes,
+            cleared: 0,
+            unfinished,
+            parity: None,
+        }
+    }
+}
+
 /// Objects that never got their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
@@ -217,18 +234,9 @@ fn attempt(
     let mut state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.is_remembered(cache) {
-        return Ok(Some(Report {
-            survey: None,
-            gone: Tally::default(),
-            written: 0,
-            before,
-            after: before,
-            cleared: 0,
-            unfinished,
-            parity: None,
-        }));
+        return Ok(Some(Report::unchanged(before, unfinished)));
     }
-    let desk = Desk::of(repository, convert::session(&options.host, "prune", now.as_secs() as i64));
+    let desk = Desk::of(repository, convert::session(&options.host, purpose::PRUNE, now.as_secs() as i64));
     let me = SessionId(random_id()?);
     let mut waiting = Waiting::new(repository, cache, &desk, options.policy(), monitor, now).of_prune(me, *waited);
     // Those that are over, at once, whether there is something to remove or not: what they left is looked at as nobody's.
@@ -256,62 +264,17 @@ fn attempt(
         unsealed: false,
     };
     let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
-    let survey = collection.survey;
-    let mut report = Report {
-        survey: Some(survey),
-        gone: Tally::default(),
+    let report = Report {
+        survey: Some(collection.survey),
         written: monitor.counters().get().bytes_written,
-        before,
-        after: before,
-        cleared: 0,
-        unfinished,
-        parity: None,
-    };
-    let made = collection.parity;
-    let parity = || -> Result<_> {
-        let afterwards = parity::afterwards(repository, cache, &options.parity(), monitor)?;
-        Ok(afterwards.map(|mut report| {
-            report.cost += made;
-            report
-        }))
+        ..Report::unchanged(before, unfinished)
     };
     // One that was being forgotten just then is as whole as it was.
     forgotten.retain(|id| !collection.seen.contains(id));
-    let clear = || repository.clear_forgotten(&forgotten).and_then(|()| repository.clear_evicted());
-    // Those that were looked at, and no others: one that was forgotten since leaves something to do.
-    let is_looked_at = |after: &State| -> Result<bool> {
-        let same = after.snapshots().collect::<HashSet<_>>() == collection.seen;
-        Ok(same && after.is_own(&state, repository, me)?)
-    };
-    // Damage is met again, and told again, until it is mended.
-    let is_whole = || monitor.counters().get().damaged == 0 && repository.healed().is_empty();
-    let is_sound = || !collection.unsealed && is_whole();
+    let aftermath = Aftermath { collection: &collection, state, forgotten, now };
     match collected {
-        Ok(Collected::Nothing) => {
-            clear()?;
-            report.cleared = forgotten.len() as u64;
-            report.parity = parity()?;
-            let after = State::of(repository, options)?;
-            if is_sound() && is_looked_at(&after)? {
-                after.remember(cache);
-            }
-            Ok(Some(report))
-        }
-        Ok(Collected::Done(draft)) => {
-            clear()?;
-            report.cleared = forgotten.len() as u64;
-            repository.take_note(now.as_secs().cast_signed());
-            report.parity = parity()?;
-            let after = State::of(repository, options)?;
-            report.after = after.pack_bytes;
-            // All was done that was to be done: with nothing held back, and nothing damaged that the next one would try again.
-            let all = is_sound() && !collection.held && options.max_repack.is_none() && survey.older.packs == 0;
-            if all && is_looked_at(&after)? {
-                after.remember(cache);
-            }
-            report.gone = Tally { packs: draft.packs.len() as u64, bytes: collection.condemned };
-            Ok(Some(report))
-        }
+        Ok(Collected::Nothing) => aftermath.conclude(None, report).map(Some),
+        Ok(Collected::Done(draft)) => aftermath.conclude(Some(draft.packs.len() as u64), report).map(Some),
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
         Ok(Collected::Blocked(session)) => {
             let is_through = waiting.wait_outside(session)?;
@@ -321,8 +284,59 @@ fn attempt(
             }
             if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(describe(&desk, session))) }
         }
-        Ok(Collected::Evicted) => Err(Error::Busy("another prune has overtaken this one".into())),
+        Ok(Collected::Evicted) => Err(Error::Overtaken("another prune has overtaken this one")),
         Err(e) => Err(e),
+    }
+}
+
+/// What is still to be done once it is settled what goes.
+struct Aftermath<'a> {
+    collection: &'a Collection<'a>,
+    /// What lay in the storage before.
+    state: State,
+    /// Forgotten snapshots that nobody can have back any more.
+    forgotten: Vec<SnapshotId>,
+    now: Duration,
+}
+
+impl Aftermath<'_> {
+    /// Clear up, bring parity up to date, and remember that there is nothing more to do, if so. `gone`: how many packs; `None`: there was nothing to remove.
+    fn conclude(self, gone: Option<u64>, mut report: Report) -> Result<Report> {
+        let Collection { repository, cache, options, monitor, .. } = *self.collection;
+        repository.clear_forgotten(&self.forgotten)?;
+        repository.clear_evicted()?;
+        report.cleared = self.forgotten.len() as u64;
+        if gone.is_some() {
+            repository.take_note(self.now.as_secs().cast_signed());
+        }
+        let made = self.collection.parity;
+        report.parity = parity::afterwards(repository, cache, &options.parity(), monitor)?.map(|mut afterwards| {
+            afterwards.cost += made;
+            afterwards
+        });
+        let after = State::of(repository, options)?;
+        if let Some(packs) = gone {
+            report.after = after.pack_bytes;
+            report.gone = Tally { packs, bytes: self.collection.condemned };
+        }
+        if self.is_done(gone.is_some()) && self.is_looked_at(&after)? {
+            after.remember(cache);
+        }
+        Ok(report)
+    }
+
+    /// Whether all was done that was to be done: with nothing held back, and nothing damaged, which the next one would try again and tell again.
+    fn is_done(&self, has_removed: bool) -> bool {
+        let Collection { repository, options, monitor, held, unsealed, survey, .. } = self.collection;
+        let is_whole = monitor.counters().get().damaged == 0 && repository.healed().is_empty();
+        let is_held = *held || options.max_repack.is_some() || survey.older.packs > 0;
+        is_whole && !unsealed && !(has_removed && is_held)
+    }
+
+    /// Those that were looked at, and no others: one that was forgotten since leaves something to do.
+    fn is_looked_at(&self, after: &State) -> Result<bool> {
+        let same = after.snapshots().collect::<HashSet<_>>() == self.collection.seen;
+        Ok(same && after.is_own(&self.state, self.collection.repository, self.collection.me)?)
     }
 }
 

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A share of packs to be sealed with newer secrets is so much at the least: what is small is done in one run.
 const REKEY_BYTES: u64 = 1 << 30;
+/// Far away so many tables are on their way while others are weighed.
+const TABLES_AHEAD: usize = 16;
 
 /// Weighs packs by what is marked of them, again and again while there is more.
 pub(super) struct Scales<'a> {
@@ -59,7 +61,7 @@ impl Choice {
     }
 }
 
-impl Scales<'_> {
+impl<'a> Scales<'a> {
     /// What is to be told of packs that stay as they are: because of what the index says of them, or because they can't be read.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let contested = self.ground.packs.iter().filter(|(id, _)| self.is_contested(id)).map(|(id, (kind, _))| {
@@ -83,6 +85,11 @@ impl Scales<'_> {
     pub fn choose(&mut self, marks: &Marks) -> Result<Choice> {
         let (mut unused, mut candidates, mut shunned) = (Vec::new(), Vec::new(), Vec::new());
         let mut survey = Survey::default();
+        // Far away the next ones are on their way while one is weighed.
+        let to_weigh: Vec<&PackInfo> = self.ground.packs.keys().filter_map(|id| self.to_weigh(id, marks)).collect();
+        let mut to_weigh = to_weigh.into_iter();
+        let reader = self.places.reader().clone();
+        to_weigh.by_ref().take(TABLES_AHEAD).for_each(|info| reader.expect_table(info));
         for (id, (kind, len)) in &self.ground.packs {
             survey.all.add(*len);
             let Some((info, chunks)) = self.ground.named.get(id) else { continue };
@@ -98,6 +105,9 @@ impl Scales<'_> {
             let weight = match self.known.get(id) {
                 Some((then, weight)) if *then == live => *weight,
                 _ => {
+                    if self.to_weigh(id, marks).is_some() {
+                        to_weigh.next().into_iter().for_each(|info| reader.expect_table(info));
+                    }
                     let weight = self.weigh(info, *chunks, live, marks)?;
                     self.known.insert(*id, (live, weight));
                     weight
@@ -144,9 +154,24 @@ impl Scales<'_> {
         Ok(Choice { unused, repack, survey })
     }
 
-    fn weigh(&mut self, info: &PackInfo, chunks: u32, live: u32, marks: &Marks) -> Result<Weight> {
+    /// A pack whose table has to be read to weigh it.
+    fn to_weigh(&self, id: &PackId, marks: &Marks) -> Option<&'a PackInfo> {
+        let ground: &'a Ground = self.ground;
+        let (info, chunks) = ground.named.get(id)?;
+        let live = marks.of(id).map_or(0, |m| m.live);
+        let is_known = self.known.get(id).is_some_and(|(then, _)| *then == live);
+        let is_read = live > 0 && !is_known && !self.is_contested(id) && !self.is_whole(info, *chunks, live);
+        is_read.then_some(info)
+    }
+
+    /// Whether all of a pack is needed, and it isn't so small that it should go into another one.
+    fn is_whole(&self, info: &PackInfo, chunks: u32, live: u32) -> bool {
         let small = info.len < u64::from(self.repository.config().pack_bytes) / choose::SMALL_PART;
-        if live == chunks && !small {
+        live == chunks && !small
+    }
+
+    fn weigh(&mut self, info: &PackInfo, chunks: u32, live: u32, marks: &Marks) -> Result<Weight> {
+        if self.is_whole(info, chunks, live) {
             return Ok(Weight::Of(Cost { unused: 0, drops: 0, moves: info.len }));
         }
         match self.places.reader().table(info) {

@@ -5,9 +5,9 @@
 //! one wanted now.
 
 use super::bits::Bits;
-use super::threads::on_threads;
 use super::twice;
 use crate::monitor::Monitor;
+use crate::threads::on_threads;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;

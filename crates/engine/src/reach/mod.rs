@@ -9,7 +9,6 @@ pub(crate) mod find;
 pub(crate) mod keys;
 pub(crate) mod marks;
 mod queue;
-pub(crate) mod threads;
 pub(crate) mod walk;
 
 /// What can't be read is read once more before it passes for that.

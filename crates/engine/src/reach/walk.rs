@@ -6,8 +6,8 @@
 //! many lists as there are threads.
 
 use super::queue::Queue;
-use super::threads::on_threads;
 use crate::Result;
+use crate::threads::on_threads;
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Root;
 use drumlin_format::tree::{Body, Child, Data, Inner, Leaf, ListNode, Ref};

@@ -13,6 +13,7 @@ mod subject;
 use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::{Error, Result, convert, parity};
+use drumlin_format::session::purpose;
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Collected, Desk, collect, discard};
 use drumlin_repo::history::Act;
@@ -138,7 +139,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     }
     repository.adopt_verdicts()?;
     let copies = repository.mend_copies()?;
-    let desk = Desk::of(repository, convert::session(&options.host, "repair", now.as_secs() as i64));
+    let desk = Desk::of(repository, convert::session(&options.host, purpose::REPAIR, now.as_secs() as i64));
     let Options { wait, evict_after, .. } = *options;
     let policy = Policy { host: options.host.clone(), wait, evict: options.evict.clone(), evict_after };
     let mut waiting = Waiting::new(repository, cache, &desk, policy, monitor, now);
@@ -191,7 +192,7 @@ fn mend(desk: &Desk, mending: &mut Mending, waiting: &mut Waiting, monitor: &dyn
     match collect(desk, me, mending, &mut |session| waiting.patience(session)) {
         Ok(Collected::Nothing | Collected::Done(_)) => Ok(()),
         Ok(Collected::Blocked(session)) => Err(blocked(desk, session, monitor)),
-        Ok(Collected::Evicted) => Err(Error::Busy("another prune or repair has overtaken this one".into())),
+        Ok(Collected::Evicted) => Err(Error::Overtaken("another prune or repair has overtaken this one")),
         Err(e) => Err(e),
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct AtHand {
     is_unopened: bool,
     /// What was there before.
     there: Option<Names>,
+    /// It is there, and can't be listed: each name is looked for by itself.
+    is_unlisted: bool,
     /// Its number in the window, if it has one.
     number: Option<u32>,
     /// Names that the snapshot has, where all others are to be deleted.
@@ -72,7 +74,9 @@ impl AtHand {
                 None
             }
         };
-        let there = handle.as_ref().and_then(|h| h.list().ok()).filter(|names| !names.is_empty());
+        let listed = handle.as_ref().map(|h| h.list());
+        let is_unlisted = matches!(listed, Some(Err(_)));
+        let there = listed.and_then(|names| names.ok()).filter(|names| !names.is_empty());
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
         let deletes = context.options.delete && deletes && whole && !cut && selection.is_of_sources(key);
@@ -85,7 +89,19 @@ impl AtHand {
         let barred = barred || is_repository;
         let handle = handle.filter(|_| !barred);
         let is_unopened = is_unopened && !barred;
-        AtHand { key: key.to_vec(), path, source, handle, is_unopened, there, number: None, keep, barred, stays }
+        AtHand {
+            key: key.to_vec(),
+            path,
+            source,
+            handle,
+            is_unopened,
+            there,
+            is_unlisted,
+            number: None,
+            keep,
+            barred,
+            stays,
+        }
     }
 
     /// Whether it is there, as far as is known.
@@ -106,7 +122,11 @@ impl AtHand {
 
     /// What was there of that name, before; with the directory.
     pub fn had(&self, name: &[u8]) -> Option<&Arc<TargetDir>> {
-        self.handle.as_ref().filter(|_| self.there.as_ref().is_some_and(|names| names.contains(name)))
+        let is_there = |handle: &&Arc<TargetDir>| match &self.there {
+            Some(names) => names.contains(name),
+            None => self.is_unlisted && !matches!(handle.stat(name), Ok(None)),
+        };
+        self.handle.as_ref().filter(is_there)
     }
 
     pub fn is(&self, key: &[u8]) -> bool {

@@ -92,8 +92,13 @@ impl Deletion<'_> {
                 }
             }
         }
-        if is_repository(handle, name, &stat) {
-            let cause = "it is a repository, which no restore deletes: remove it yourself if nobody needs it";
+        let why_it_stays = match is_repository(handle, name, &stat) {
+            Ok(false) => None,
+            Ok(true) => Some("it is a repository, which no restore deletes".to_owned()),
+            Err(e) => Some(format!("it may be a repository, which no restore deletes: {e}")),
+        };
+        if let Some(why) = why_it_stays {
+            let cause = format!("{why}; remove it yourself if nobody needs it");
             context.problem(path, ProblemKind::Unwritable, cause);
             return None;
         }
@@ -126,15 +131,23 @@ impl Deletion<'_> {
 }
 
 /// Whether an entry of a directory is a folder with a repository in it, whoever's: a backup leaves out its own, which another client may have made.
-fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> bool {
-    let config = || -> place::Result<Vec<u8>> {
-        let (file, _) = handle.open_dir(name)?.open_existing(names::CONFIG.as_bytes())?;
-        let mut bytes = Vec::new();
-        let _ = file.take(HEADER_BYTES as u64).read_to_end(&mut bytes);
-        Ok(bytes)
-    };
-    convert::kind(stat.kind) == Kind::Dir
-        && config().is_ok_and(|bytes| Header::decode(&bytes, ObjectType::Config).is_ok())
+///
+/// # Errors
+/// What may tell can't be read.
+fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> Result<bool, String> {
+    if convert::kind(stat.kind) != Kind::Dir {
+        return Ok(false);
+    }
+    let opened = handle.open_dir(name).and_then(|dir| dir.open_existing(names::CONFIG.as_bytes()));
+    match opened {
+        Ok((file, _)) => {
+            let mut bytes = Vec::new();
+            file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+            Ok(Header::decode(&bytes, ObjectType::Config).is_ok())
+        }
+        Err(e) if e.is_unread() => Err(e.to_string()),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Remove whatever it is; the cause, if some of it stays.

@@ -4,9 +4,10 @@ use super::aside::Asides;
 use super::cold::Cold;
 use super::own::Own;
 use super::plan::{Planned, Planner};
-use super::worker::{Context, Worker};
+use super::worker::{Context, Room, Worker};
 use super::{Options, Report, dirs, links, verify};
 use crate::monitor::Monitor;
+use crate::threads;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
 use drumlin_host::place::{Owners, Target};
@@ -105,6 +106,7 @@ fn attempt(
         fetches: unbounded(),
         spare: Mutex::default(),
         open: AtomicUsize::new(0),
+        room: Room::new(drumlin_host::process::descriptors(), options.workers),
         owner_told: AtomicBool::new(false),
         lost: Mutex::default(),
         replaced: Mutex::default(),
@@ -146,14 +148,11 @@ fn distribute(context: &Context) -> Result<Planned> {
     let (tasks, tasks_in) = bounded(4 * workers);
     let (at_work, others) = bounded(0);
     std::thread::scope(|scope| {
-        for number in 0..workers {
+        threads::start(scope, "worker", workers, || {
             let (worker, tasks) = (Worker::new(context), tasks_in.clone());
             let (at_work, others) = (at_work.clone(), others.clone());
-            std::thread::Builder::new()
-                .name(format!("worker-{number}"))
-                .spawn_scoped(scope, move || worker.run(&tasks, at_work, &others))
-                .map_err(Error::system("start a thread"))?;
-        }
+            Ok(move || worker.run(&tasks, at_work, &others))
+        })?;
         drop((tasks_in, at_work));
         let mut planner = Planner::new(context, tasks)?;
         planner.run()?;

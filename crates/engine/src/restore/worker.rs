@@ -35,6 +35,8 @@ pub(super) struct Context<'a> {
     pub spare: Mutex<Vec<Vec<u8>>>,
     /// Files of several chunks that are open between two of them.
     pub open: AtomicUsize,
+    /// How much may be kept open.
+    pub room: Room,
     /// Whether it was told that owners can't be set.
     pub owner_told: AtomicBool,
     /// Files that could not be restored, by a hash of their paths in the source: no hard link may be made to what has
@@ -51,10 +53,25 @@ pub(super) struct Context<'a> {
     pub fatal: Mutex<Option<Error>>,
 }
 
-/// More files than this are not kept open while their chunks come in.
-const OPEN_MAX: usize = 128;
-/// Directories that a worker keeps open.
-const DIRS_OPEN: usize = 32;
+/// How much may be kept open: of few descriptors (containers and old systems have 256, or 1,024 for any number of workers) what is needed at once has to have its
+/// part, and what is read from.
+pub(super) struct Room {
+    /// Files whose chunks are still coming in.
+    files: usize,
+    /// Directories of each worker.
+    dirs: usize,
+}
+
+impl Room {
+    const FILES_MAX: usize = 128;
+    const DIRS_MAX: usize = 32;
+
+    /// Of so many descriptors, for so many workers.
+    pub fn new(descriptors: usize, workers: usize) -> Self {
+        let dirs = (descriptors / 4 / workers.max(1)).clamp(1, Self::DIRS_MAX);
+        Room { files: (descriptors / 8).clamp(1, Self::FILES_MAX), dirs }
+    }
+}
 
 /// Work.
 pub(super) enum Task {
@@ -391,7 +408,7 @@ impl<'a> Worker<'a> {
             state.hasher.get_or_insert_with(|| Box::new(self.context.data_ids.hasher())).update(content);
             state.hashed += content.len() as u64;
         }
-        if self.context.open.load(Ordering::Relaxed) > OPEN_MAX {
+        if self.context.open.load(Ordering::Relaxed) > self.context.room.files {
             self.context.open.fetch_sub(1, Ordering::Relaxed);
         } else {
             state.file = Some(open);
@@ -459,11 +476,11 @@ impl<'a> Worker<'a> {
         if let Some(at) = self.dirs.iter().rposition(|(w, n, _)| (*w, *n) == (of, number)) {
             return Ok(self.dirs[at].2.clone());
         }
-        let target = self.context.target.as_ref().expect("files are written only where there is a target");
-        let dir = target.dir(&window.dirs[number as usize].1)?;
-        if self.dirs.len() >= DIRS_OPEN {
+        if self.dirs.len() >= self.context.room.dirs {
             self.dirs.remove(0);
         }
+        let target = self.context.target.as_ref().expect("files are written only where there is a target");
+        let dir = target.dir(&window.dirs[number as usize].1)?;
         self.dirs.push((of, number, dir.clone()));
         Ok(dir)
     }

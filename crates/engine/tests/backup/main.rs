@@ -10,11 +10,13 @@ use drumlin_engine::backup::{self, Compression, Options, Source};
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
 use drumlin_engine::{Error, restore};
 use drumlin_format::key::Role;
+use drumlin_host::filter::{Filter, FilterOptions};
 use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
 use drumlin_store::{CallLog, Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, RecordStore, Store, Upload, When};
 use std::fs::{self, File};
 use std::io::{Cursor, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -227,6 +229,30 @@ fn where_nothing_has_changed_no_snapshot_need_be_made() {
         bench.repository.remove_snapshot(info.snapshot.id).unwrap();
     }
     assert!(run(&["x"]).snapshot.is_some());
+}
+
+/// What a cache remembers need not be what is latest: another user's run, or one whose cache could not be written, may have found the source otherwise meanwhile.
+#[test]
+fn a_snapshot_is_made_where_another_one_has_come_since() {
+    let bench = bench();
+    let source = tree(bench.folder.path(), 20);
+    settle();
+    let scratch = tempfile::tempdir().unwrap();
+    let other = Arc::new(Cache::open(&bench.repository, Some(scratch.path()), scratch.path()).unwrap());
+    let run = |cache: &Arc<Cache>, filter: Filter| {
+        let paths = vec![source.as_os_str().as_bytes().to_vec()];
+        let of = Source::Paths { paths, filter: Arc::new(filter), one_file_system: false };
+        let options = Options { skip_unchanged: true, source: of, ..options(&[&source]) };
+        backup::backup(&bench.repository, cache, options, &Quiet::default()).unwrap().snapshot
+    };
+    let first = run(&bench.cache, Filter::none()).expect("there was none");
+    // As if less of it had been there, and all of it is as it was afterwards.
+    let small = FilterOptions { exclude_larger_than: Some(0), ..FilterOptions::default() };
+    let second = run(&other, Filter::new(&small).unwrap()).expect("it is another one");
+    assert_ne!(second.root, first.root);
+    let third = run(&bench.cache, Filter::none()).expect("the latest lacks something");
+    assert_eq!(third.root, first.root);
+    assert!(run(&bench.cache, Filter::none()).is_none());
 }
 
 /// Where a session can't be taken back (an account that may only add), or something was stored all the same, a snapshot is made.

@@ -90,6 +90,7 @@ impl Deed {
         let mut told = Told::new();
         let wrong = self.attempt(scene, repository, &cache, &monitor, &mut told)?;
         told.extend(monitor.problems().iter().map(|p| format!("{}: {}", String::from_utf8_lossy(&p.path), p.cause)));
+        told.extend(repository.passed_over().iter().map(|(name, cause)| format!("{name}: passed over: {cause}")));
         // Who was told has to look; where nothing was told all has to be right.
         if let (true, Some(wrong)) = (told.is_empty(), wrong) {
             told.push(format!("{SILENT}{wrong}"));

@@ -37,9 +37,14 @@ fn fail(scene: &Scene, deed: Deed, op: Op, n: u64, kind: Kind, once: bool) -> Op
         Ok(told) if told.iter().any(|text| text.starts_with(SILENT) && !text.contains("the test says so")) => {
             panic!("{what}: {told:?}")
         }
+        Ok(told) if kind == Kind::Exhausted && told.iter().any(|text| text.contains("the test says so")) => {
+            panic!("{what}: taken for damage: {told:?}")
+        }
         Ok(told) => told.iter().any(|text| {
             text.contains(&failed) && ["the test says so", "through its parity"].iter().any(|why| text.contains(why))
         }),
+        // It was done without that, and something was lacking: the program tells both.
+        Err(_) if repository.passed_over().contains_key(&failed) => true,
         Err(error) => {
             let text = error.to_string();
             assert!(text.contains("the test says so"), "{what}: {text}");
@@ -153,6 +158,13 @@ fn a_place_that_cannot_be_read_is_told_and_harms_nothing() {
             || read_again(deed, failed)
             || put_again(deed, failed)
     });
+}
+
+/// A machine that is short of descriptors or memory says nothing of what it could not read: that ends the run.
+#[test]
+fn what_this_machine_is_short_of_is_no_damage() {
+    let deeds = [Deed::Prune, Deed::Repair, Deed::Check];
+    each(&tidy(), &deeds, &READS, Kind::Exhausted, &[true, false], |deed, _, failed| put_again(deed, failed));
 }
 
 #[test]

@@ -17,8 +17,14 @@ use std::time::Duration;
 fn killed() -> Session {
     let mut child = std::process::Command::new("sleep").arg("0").spawn().unwrap();
     let this = drumlin_host::process::Process::this().unwrap();
-    let process =
-        Process { machine: this.machine, boot: this.boot, namespace: this.namespace, id: child.id(), began: 1 };
+    let process = Process {
+        machine: this.machine,
+        boot: this.boot,
+        namespace: this.namespace,
+        id: child.id(),
+        began: 1,
+        node: this.node,
+    };
     child.wait().unwrap();
     Session { process: Some(process), ..Session::new("host", "backup", 0) }
 }
@@ -70,12 +76,13 @@ fn leftovers_of_a_killed_backup_go_and_its_session_too() {
 fn whoever_is_at_work_is_waited_for_and_named() {
     let mut history = History::new(2);
     history.forget(|at| at == 0);
-    let session = Session::new("elsewhere", "backup", 0);
+    let session = Session::new("else\u{1b}where", "backup", 0);
     let registration = Registration::begin(&history.bench.repository, session).unwrap();
     let before = objects(&history.bench.memory);
     let busy = prune_all(&history.bench);
     let Err(Error::Busy(message)) = busy else { panic!("{busy:?}") };
-    assert!(message.contains("elsewhere") && message.contains("backup"), "{message}");
+    assert!(message.contains("else\\u{1b}where") && message.contains("backup"), "{message}");
+    assert!(!message.contains('\u{1b}'), "it steers the terminal: {message}");
     let gone: Vec<_> = before.keys().filter(|n| !objects(&history.bench.memory).contains_key(*n)).cloned().collect();
     assert!(gone.is_empty(), "{gone:?}");
     assert!(!objects(&history.bench.memory).keys().any(|n| n.starts_with("plans/")), "its plan is left");

@@ -18,6 +18,7 @@ use super::remove::{self, Removed};
 use super::resolve::{self, check_name};
 use super::target::Shared;
 use crate::meta::{Kind, Stat};
+use crate::sys::open_retry;
 
 /// A directory at or below the target. Costs one descriptor; share it by `Arc` while entries in it are being restored.
 pub struct TargetDir {
@@ -363,7 +364,7 @@ impl TargetDir {
 
     pub(super) fn create(&self, name: &[u8], mode: u16) -> Result<OwnedFd> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name, flags, Mode::from_raw_mode(u32::from(mode)))
+        open_retry(|| fs::openat(&self.fd, name, flags, Mode::from_raw_mode(u32::from(mode))))
             .map_err(|e| Error::system("create", name, e))
     }
 
@@ -387,7 +388,8 @@ impl TargetDir {
     pub(super) fn pin(&self, name: &[u8]) -> Result<(OwnedFd, Stat)> {
         check_name(name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::openat(&self.fd, name, flags, Mode::empty()).map_err(|e| Error::system("open", name, e))?;
+        let fd = open_retry(|| fs::openat(&self.fd, name, flags, Mode::empty()))
+            .map_err(|e| Error::system("open", name, e))?;
         let stat = entry::stat_fd(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
         Ok((fd, stat))
     }
@@ -395,7 +397,7 @@ impl TargetDir {
     fn open_regular(&self, name: &[u8], access: OFlags) -> Result<(OwnedFd, Stat)> {
         check_name(name)?;
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = fs::openat(&self.fd, name, flags, Mode::empty()).map_err(|e| match e {
+        let fd = open_retry(|| fs::openat(&self.fd, name, flags, Mode::empty())).map_err(|e| match e {
             Errno::LOOP => Error::Blocked(name.to_vec()),
             e => Error::system("open", name, e),
         })?;

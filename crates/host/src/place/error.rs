@@ -54,6 +54,12 @@ impl Error {
         self.errno() == Some(libc::ENOENT)
     }
 
+    /// It may be there, and this machine or this user can't look into it now.
+    pub fn is_unread(&self) -> bool {
+        let codes = [libc::EIO, libc::EACCES, libc::EPERM, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ESTALE];
+        self.errno().is_some_and(|code| codes.contains(&code))
+    }
+
     /// There can't be a hard link to this file there: another file system, one without links, as many as there may be, or
     /// this user may not make it.
     pub fn is_no_link(&self) -> bool {

@@ -55,7 +55,7 @@ fn slice(arena: &[u8], (start, len): (u32, u16)) -> &[u8] {
 /// Lists through a descriptor of its own, so that several threads may list one directory at once.
 pub(super) fn list(dir: BorrowedFd<'_>) -> rustix::io::Result<Names> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = fs::openat(dir, c".", flags, Mode::empty())?;
+    let fd = crate::sys::open_retry(|| fs::openat(dir, c".", flags, Mode::empty()))?;
     let mut buffer = vec![MaybeUninit::<u8>::uninit(); 1 << 16];
     let mut entries = RawDir::new(fd.as_fd(), &mut buffer);
     let mut names = Names::default();

@@ -11,6 +11,7 @@ use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::error::{Error, Result};
+use crate::sys::open_retry;
 
 /// The longest piece of a path that is handed to the kernel at once: below `PATH_MAX`, its zero byte included.
 const PIECE_BYTES_MAX: usize = 4000;
@@ -101,6 +102,7 @@ fn by_components(at: BorrowedFd<'_>, piece: &[u8], path: &[u8]) -> Result<Opened
 
 /// Readable if the user may, else `O_PATH`; a symlink or another non-directory becomes [`Error::Blocked`].
 fn open_with(name: &[u8], open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> Result<Opened> {
+    let open = |flags| open_retry(|| open(flags));
     let first = open(DIR | OFlags::RDONLY).map(|fd| Opened { fd, readable: true });
     let opened = match first {
         Err(Errno::ACCESS) => open(DIR | OFlags::PATH).map(|fd| Opened { fd, readable: false }),

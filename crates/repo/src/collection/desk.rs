@@ -1,6 +1,7 @@
 //! The protocol's objects in a repository.
 
 use super::{Board, Flag};
+use crate::beside::beside;
 use crate::history::Act;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names, random_id};
@@ -8,7 +9,7 @@ use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::plan::Plan;
-use drumlin_format::session::Session;
+use drumlin_format::session::{Session, purpose};
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, Signer, SnapshotId};
 use drumlin_store::{Action, Kind, Put, Soon};
@@ -114,7 +115,7 @@ impl<'a> Desk<'a> {
 
     /// What the history calls what it does.
     fn purpose(&self) -> &str {
-        if self.session.purpose.is_empty() { "prune" } else { &self.session.purpose }
+        if self.session.purpose.is_empty() { purpose::PRUNE } else { &self.session.purpose }
     }
 
     /// The snapshots of a session that are there now and can be read. None, for who can't read any.
@@ -436,7 +437,7 @@ impl Registration {
         // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so. A storage that
         // is far away does it on the side.
         let known = std::thread::scope(|scope| {
-            scope.spawn(|| repository.store().clear_unfinished());
+            let _ = beside(scope, "clear", || repository.store().clear_unfinished());
             super::register(&Desk::of(repository, session), id)
         });
         let known = known.inspect_err(|_| {

@@ -5,7 +5,8 @@
 //! <folder>/<repository id>/seen:  "drumlin seen" 00 00 00 02 | fresh (16) | sealed
 //! ```
 //!
-//! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects.
+//! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects. One that is there and can't be read now (it is
+//! another user's, its disk fails) is left as it is, and told.
 
 use super::seen::Seen;
 use crate::cache::make_folder;
@@ -14,7 +15,7 @@ use drumlin_format::SnapshotId;
 use drumlin_seal::{SealKey, Secret, Suite, derive};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +40,16 @@ struct Inner {
     kept: Seen,
     /// What others have written to the file since doesn't matter.
     replaced: bool,
-    trouble: Option<String>,
+    trouble: Option<Trouble>,
+}
+
+/// Why nothing is known of what was seen before, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The file can't be read, and may say something yet.
+    Unread(String),
+    /// What it says is of no use any more.
+    Useless(String),
 }
 
 impl Memory {
@@ -62,8 +72,8 @@ impl Memory {
         memory
     }
 
-    /// Why what was remembered is lost, if so.
-    pub fn trouble(&self) -> Option<String> {
+    /// Why what was remembered is not known, if so.
+    pub fn trouble(&self) -> Option<Trouble> {
         self.lock().trouble.clone()
     }
 
@@ -100,7 +110,7 @@ impl Memory {
     /// Write it, if there is anything new: in one step, so that what is there is whole at any time.
     ///
     /// # Errors
-    /// The folder or the file can't be written.
+    /// The folder or the file can't be written; what is there can't be read, and so isn't written over.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut inner = self.lock();
@@ -109,11 +119,12 @@ impl Memory {
             return Ok(());
         }
         // Another process may have written since; what it has seen and nobody is sure of is found out by the next look.
-        if !inner.replaced
-            && let Ok(others) = self.load()
-            && others != inner.kept
-        {
-            inner.seen.join(others);
+        if !inner.replaced {
+            match self.load() {
+                Ok(others) if others != inner.kept => inner.seen.join(others),
+                Err(Trouble::Unread(why)) => return Err(io::Error::other(why)),
+                Ok(_) | Err(Trouble::Useless(_)) => {}
+            }
         }
         let folder = path.parent().unwrap_or(Path::new("."));
         make_folder(folder)?;
@@ -122,7 +133,14 @@ impl Memory {
         self.key(&fresh).seal(0, MAGIC, &mut sealed);
         let temporary = path.with_extension(format!("new-{}", std::process::id()));
         let write = || {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            // Of a killed process that had this one's number.
+            let _ = fs::remove_file(&temporary);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            // What root makes in another one's folder (`sudo` may keep HOME) is that one's, or he couldn't read it any more.
+            let owner = fs::metadata(folder)?;
+            if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+                fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+            }
             file.write_all(&[&MAGIC[..], &fresh, &sealed].concat())?;
             file.sync_data()?;
             fs::rename(&temporary, path)
@@ -138,22 +156,27 @@ impl Memory {
         self.path.as_deref()
     }
 
-    /// What the file says; nothing if there is none. An error in words if it says nothing that can be used.
-    fn load(&self) -> std::result::Result<Seen, String> {
+    /// What the file says; nothing if there is none.
+    fn load(&self) -> std::result::Result<Seen, Trouble> {
         let Some(path) = &self.path else { return Ok(Seen::default()) };
         let bytes = match fs::read(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Seen::default()),
-            Err(e) => return Err(e.to_string()),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Seen::default()),
+            Err(e) => return Err(Trouble::Unread(e.to_string())),
             Ok(bytes) => bytes,
         };
-        let Some((magic, rest)) = bytes.split_first_chunk::<16>() else { return Err("it is too short".into()) };
+        self.opened(&bytes).map_err(|why| Trouble::Useless(why.into()))
+    }
+
+    /// What the bytes of the file say.
+    fn opened(&self, bytes: &[u8]) -> std::result::Result<Seen, &'static str> {
+        let Some((magic, rest)) = bytes.split_first_chunk::<16>() else { return Err("it is too short") };
         if magic != MAGIC && magic != MAGIC_BEFORE {
-            return Err("it is no such file, or of another version of drumlin".into());
+            return Err("it is no such file, or of another version of drumlin");
         }
-        let Some((fresh, sealed)) = rest.split_first_chunk() else { return Err("it is too short".into()) };
+        let Some((fresh, sealed)) = rest.split_first_chunk() else { return Err("it is too short") };
         let mut sealed = sealed.to_vec();
         let plain = self.key(fresh).open(0, magic, &mut sealed).map_err(|_| "it is damaged")?;
-        Seen::decode(plain, magic == MAGIC).ok_or_else(|| "it is damaged".into())
+        Seen::decode(plain, magic == MAGIC).ok_or("it is damaged")
     }
 
     fn key(&self, fresh: &[u8; 16]) -> SealKey {

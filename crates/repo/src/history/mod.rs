@@ -14,5 +14,5 @@ mod tests;
 
 pub use entries::Act;
 pub(crate) use entries::now;
-pub use memory::Memory;
+pub use memory::{Memory, Trouble};
 pub use missing::{KeyTrouble, Missing};

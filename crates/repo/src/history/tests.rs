@@ -2,7 +2,7 @@
 //! processes.
 
 use super::seen::{Ids, Seen, SeenKey};
-use super::{Act, KeyTrouble, Memory, Missing};
+use super::{Act, KeyTrouble, Memory, Missing, Trouble};
 use crate::collection::{Board, Desk};
 use crate::{CreateOptions, Error, NewLock, Repository, Unlock, names, random_id};
 use drumlin_format::key::Role;
@@ -392,11 +392,22 @@ fn the_file_is_shared_and_its_loss_is_told_and_no_more() {
     {
         std::fs::write(&path, bad).unwrap();
         let client = open(&bench.owner);
-        assert!(client.memory().unwrap().trouble().is_some());
+        assert!(matches!(client.memory().unwrap().trouble(), Some(Trouble::Useless(_))));
         sound(&client);
         keep(&client);
         assert!(open(&bench.owner).memory().unwrap().trouble().is_none());
     }
+    // What can't be read now may say something yet: it is not written over.
+    let aside = path.with_extension("aside");
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let client = open(&bench.owner);
+    assert!(matches!(client.memory().unwrap().trouble(), Some(Trouble::Unread(_))));
+    sound(&client);
+    assert!(client.memory().unwrap().save().is_err());
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(open(&bench.owner).memory().unwrap().trouble(), None);
     std::fs::remove_dir_all(folder.path()).unwrap();
     std::fs::write(folder.path(), "no folder").unwrap();
     let client = open(&bench.owner);

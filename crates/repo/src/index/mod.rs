@@ -465,10 +465,16 @@ impl Index {
     }
 
     /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what they covered has to be read again. Where there
-    /// is no room for a merged one they stay as they are.
+    /// is no room for a merged one, or no file can be made for it, they stay as they are.
     fn compact(&self) -> Result<bool> {
         while let Some(group) = self.mergeable() {
-            let (file, name) = manifest::new_run(&self.cache, self.folder.as_deref())?;
+            let (file, name) = match manifest::new_run(&self.cache, self.folder.as_deref()) {
+                Ok(made) => made,
+                Err(e) => {
+                    self.repository.note_unkept(&e);
+                    return Ok(true);
+                }
+            };
             let runs: Vec<_> = group.iter().map(|l| l.run.clone()).collect();
             let Ok(run) = run::merge(&runs, file).map(Arc::new) else {
                 manifest::remove_run(self.folder.as_deref(), &name);

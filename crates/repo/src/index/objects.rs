@@ -28,7 +28,7 @@ impl Repository {
     }
 
     /// The same of an object whose length is known: as a rule in one step.
-    pub(crate) fn index_hooks_of(&self, id: IndexId, object_len: u64) -> Result<Option<(u32, Vec<Hooks>)>> {
+    pub fn index_hooks_of(&self, id: IndexId, object_len: u64) -> Result<Option<(u32, Vec<Hooks>)>> {
         let name = names::index(id);
         let read = || -> Result<(u32, Vec<Hooks>)> {
             let mut start = vec![0; HOOKS_BYTES.min(object_len as usize)];

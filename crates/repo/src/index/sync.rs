@@ -139,30 +139,37 @@ impl Index {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
         let (mut chunks, mut gone) = (0, None);
+        let (mut is_any_read, mut unread) = (!self.read().runs.is_empty(), None);
         for (at, id) in ids.iter().enumerate() {
             // While one is opened, and its answer is on its way, the next one is fetched.
             if let Some(next) = ids.get(at + 1) {
                 self.repository.store().expect(Soon::Object(&names::index(*next)));
             }
             let name = names::index(*id);
-            let bytes = match self.repository.store().get(&name) {
+            // What passes is not to cost what only this one names.
+            let get = || self.repository.store().get(&name);
+            let opened = match get().or_else(|e| if e.kind == Kind::Io { get() } else { Err(e) }) {
                 Err(e) if e.kind == Kind::Missing => {
                     gone = Some(*id);
                     continue;
                 }
-                other => other?,
+                Err(e) => Err(Error::from(e)),
+                // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
+                Ok(bytes) => index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name)),
             };
-            // Whoever signed it is believed for now: chunks are checked by their ids wherever they are read.
-            let opened = index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name));
             let of_object = match (&self.view, opened) {
-                (_, Err(_)) if Desk::new(&self.repository).is_unfinished(*id)? => continue,
-                (_, Err(e)) if self.passes_over(&name, &e) => continue,
+                (_, Err(e)) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => continue,
+                (_, Err(e)) if self.passes_over(&name, &e) => {
+                    unread = unread.or(Some(e).filter(Error::is_unread));
+                    continue;
+                }
                 (View::Among { packs: Some(packs), .. }, Ok((mut entries, _))) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }
                 (_, opened) => opened?.0,
             };
+            is_any_read = true;
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
             entries.extend(of_object);
             covered.objects.push(*id);
@@ -171,6 +178,12 @@ impl Index {
                 entries.clear();
                 chunks = 0;
             }
+        }
+        if let Some(e) = unread
+            && !is_any_read
+        {
+            // It is the storage that fails: to store everything anew would not help.
+            return Err(e);
         }
         if !entries.is_empty() || !covered.objects.is_empty() {
             self.add_run(&entries, covered)?;

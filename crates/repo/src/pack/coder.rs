@@ -63,6 +63,8 @@ pub struct Coder {
     /// Room to open and decode it again.
     pub(super) opened: Vec<u8>,
     decoded: Vec<u8>,
+    /// Room for what is made of pieces to see what a block is worth: `coded` keeps its length, which sealing the next raw block would have to fill again.
+    probe: Vec<u8>,
 }
 
 /// Gains below this share of a block are not worth decoding at every restore.
@@ -136,6 +138,7 @@ impl Coder {
             coded: Vec::new(),
             opened: Vec::new(),
             decoded: Vec::new(),
+            probe: Vec::new(),
         })
     }
 
@@ -188,14 +191,14 @@ impl Coder {
         let mut total = 0;
         for piece in 0..PROBE_PIECES {
             let at = (raw.len() - PROBE_PIECE_BYTES) / PROBE_PIECES * piece;
-            total += self.compress(&raw[at..at + PROBE_PIECE_BYTES])?;
+            total += self.probe(&raw[at..at + PROBE_PIECE_BYTES])?;
         }
         if total * 100 < PROBE_PIECES * PROBE_PIECE_BYTES * WORTHWHILE_PERCENT {
             return Ok(Contents::Regular);
         }
         self.set(FASTEST)?;
         let at = (raw.len() - CONFIRM_BYTES) / 2;
-        if self.compress(&raw[at..at + CONFIRM_BYTES])? * 100 < CONFIRM_BYTES * WORTHWHILE_PERCENT {
+        if self.probe(&raw[at..at + CONFIRM_BYTES])? * 100 < CONFIRM_BYTES * WORTHWHILE_PERCENT {
             return Ok(Contents::Regular);
         }
         Ok(if is_mixed(raw) { Contents::Mixed } else { Contents::Noise })
@@ -213,9 +216,12 @@ impl Coder {
     }
 
     fn compress(&mut self, raw: &[u8]) -> std::io::Result<usize> {
-        self.coded.clear();
-        self.coded.reserve(zstd::zstd_safe::compress_bound(raw.len()));
-        self.compressor.compress_to_buffer(raw, &mut self.coded)
+        compress(&mut self.compressor, raw, &mut self.coded)
+    }
+
+    /// How long a piece gets.
+    fn probe(&mut self, raw: &[u8]) -> std::io::Result<usize> {
+        compress(&mut self.compressor, raw, &mut self.probe)
     }
 
     /// Whether `self.opened` decodes to `raw`.
@@ -230,6 +236,12 @@ impl Coder {
             Codec::Padding => true,
         }
     }
+}
+
+fn compress(compressor: &mut Compressor<'static>, raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<usize> {
+    out.clear();
+    out.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+    compressor.compress_to_buffer(raw, out)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod came;
 mod coder;
 mod heal;
 mod lru;
+mod opened;
 mod packer;
 mod parity;
 mod reader;

@@ -5,6 +5,7 @@
 //! has it closed by a thread of its own: table, footer, name. A pack appears in the store complete or not at all.
 
 use super::{BlockBuilder, Coder, Coding, Encoder};
+use crate::beside::{Beside, apart};
 use crate::{Cache, Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Block, Codec, Footer, PackKind, Slot, Table, size_class};
@@ -352,9 +353,10 @@ impl Packer {
         };
         // That another pack has failed is no reason for this one to.
         let joined = self.join(CLOSING_MAX - 1);
-        let thread = std::thread::Builder::new().name("close-pack".into()).spawn(move || closing.run());
-        let thread = thread.map_err(|e| Error::Machine(format!("cannot start a thread: {e}")))?;
-        lock(&self.closing).push_back(thread);
+        match apart("close-pack", move || closing.run()) {
+            Beside::Thread(thread) => lock(&self.closing).push_back(thread),
+            Beside::Done(closed) => return joined.and(closed),
+        }
         joined
     }
 }

@@ -1,6 +1,7 @@
 //! Reading packs: blocks, and single chunks with the blocks around them kept for a while.
 
 use super::came::Came;
+use super::opened::Opened;
 use super::rescue::Lost;
 use super::table::Told;
 use super::{Healed, Lru};
@@ -26,7 +27,7 @@ pub struct Reader {
     pub(super) tables: Mutex<Lru<PackId, Table>>,
     /// Tables that are had from elsewhere.
     pub(super) taught: OnceLock<HashMap<PackId, Arc<Table>>>,
-    blocks: Mutex<Lru<(PackId, u32), Vec<u8>>>,
+    blocks: Opened,
     pub(super) lost: Mutex<Lost>,
     /// Damaged packs at hand.
     healed: Mutex<Lru<PackId, Mutex<Option<Healed>>>>,
@@ -66,7 +67,7 @@ impl Reader {
             keys: Mutex::new(HashMap::new()),
             tables: Mutex::new(Lru::new(TABLES_BYTES)),
             taught: OnceLock::new(),
-            blocks: Mutex::new(Lru::new(block_cache_bytes)),
+            blocks: Opened::new(block_cache_bytes),
             lost: Mutex::new(Lost::default()),
             healed: Mutex::new(Lru::new(HEALED_MAX)),
             heals: true,
@@ -397,17 +398,22 @@ impl Reader {
                 _ => None,
             })
         };
-        let cached = lock(&self.blocks).get(&(info.id, chunk.block));
-        // By a wrong table another block may have come by this number.
-        if let Some(block) = cached
-            && let Some(bytes) = cut(&block)?
-        {
-            return Ok(bytes);
-        }
-        let (mut scratch, mut block) = (Vec::new(), Vec::new());
-        self.read_block(info, &table, chunk.block, &mut scratch, &mut block, heals)?;
+        let turn = match self.blocks.get((info.id, chunk.block)) {
+            Ok(block) => match cut(&block)? {
+                Some(bytes) => return Ok(bytes),
+                // By a wrong table another block may have come by this number.
+                None => None,
+            },
+            Err(turn) => Some(turn),
+        };
+        let (mut scratch, mut block) = (SCRATCH.take(), Vec::new());
+        let read = self.read_block(info, &table, chunk.block, &mut scratch, &mut block, heals);
+        SCRATCH.set(scratch);
+        read?;
         let block = Arc::new(block);
-        lock(&self.blocks).put((info.id, chunk.block), block.clone(), block.len());
+        if let Some(turn) = turn {
+            turn.done(block.clone());
+        }
         let detail = "a chunk is not what its name says";
         cut(&block)?.ok_or(Error::DamagedBlock { pack: info.id, block: chunk.block, detail })
     }
@@ -418,7 +424,7 @@ impl Reader {
         let info = self.index.pack(location.pack);
         let Ok(table) = self.table(&info) else { return };
         let Some(chunk) = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id) else { return };
-        if lock(&self.blocks).get(&(info.id, chunk.block)).is_none() {
+        if !self.blocks.is_known((info.id, chunk.block)) {
             self.expect_block(&info, &table, chunk.block);
         }
     }
@@ -494,6 +500,8 @@ impl Reader {
 }
 
 thread_local! {
+    /// Room for a sealed block: fresh memory of that size costs as much as opening it.
+    static SCRATCH: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
     static DECOMPRESSOR: std::cell::RefCell<zstd::bulk::Decompressor<'static>> =
         std::cell::RefCell::new(zstd::bulk::Decompressor::new().expect("zstd gives a context unless memory is exhausted"));
 }

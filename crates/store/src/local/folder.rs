@@ -27,6 +27,10 @@ static WITHOUT_OPENAT2: AtomicBool = AtomicBool::new(false);
 /// Before something far away that isn't there is looked for again.
 const PAUSES: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(10), Duration::from_millis(50)];
 
+/// How often descriptors are waited for, and how long each time.
+const DESCRIPTOR_TRIES: u32 = 100;
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
+
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A repository's root folder.
@@ -49,6 +53,17 @@ struct Durability {
     /// The first failure to sync a folder. The kernel reports such a failure once and a second attempt may "succeed"
     /// without having written anything, so nothing in this store can be promised to be durable any more.
     failed: Option<Errno>,
+}
+
+/// Open again what found this process or the system out of descriptors: others return theirs soon. For a second at most.
+pub(super) fn wait_for_descriptors<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..DESCRIPTOR_TRIES {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) => std::thread::sleep(DESCRIPTOR_PAUSE),
+            other => return other,
+        }
+    }
+    open()
 }
 
 /// `name` as its folder (`""` for the root) and what comes behind.
@@ -93,8 +108,13 @@ impl Root {
         }
     }
 
-    /// Open `name` below the root, without following any symbolic link.
+    /// Open `name` below the root, without following any symbolic link; where descriptors are short, once others have returned theirs.
     pub(super) fn open_at(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
+        wait_for_descriptors(|| self.open_once(name, flags))
+    }
+
+    /// As [`Root::open_at`], and wait for nobody.
+    pub(super) fn open_once(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
         let path = if name.is_empty() { "." } else { name };
         let flags = flags | OFlags::CLOEXEC;
         if !WITHOUT_OPENAT2.load(Ordering::Relaxed) {

@@ -33,9 +33,9 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::name::{self, TMP};
-use crate::{Action, Cleared, Error, Kind, Listed, Put, Result, Store, Upload};
+use crate::{Action, Cleared, Error, Kind, Listed, Put, Result, Soon, Store, Upload};
 use folder::{Root, split};
-use read::{Handle, Handles, Outcome};
+use read::{Handles, Outcome};
 use temporary::Temporary;
 use writer::Writer;
 
@@ -219,7 +219,7 @@ impl Store for LocalStore {
         self.check(Action::Read, name)?;
         // Always opened anew: what `get` reads is what gets replaced.
         let root = &self.inner.root;
-        root.patiently(|| Handle::open(root, name)?.read_all()).map_err(|source| self.unread(name, source))
+        root.patiently(|| self.inner.handles.open(root, name)?.read_all()).map_err(|source| self.unread(name, source))
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -230,6 +230,14 @@ impl Store for LocalStore {
             Ok(Outcome::Filled) => Ok(()),
             Ok(Outcome::Ends(len)) => Err(Error::truncated(Action::Read, name, &self.inner.location, wanted, len)),
             Err(source) => Err(self.unread(name, source)),
+        }
+    }
+
+    fn expect(&self, soon: Soon<'_>) {
+        if let Soon::Range { name, offset, len } = soon
+            && self.check(Action::Read, name).is_ok()
+        {
+            self.inner.handles.read_ahead(&self.inner.root, name, offset, len);
         }
     }
 

@@ -10,13 +10,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{self, FileType, OFlags};
+use rustix::fs::{self, Advice, FileType, OFlags};
 use rustix::io::Errno;
 
-use super::folder::Root;
+use super::folder::{Root, wait_for_descriptors};
 use crate::{TOO_LONG, WHOLE_BYTES_MAX};
 
 /// How many descriptors are kept open.
@@ -44,7 +45,7 @@ impl Handle {
     /// link, [`Errno::NOTSUP`] for what else is no regular file.
     pub(super) fn open(root: &Root, name: &str) -> rustix::io::Result<Self> {
         // Without NONBLOCK, a named pipe that somebody planted would hold us for ever.
-        let fd = root.open_at(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let fd = root.open_once(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = fs::fstat(&fd)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Self { file: File::from(fd), len: stat.st_size.unsigned_abs() }),
@@ -116,9 +117,34 @@ impl Handles {
             }
         }
         let forgotten = self.kept().forgotten;
-        let handle = Arc::new(Handle::open(root, name)?);
+        let handle = Arc::new(self.open(root, name)?);
         self.keep(name, &handle, forgotten);
         handle.read_at(offset, buf)
+    }
+
+    /// Have the system read a range into its cache, which nobody waits for. What goes wrong shows when it is read.
+    pub(super) fn read_ahead(&self, root: &Root, name: &str, offset: u64, len: usize) {
+        let handle = self.find(name).or_else(|| {
+            let forgotten = self.kept().forgotten;
+            let handle = Arc::new(Handle::open(root, name).ok()?);
+            self.keep(name, &handle, forgotten);
+            Some(handle)
+        });
+        if let (Some(handle), Some(len)) = (handle, NonZeroU64::new(len as u64)) {
+            let _ = fs::fadvise(&handle.file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+
+    /// Open the object `name`. Where descriptors are short those that are kept go first, and then others' are waited for.
+    pub(super) fn open(&self, root: &Root, name: &str) -> rustix::io::Result<Handle> {
+        wait_for_descriptors(|| {
+            let opened = Handle::open(root, name);
+            if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
+                let kept = std::mem::take(&mut self.kept().handles);
+                drop(kept);
+            }
+            opened
+        })
     }
 
     /// Give up the descriptor of `name`: it may be another file's name now, or nobody's.

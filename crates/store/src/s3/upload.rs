@@ -82,17 +82,22 @@ impl S3Upload {
             self.wait()?;
         }
         let number = self.arrived.len() + self.under_way.len() + 1;
-        let bytes = std::mem::take(&mut self.filling);
+        let bytes = Arc::new(std::mem::take(&mut self.filling));
         self.sent += bytes.len() as u64;
-        let parts = self.parts.clone();
-        let sending = thread::Builder::new().name("s3-part".into()).spawn(move || parts.send(number, &bytes));
-        match sending {
+        let (parts, of_thread) = (self.parts.clone(), bytes.clone());
+        match thread::Builder::new().name("s3-part".into()).spawn(move || parts.send(number, &of_thread)) {
             Ok(thread) => {
                 self.under_way.push_back(thread);
                 Ok(())
             }
-            Err(error) => {
-                Err(self.fail(Error::new(Action::Write, &self.parts.name, self.parts.store.location(), error)))
+            // Where no thread can be had it is sent from here, once those before it have arrived.
+            Err(_) => {
+                while !self.under_way.is_empty() {
+                    self.wait()?;
+                }
+                let tag = self.parts.send(number, &bytes).map_err(|error| self.fail(error))?;
+                self.arrived.push(tag);
+                Ok(())
             }
         }
     }

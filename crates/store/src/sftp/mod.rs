@@ -376,7 +376,10 @@ impl Inner {
             return Err(self.because(Kind::Exists, Action::CreateRepository, "", cause));
         }
         std::thread::scope(|scope| {
-            scope.spawn(|| self.folders.persist_above(self));
+            let above = || self.folders.persist_above(self);
+            if std::thread::Builder::new().name("sftp-above".into()).spawn_scoped(scope, above).is_err() {
+                above();
+            }
             self.run(Action::Create, "", |peer| {
                 if peer.abilities()?.rename {
                     // It goes along; whether it is there, whoever writes to it is told.

@@ -121,7 +121,11 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
     few_round_trips(waited, 30.0);
     // All but one snapshot at once: 51 turns and 18, where one after the other it is six for each, and one.
     away.relay.set(Line::long(Duration::from_millis(50)));
-    for (args, turns_max) in [(&["forget", "--keep-last", "1"][..], 90), (&["snapshots", "--forgotten"], 36)] {
+    // A prune reads what each index object says twice, and the tables of small packs: side by side.
+    let prune = &["prune"][..];
+    for (args, turns_max) in
+        [(&["forget", "--keep-last", "1"][..], 90), (&["snapshots", "--forgotten"], 36), (prune, 1000)]
+    {
         let before = away.relay.turns();
         away.run("plain", args).ok();
         let turns = away.relay.turns() - before;

@@ -1,0 +1,81 @@
+//! Machines that are short of something: file descriptors, threads.
+
+use crate::home::{Home, Ran, same};
+use drumlin_testkit::Rng;
+use std::process::Command;
+
+/// The program under one of prlimit(1)'s limits; `uid`: as this user, for whom there is a copy of it.
+fn limited(home: &Home, limit: &str, uid: Option<u32>, args: &[&str]) -> Ran {
+    let usual = home.command(args);
+    let mut command = Command::new("prlimit");
+    command.arg(limit);
+    match uid.map(|uid| uid.to_string()) {
+        Some(uid) => command.args(["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups"]).arg("./drumlin"),
+        None => command.arg(usual.get_program()),
+    };
+    command.args(usual.get_args());
+    command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?)))).current_dir(home.path(""));
+    command.output().unwrap().into()
+}
+
+/// They are waited for and given back; and what can't be opened for lack of them is no damage.
+#[test]
+fn few_descriptors_do() {
+    let home = Home::new();
+    for n in 0..200 {
+        home.write(&format!("src/{n}/file"), Rng::new(n).bytes(2000));
+    }
+    for n in 0..60 {
+        home.write("src/new", Rng::new(1000 + n).bytes(3000));
+        home.run(&["backup", "src"]).ok();
+    }
+    home.write("src/new", "once more");
+    let run = |args: &[&str]| limited(&home, "--nofile=48:48", None, args);
+    run(&["backup", "src", "--workers", "8"]).ok();
+    run(&["check", "--read-data"]).ok();
+    run(&["restore", &home.saved_folder(), "-t", "out", "--workers", "8"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+    run(&["forget", "--keep-last", "1", "--prune"]).ok();
+    run(&["check"]).ok();
+}
+
+/// Where a user may have few processes the same is done by fewer threads; and where they are too few that is told as what it is.
+#[test]
+fn few_threads_do() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may run it as a user who has no other processes");
+        return;
+    }
+    let home = Home::new();
+    let uid = 1_000_000_000 + std::process::id();
+    home.sources();
+    for n in 0..300 {
+        home.write(&format!("src/many/{n}"), Rng::new(n).bytes(3000));
+    }
+    // Not every folder above the program is open to all.
+    std::fs::copy(env!("CARGO_BIN_EXE_drumlin"), home.path("drumlin")).unwrap();
+    let owned = |path: &str| {
+        let owner = format!("{uid}:{uid}");
+        assert!(Command::new("chown").args(["-R", "-h", &owner]).arg(home.path(path)).status().unwrap().success());
+    };
+    owned("");
+    let run = |most: u32, args: &[&str]| limited(&home, &format!("--nproc={most}:{most}"), Some(uid), args);
+    let mut done = 0;
+    for most in 1..12 {
+        home.write("src/new", Rng::new(u64::from(most)).bytes(200_000));
+        owned("src/new");
+        let ran = run(most, &["backup", "src", "--workers", "4"]);
+        assert!(!ran.stderr.contains("a bug"), "{most}: {}", ran.stderr);
+        done += u32::from(ran.code == Some(0));
+        if ran.code != Some(0) {
+            assert!(ran.stderr.contains("Resource temporarily unavailable"), "{most}: {}", ran.stderr);
+            continue;
+        }
+        let out = format!("out{most}");
+        run(most, &["restore", "latest", "-t", &out, "--workers", "4"]).ok();
+        assert!(same(&home.path("src"), &home.path(&format!("{out}{}/src", home.text("")))));
+        run(most, &["forget", "--keep-last", "1", "--prune"]).ok();
+        run(most, &["check", "--read-data"]).ok();
+    }
+    assert!(done > 6, "{done}");
+}
