@@ -120,7 +120,11 @@ def in_parallel(function, jobs):
     """Does all jobs on all cores, in any order; each draws its random numbers by itself."""
     jobs = list(jobs)
     with Pool() as pool:
-        return sum(pool.imap_unordered(function, jobs, max(1, len(jobs) // 200)))
+        done = sum(pool.imap_unordered(function, jobs, max(1, len(jobs) // 200)))
+        # They go by themselves: whom a signal meets while he waits for the next job may wait for good, and whoever ends him with him.
+        pool.close()
+        pool.join()
+    return done
 
 
 def dated(path, rng):
