@@ -12,6 +12,7 @@
 use crate::exit::{Failure, Result};
 use drumlin_format::RepositoryId;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A folder of the user's: `variable` if it is an absolute path, else `fallback` in the home folder.
@@ -83,4 +84,16 @@ pub fn expand(path: &str) -> Result<PathBuf> {
 pub fn make_folder(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(Failure::file("make", path))
+}
+
+/// The same for what must last: durably, with those of its parents that are new.
+pub fn make_lasting_folder(path: &Path) -> Result<()> {
+    let new: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    make_folder(path)?;
+    new.iter().filter_map(|folder| folder.parent()).try_for_each(sync_folder)
+}
+
+/// Make the names in a folder durable.
+pub fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(Failure::file("sync", path))
 }

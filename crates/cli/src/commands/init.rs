@@ -3,7 +3,7 @@
 use crate::args::init::Init;
 use crate::context::{Context, Place};
 use crate::exit::{Exit, Failure, Result, tilde};
-use crate::place;
+use crate::place::{self, sync_folder};
 use crate::process::{host_name, user_name};
 use crate::render::time;
 use crate::unlock::{self, Asked, Given};
@@ -154,7 +154,7 @@ fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<
         return Err(exists());
     }
     let parent = path.parent().unwrap_or(Path::new("/"));
-    place::make_folder(parent)?;
+    place::make_lasting_folder(parent)?;
     let beside = parent.join(format!("repository.new-{}", hex(&random_id()?)));
     let again = match &given {
         Some(Given::Passphrase(passphrase)) => Some(Given::Passphrase(passphrase.clone())),
@@ -232,7 +232,7 @@ impl NewKey {
                 Ok(Some(path.clone()))
             }
             NewKey::Kept(secret) => {
-                place::make_folder(&place::keys()?)?;
+                place::make_lasting_folder(&place::keys()?)?;
                 let path = place::key_file(&repository.config().id)?;
                 write_secret(&path, &create_secret(&path)?, &repository.key_file(id, secret))?;
                 Ok(Some(path))
@@ -276,10 +276,6 @@ pub fn write_secret(path: &Path, file: &File, text: &str) -> Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
         _ => sync_folder(Path::new(".")),
     }
-}
-
-fn sync_folder(path: &Path) -> Result<()> {
-    File::open(path).and_then(|f| f.sync_all()).map_err(Failure::file("sync", path))
 }
 
 fn hex(bytes: &[u8]) -> String {
