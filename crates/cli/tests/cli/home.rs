@@ -145,10 +145,14 @@ impl Home {
 
     /// Run it among mounts of its own, made by a shell command. Takes root, and a kernel that has namespaces.
     pub fn run_among(&self, mount: &str, args: &[&str]) -> Ran {
+        self.run_by("unshare", &["--mount", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")], args)
+    }
+
+    /// Have another program run it: one that takes options of its own, then those here.
+    pub fn run_by(&self, program: &str, options: &[&str], args: &[&str]) -> Ran {
         let usual = self.command(args);
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")]);
-        command.arg(usual.get_program()).args(usual.get_args());
+        let mut command = Command::new(program);
+        command.args(options).arg(usual.get_program()).args(usual.get_args());
         command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?)))).current_dir(self.path(""));
         command.output().unwrap().into()
     }

@@ -11,6 +11,7 @@ mod bucket;
 mod check;
 mod copy;
 mod documents;
+mod durable;
 mod everything;
 mod forget;
 mod golden;
