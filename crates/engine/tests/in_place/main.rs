@@ -4,6 +4,7 @@
 mod chosen;
 #[path = "../common/mod.rs"]
 mod common;
+mod gaps;
 mod links;
 mod locked;
 mod midway;
