@@ -514,21 +514,31 @@ fn what_others_put_ends_no_session() {
     }
 }
 
-/// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers to.
+/// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers to. One that is far away is told of
+/// the snapshot before it has said whether the session is there.
 #[test]
 fn a_session_that_is_gone_commits_nothing() {
-    let bench = bench();
-    let source = source(&bench, "source", 10);
-    let report = bench.backup(&source);
-    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
-    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
-    let session = WriteSession::begin(registration, index, bench.cache.clone());
-    bench.memory.delete(&names::session(session.id())).unwrap();
-    let mut late = report.snapshot.clone().unwrap();
-    (late.id, late.session) = (SnapshotId(random_id().unwrap()), session.id());
-    let put = session.put_snapshot(&late).and_then(|()| session.commit(late.id));
-    let Err(drumlin_repo::Error::SessionLost { .. }) = put else { panic!("{put:?}") };
-    assert!(!bench.repository.snapshots().unwrap().0.iter().any(|info| info.snapshot.id == late.id));
+    for far in [false, true] {
+        let memory = MemoryStore::new();
+        let store = if far { memory.far() } else { memory.clone() };
+        let bench = common::bench_over(Arc::new(store), memory, tempfile::tempdir().unwrap(), common::small());
+        let source = source(&bench, "source", 10);
+        let report = bench.backup(&source);
+        let before = objects(&bench, names::SNAPSHOTS, SnapshotId::parse);
+        let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+        let session = WriteSession::begin(registration, index, bench.cache.clone());
+        bench.memory.delete(&names::session(session.id())).unwrap();
+        let mut late = report.snapshot.clone().unwrap();
+        (late.id, late.session) = (SnapshotId(random_id().unwrap()), session.id());
+        let put = session.put_snapshot(&late);
+        let Err(drumlin_repo::Error::SessionLost { .. }) = put else { panic!("far {far}: {put:?}") };
+        assert_eq!(objects(&bench, names::SNAPSHOTS, SnapshotId::parse), before, "far {far}");
+        let (snapshots, errors) = bench.repository.snapshots().unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        let counting: Vec<_> = snapshots.iter().map(|info| info.snapshot.id).collect();
+        assert_eq!(counting, [report.snapshot.as_ref().unwrap().id], "far {far}");
+    }
 }
 
 /// As somebody leaves it whose account may add and not remove: sessions stay, and so do the verdicts on them, until the owner's next prune.

@@ -13,6 +13,9 @@ impl<F: FnOnce() + Send> Store for Meanwhile<F> {
     fn location(&self) -> String {
         self.inner.location()
     }
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
     fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
         self.inner.list(prefix, each)
     }

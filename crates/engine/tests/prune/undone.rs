@@ -30,9 +30,14 @@ fn put_back(memory: MemoryStore, before: BTreeMap<String, u64>) -> impl FnOnce()
 
 /// The repository, in which that happens just before the first object below `prefix` is put.
 fn by(history: &History, prefix: &'static str) -> Repository {
+    by_way_of(history.bench.memory.clone(), history, prefix)
+}
+
+/// The same, through a store over the same objects.
+fn by_way_of(inner: MemoryStore, history: &History, prefix: &'static str) -> Repository {
     let memory = &history.bench.memory;
     let then = put_back(memory.clone(), objects(memory));
-    let store = Meanwhile { inner: memory.clone(), prefix, then: Mutex::new(Some(then)) };
+    let store = Meanwhile { inner, prefix, then: Mutex::new(Some(then)) };
     Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap()
 }
 
@@ -41,19 +46,27 @@ fn assert_undone<T: std::fmt::Debug>(outcome: Result<T, Error>) {
     assert!(e.to_string().contains("is gone: that was put back to an older state"), "{e}");
 }
 
+/// Nor on a storage that is far away, where the snapshot is put while it is asked for the packs.
 #[test]
 fn a_backup_of_which_packs_are_gone_does_not_count() {
-    let mut history = History::new(2);
-    let gone = history.states.pop().unwrap().0;
-    history.bench.repository.forget(&[gone.id]).unwrap();
-    let by = by(&history, names::INDEX);
-    std::fs::write(history.source.join("new"), drumlin_testkit::Rng::new(9).bytes(50_000)).unwrap();
-    let before = objects(&history.bench.memory);
-    assert_undone(backup(&by, &history.bench.cache, options(&[&history.source]), &Quiet::default()));
-    let of_snapshots = |name: &&String| name.starts_with(names::SNAPSHOTS);
-    let after = objects(&history.bench.memory);
-    assert!(after.keys().filter(of_snapshots).eq(before.keys().filter(of_snapshots)));
-    history.whole();
+    for far in [false, true] {
+        let mut history = History::new(2);
+        let gone = history.states.pop().unwrap().0;
+        history.bench.repository.forget(&[gone.id]).unwrap();
+        let memory = &history.bench.memory;
+        let by = by_way_of(if far { memory.far() } else { memory.clone() }, &history, names::INDEX);
+        std::fs::write(history.source.join("new"), drumlin_testkit::Rng::new(9).bytes(50_000)).unwrap();
+        let before = objects(memory);
+        assert_undone(backup(&by, &history.bench.cache, options(&[&history.source]), &Quiet::default()));
+        let of_snapshots = |name: &&String| name.starts_with(names::SNAPSHOTS);
+        let after = objects(memory);
+        assert!(after.keys().filter(of_snapshots).eq(before.keys().filter(of_snapshots)), "far {far}");
+        let (listed, errors) = history.bench.repository.snapshots().unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        let counting: Vec<_> = listed.iter().map(|info| info.snapshot.id).collect();
+        assert_eq!(counting, history.states.iter().map(|(snapshot, _)| snapshot.id).collect::<Vec<_>>(), "far {far}");
+        history.whole();
+    }
 }
 
 #[test]
