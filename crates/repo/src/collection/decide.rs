@@ -153,29 +153,31 @@ fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Res
         }
         board.remove_session(session)
     };
-    let fate = if flags.contains(&Flag::Evicted(session)) {
-        gone(false)?;
-        Fate::Evicted
-    } else if flags.contains(&Flag::Commit(session)) {
-        match board.verdict(Flag::Commit(session))? {
-            Some(Verdict::Collected { .. }) if flags.iter().any(is_anothers) => {
-                gone(true)?;
-                Fate::Evicted
-            }
-            Some(Verdict::Collected { plan }) => Fate::Collector(plan),
-            Some(Verdict::Committed { snapshot }) => end_for(board, session, snapshot)?,
-            Some(_) => end(board, session).map(|()| Fate::Ended)?,
-            None => Fate::Ended,
+    let commit = Flag::Commit(session);
+    let word = if flags.contains(&commit) { Some(board.verdict(commit)?) } else { None };
+    let fate = match word {
+        _ if flags.contains(&Flag::Evicted(session)) => {
+            gone(false)?;
+            Fate::Evicted
         }
-    } else if !board.has_session(session)? {
-        Fate::Ended
-    } else if board.has_counted(session)? {
-        gone(false)?;
-        // The claim stays: should the session be a collector's, and decide yet, it sees that it has not.
-        return Ok(Fate::Ended);
-    } else {
-        gone(true)?;
-        Fate::Evicted
+        Some(Some(Verdict::Collected { .. })) if flags.iter().any(is_anothers) => {
+            gone(true)?;
+            Fate::Evicted
+        }
+        Some(Some(Verdict::Collected { plan })) => Fate::Collector(plan),
+        Some(Some(Verdict::Committed { snapshot })) => end_for(board, session, snapshot)?,
+        Some(None) => Fate::Ended,
+        // It has said nothing, or somebody else has in its place: it may be at work, and commit yet.
+        None | Some(Some(_)) if !board.has_session(session)? => Fate::Ended,
+        None | Some(Some(_)) if board.has_counted(session)? => {
+            gone(false)?;
+            // The claim stays: should the session be a collector's, and decide yet, it sees that it has not.
+            return Ok(Fate::Ended);
+        }
+        None | Some(Some(_)) => {
+            gone(true)?;
+            Fate::Evicted
+        }
     };
     board.remove(claim)?;
     Ok(fate)
