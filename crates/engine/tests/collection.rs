@@ -324,6 +324,26 @@ impl Store for Flags {
     }
 }
 
+/// A repository on a storage that lets one of several create, or one that lets nobody create alone.
+fn bench_on(flags: bool) -> Bench {
+    let memory = MemoryStore::new();
+    let [store, _] = both_ways(&memory, flags);
+    common::bench_over(store, memory, tempfile::tempdir().unwrap(), common::small())
+}
+
+/// Where the writer's own word on its session is there.
+fn own_word(flags: bool, session: SessionId) -> String {
+    let decision = names::decision(session);
+    if flags { decision + ".commit" } else { decision }
+}
+
+/// The same storage, which lets nobody remove anything.
+fn adding(bench: &Bench) -> Repository {
+    let faults = FaultStore::new(bench.repository.store().clone());
+    faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap()
+}
+
 /// As [`Told`], by a collector that sleeps before its second look, and is evicted.
 struct Sleeper(SessionId, Vec<PackId>);
 
@@ -418,14 +438,11 @@ fn another_writers_word_on_a_session_is_worth_nothing() {
 /// Nor does anything under the name of a session that is over, by whoever may add to the storage.
 #[test]
 fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
-    for replayed in [true, false] {
-        let bench = bench();
+    for (flags, replayed) in [(false, true), (false, false), (true, true), (true, false)] {
+        let bench = bench_on(flags);
         let source = source(&bench, "source", 8);
         // An account that may remove nothing leaves its session, which somebody may keep.
-        let faults = FaultStore::new(bench.memory.clone());
-        faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
-        let adding = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
-        let report = backup::backup(&adding, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        let report = backup::backup(&adding(&bench), &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
         let session = report.snapshot.as_ref().unwrap().session;
         let name = names::session(session);
         let kept = bench.memory.get(&name).unwrap();
@@ -436,7 +453,7 @@ fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
         repository.look_back(1, true).unwrap();
         bench.memory.put(&name, if replayed { &kept } else { b"odd" }, Put::Create).unwrap();
         evict(&Desk::new(&repository), session, SessionId([9; 16])).unwrap();
-        assert!(counts(&bench, &report), "replayed: {replayed}");
+        assert!(counts(&bench, &report), "flags: {flags}, replayed: {replayed}");
         assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
     }
 }
@@ -444,73 +461,75 @@ fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
 /// Cut short on a storage that can't name a file after it is written, or damaged later.
 #[test]
 fn a_decision_that_nobody_can_read_stops_nobody() {
-    let bench = bench();
-    let source = source(&bench, "source", 9);
-    let faults = FaultStore::new(bench.memory.clone());
-    faults.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
-    let adding = Repository::open(Arc::new(faults), &Unlock::File(bench.key_file())).unwrap();
-    let report = backup::backup(&adding, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
-    let session = report.snapshot.as_ref().unwrap().session;
-    bench.memory.put(&names::decision(session), b"torn", Put::Replace).unwrap();
-    assert!(counts(&bench, &report), "it is whole, whatever was to be said of it");
-    let (_, errors) = bench.repository.snapshots().unwrap();
-    assert!(errors.len() == 1 && errors[0].to_string().contains("decisions/"), "{errors:?}");
-    // What only it names is stored once more: nobody knows whether it was evicted.
-    let second = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
-    restores(&bench, &second, &source);
-    // Whoever comes to clear up finds a session that was done.
-    let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
-    let mut told = Told(Vec::new(), Vec::new());
-    let done = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
-    assert!(matches!(done, Collected::Done(_)), "{done:?}");
-    assert!(counts(&bench, &report) && counts(&bench, &second));
-    assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
-    assert!(objects(&bench, names::DECISIONS, |name| Some(name.to_owned())).is_empty());
-    // Of one that has put nothing nothing counts, and it never will.
-    let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
-    let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
-    let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
-    bench.memory.put(&names::decision(sleeper.id()), b"", Put::Replace).unwrap();
-    let run = |patience| collect(&desk, SessionId(random_id().unwrap()), &mut Told(vec![], vec![]), &mut |_| patience);
-    assert_eq!(run(Patience::GiveUp).unwrap(), Collected::Blocked(sleeper.id()));
-    assert!(matches!(run(Patience::Evict).unwrap(), Collected::Done(_)));
-    let mut late = report.snapshot.clone().unwrap();
-    (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
-    assert!(matches!(sleeper.put_snapshot(&late), Err(drumlin_repo::Error::Evicted)));
-    assert!(matches!(sleeper.commit(late.id), Err(drumlin_repo::Error::Evicted)));
+    for flags in [false, true] {
+        let bench = bench_on(flags);
+        let source = source(&bench, "source", 9);
+        let report = backup::backup(&adding(&bench), &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        let session = report.snapshot.as_ref().unwrap().session;
+        bench.memory.put(&own_word(flags, session), b"torn", Put::Replace).unwrap();
+        assert!(counts(&bench, &report), "it is whole, whatever was to be said of it");
+        let (_, errors) = bench.repository.snapshots().unwrap();
+        assert!(errors.len() == 1 && errors[0].to_string().contains("decisions/"), "{errors:?}");
+        // What only it names is stored once more: nobody knows whether it was evicted.
+        let second = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        restores(&bench, &second, &source);
+        // Whoever comes to clear up finds a session that was done.
+        let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
+        let mut told = Told(Vec::new(), Vec::new());
+        let done = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
+        assert!(matches!(done, Collected::Done(_)), "{done:?}");
+        assert!(counts(&bench, &report) && counts(&bench, &second));
+        assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
+        assert!(objects(&bench, names::DECISIONS, |name| Some(name.to_owned())).is_empty());
+        // Of one that has put nothing nothing counts, and it never will.
+        let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+        let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
+        bench.memory.put(&own_word(flags, sleeper.id()), b"", Put::Replace).unwrap();
+        let run =
+            |patience| collect(&desk, SessionId(random_id().unwrap()), &mut Told(vec![], vec![]), &mut |_| patience);
+        assert_eq!(run(Patience::GiveUp).unwrap(), Collected::Blocked(sleeper.id()));
+        assert!(matches!(run(Patience::Evict).unwrap(), Collected::Done(_)));
+        let mut late = report.snapshot.clone().unwrap();
+        (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+        assert!(matches!(sleeper.put_snapshot(&late), Err(drumlin_repo::Error::Evicted)));
+        assert!(matches!(sleeper.commit(late.id), Err(drumlin_repo::Error::Evicted)));
+    }
 }
 
 /// Who may only add, even without a key, can put rubbish in the place of a decision, and a snapshot that names the session.
 #[test]
 fn what_others_put_ends_no_session() {
-    let bench = bench();
-    let source = source(&bench, "source", 11);
-    let report = bench.backup(&source);
-    let config = bench.repository.config();
-    let add = |role| bench.repository.add_key(role, &NewLock::File(Secret::new([7; 32])), "", 1).unwrap();
-    let key = add(Role::Writer);
-    let file = bench.repository.key_file(key, &Secret::new([7; 32])).to_string();
-    let writer = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(file)).unwrap();
-    let certified = writer.secrets().signing.clone().unwrap();
-    for (signer, signing) in [(KeyId([1; 16]), SigningKey::new(Secret::new([9; 32])).unwrap()), (key, certified)] {
-        let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
-        let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
-        let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
-        let mut forged = report.snapshot.clone().unwrap();
-        (forged.id, forged.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
-        let to = Recipient { suite: config.suite, generation: 0, meta_key: &config.meta_key };
-        let (fresh, seed) = (Secret::new([5; 32]), Secret::new([6; 32]));
-        let bytes = drumlin_format::snapshot::seal(&forged, (signer, &signing), to, &fresh, &seed).unwrap();
-        bench.memory.put(&names::snapshot(forged.id), &bytes, Put::Create).unwrap();
-        bench.memory.put(&names::decision(sleeper.id()), b"rubbish", Put::Create).unwrap();
-        let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
-        let mut told = Told(vec![], vec![]);
-        let run = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
-        assert_eq!(run, Collected::Blocked(sleeper.id()), "it is at work");
-        bench.memory.delete(&names::decision(sleeper.id())).unwrap();
-        let mut late = report.snapshot.clone().unwrap();
-        (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
-        sleeper.put_snapshot(&late).and_then(|()| sleeper.commit(late.id)).unwrap();
+    for flags in [false, true] {
+        let bench = bench_on(flags);
+        let source = source(&bench, "source", 11);
+        let report = bench.backup(&source);
+        let config = bench.repository.config();
+        let add = |role| bench.repository.add_key(role, &NewLock::File(Secret::new([7; 32])), "", 1).unwrap();
+        let key = add(Role::Writer);
+        let file = bench.repository.key_file(key, &Secret::new([7; 32])).to_string();
+        let writer = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(file)).unwrap();
+        let certified = writer.secrets().signing.clone().unwrap();
+        for (signer, signing) in [(KeyId([1; 16]), SigningKey::new(Secret::new([9; 32])).unwrap()), (key, certified)] {
+            let registration = Registration::begin(&bench.repository, Session::new("host", "backup", 0)).unwrap();
+            let index = Arc::new(Index::open(&bench.repository, bench.cache.clone()).unwrap());
+            let sleeper = WriteSession::begin(registration, index, bench.cache.clone());
+            let mut forged = report.snapshot.clone().unwrap();
+            (forged.id, forged.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+            let to = Recipient { suite: config.suite, generation: 0, meta_key: &config.meta_key };
+            let (fresh, seed) = (Secret::new([5; 32]), Secret::new([6; 32]));
+            let bytes = drumlin_format::snapshot::seal(&forged, (signer, &signing), to, &fresh, &seed).unwrap();
+            bench.memory.put(&names::snapshot(forged.id), &bytes, Put::Create).unwrap();
+            bench.memory.put(&own_word(flags, sleeper.id()), b"rubbish", Put::Create).unwrap();
+            let desk = Desk::of(&bench.repository, Session::new("host", "prune", 0));
+            let mut told = Told(vec![], vec![]);
+            let run = collect(&desk, SessionId(random_id().unwrap()), &mut told, &mut |_| Patience::GiveUp).unwrap();
+            assert_eq!(run, Collected::Blocked(sleeper.id()), "it is at work");
+            bench.memory.delete(&own_word(flags, sleeper.id())).unwrap();
+            let mut late = report.snapshot.clone().unwrap();
+            (late.id, late.session) = (SnapshotId(random_id().unwrap()), sleeper.id());
+            sleeper.put_snapshot(&late).and_then(|()| sleeper.commit(late.id)).unwrap();
+        }
     }
 }
 
