@@ -5,6 +5,7 @@ mod common;
 
 mod amounts;
 mod beside;
+mod forgers;
 mod history;
 mod idle;
 mod kills;
