@@ -1,15 +1,16 @@
 //! What can't be had: it is told and listed, nothing is deleted on the strength of it, and the next backup stores it again.
 
-use crate::common::{self, bench, repair_options, restore_options};
+use crate::common::{self, bench, prune_options, repair_options, restore_options};
 use crate::scene::{Scene, pack};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::repair::{self, repair};
-use drumlin_engine::{Error, restore};
+use drumlin_engine::{Error, prune, restore};
 use drumlin_format::session::Session;
-use drumlin_repo::collection::Registration;
+use drumlin_repo::collection::{Board, Desk, Registration};
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Fault, FaultStore, Kind, Put, Store, When};
 use drumlin_testkit::{Rng, compare, wipe_parity};
+use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
 
@@ -262,6 +263,68 @@ fn packs_that_come_back_after_a_repair_are_not_taken_for_nobodys() {
         scene.prune().unwrap();
         scene.assert_whole();
     }
+}
+
+/// A second repair finds more that is lost, and is killed at any call: until a loss stands that says all of it, the one of before does. Without either the next
+/// prune would take for nobody's what comes back.
+#[test]
+fn whenever_a_further_repair_is_killed_what_was_lost_before_may_come_back() {
+    let scene = Scene::new();
+    let memory = &scene.bench.memory;
+    let first = scene.largest(names::DATA);
+    let lost = memory.get(&first).unwrap();
+    memory.delete(&first).unwrap();
+    assert!(scene.repair(&[]).lost_chunks > 0);
+    memory.delete(&scene.largest(names::DATA)).unwrap();
+    let start = scene.objects();
+    let reset = || {
+        for name in scene.names("") {
+            memory.delete(&name).unwrap();
+        }
+        start.iter().for_each(|(name, bytes)| memory.put(name, bytes, Put::Create).unwrap());
+    };
+    let evicting = || {
+        let (repository, cache) = scene.fresh();
+        let evict = Desk::new(&repository).sessions().unwrap();
+        (repository, cache, evict)
+    };
+    let (mut wanted, mut seen, mut with_losses) = (None, HashSet::new(), HashSet::new());
+    for from in 0.. {
+        reset();
+        let store = FaultStore::new(memory.clone());
+        let faults = store.faults();
+        let repository = Repository::open(Arc::new(store), &Unlock::File(scene.bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        faults.add(When::any().skip(from), Fault::Fail(Kind::Io));
+        let done = repair(&repository, &cache, &repair_options(), &Quiet::default());
+        // What a call that changes nothing leaves is as it was: the names of what is new differ from run to run.
+        let left: Vec<String> = scene.names("").into_iter().filter(|name| start.contains_key(name)).collect();
+        let new = ["", names::DATA, names::INDEX, names::LOSSES, names::PLANS, names::SESSIONS, names::DECISIONS]
+            .map(|folder| scene.names(folder).len());
+        with_losses.insert((left.iter().any(|name| name.starts_with(names::LOSSES)), scene.names(names::LOSSES).len()));
+        let is_done = done.is_ok();
+        if !seen.insert((left, new)) && !is_done {
+            continue;
+        }
+        let (repository, cache, evict) = evicting();
+        repair(&repository, &cache, &repair::Options { evict, ..repair_options() }, &Quiet::default()).unwrap();
+        memory.put(&first, &lost, Put::Create).unwrap();
+        let (repository, cache, evict) = evicting();
+        let options = prune::Options { evict, ..prune_options() };
+        prune::prune(&repository, &cache, &options, &Quiet::default()).unwrap();
+        assert!(scene.names(names::DATA).contains(&first), "call {from}: a prune has removed what was lost and found");
+        scene.repair(&[]);
+        let differences = (scene.differences(0), scene.differences(1));
+        assert_eq!(*wanted.get_or_insert(differences), differences, "call {from}");
+        if is_done {
+            break;
+        }
+    }
+    // What the other pack had stays lost.
+    let (state, then) = wanted.unwrap();
+    assert!(state.unwrap() + then.unwrap() > 0);
+    // Between the loss that is put and the removal of the one before it there was a call.
+    assert!(with_losses.contains(&(true, 2)), "{with_losses:?}");
 }
 
 /// A repair that has to wait puts the loss, and a backup comes by while the index still names the pack that is gone.
