@@ -65,6 +65,19 @@ pub struct Coder {
     decoded: Vec<u8>,
     /// Room for what is made of pieces to see what a block is worth: `coded` keeps its length, which sealing the next raw block would have to fill again.
     probe: Vec<u8>,
+    /// What this machine makes of the next block is wrong in a bit: as it was coded, or as it was sealed.
+    #[cfg(test)]
+    pub(super) bends: Option<Bend>,
+}
+
+/// Where a machine that fails is made to.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bend {
+    /// When it has compressed.
+    Coded,
+    /// When it has sealed.
+    Sealed,
 }
 
 /// Gains below this share of a block are not worth decoding at every restore.
@@ -139,7 +152,19 @@ impl Coder {
             opened: Vec::new(),
             decoded: Vec::new(),
             probe: Vec::new(),
+            #[cfg(test)]
+            bends: None,
         })
+    }
+
+    /// Flip a bit of what there is by now, if that is wanted.
+    #[cfg(test)]
+    pub(super) fn bend(&mut self, at: Bend) {
+        if self.bends == Some(at) {
+            let middle = self.coded.len() / 2;
+            self.coded[middle] ^= 1;
+            self.bends = None;
+        }
     }
 
     /// Code `raw` into `self.coded`; left raw, it isn't copied there.

@@ -313,10 +313,14 @@ impl Packer {
     /// The sealed block is left in `coder.coded`.
     fn seal(&self, pack: &OpenPack, number: u64, raw: &[u8], coder: &mut Coder, coding: Coding) -> Result<Codec> {
         let codec = coder.encode(raw, coding).map_err(|e| Error::Machine(format!("zstd failed: {e}")))?;
+        #[cfg(test)]
+        coder.bend(super::coder::Bend::Coded);
         match codec {
             Codec::Raw => pack.key.seal_into(number, &pack.header_bytes, raw, &mut coder.coded),
             _ => pack.key.seal(number, &pack.header_bytes, &mut coder.coded),
         }
+        #[cfg(test)]
+        coder.bend(super::coder::Bend::Sealed);
         let opened = pack.key.open_into(number, &pack.header_bytes, &coder.coded, &mut coder.opened);
         if opened.is_err() || !coder.decodes_to(codec, raw) {
             return Err(Error::DamagedBlock {
@@ -441,4 +445,56 @@ fn padding(blocks_end: u64, table_len: usize) -> u32 {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panicked has ended the whole run already; what it left is not used to commit anything.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collection::Registration;
+    use crate::pack::coder::Bend;
+    use crate::{CreateOptions, Index, NewLock, WriteSession};
+    use drumlin_format::session::Session;
+    use drumlin_store::{MemoryStore, Store};
+
+    fn session(memory: &MemoryStore) -> (WriteSession, tempfile::TempDir) {
+        let lock = NewLock::File(Secret::new([1; 32]));
+        let store = Arc::new(memory.clone());
+        let (repository, _) = Repository::create(store, CreateOptions::default(), lock, "test", 0).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+        let registration = Registration::begin(&repository, Session::new("host", "backup", 0)).unwrap();
+        let index = Arc::new(Index::open(&repository, cache.clone()).unwrap());
+        (WriteSession::begin(registration, index, cache), scratch)
+    }
+
+    fn append(session: &WriteSession, raw: &[u8], coder: &mut Coder, coding: Coding) -> Result<Appended> {
+        let mut block = BlockBuilder::default();
+        block.push(session.data.repository.data_id(raw).unwrap(), raw);
+        session.data.append(&mut block, coder, coding)
+    }
+
+    /// Memory or a processor that fails: it is found out while the source is there, and nothing refers to anything of that run.
+    #[test]
+    fn a_block_that_does_not_decode_to_what_went_into_it_is_not_stored() {
+        let text = b"some words that repeat, ".repeat(2000);
+        for (bend, coding) in
+            [(Bend::Coded, Coding::Zstd(3)), (Bend::Sealed, Coding::Zstd(3)), (Bend::Sealed, Coding::Raw)]
+        {
+            let memory = MemoryStore::new();
+            let (session, _scratch) = session(&memory);
+            let mut coder = Coder::new().unwrap();
+            append(&session, &text[1..], &mut coder, coding).unwrap();
+            coder.bends = Some(bend);
+            let refused = append(&session, &text, &mut coder, coding).map(|_| ()).unwrap_err();
+            let Error::DamagedBlock { block: 1, .. } = &refused else { panic!("{bend:?}, {coding:?}: {refused:?}") };
+            assert!(refused.to_string().contains("this machine's memory"), "{refused}");
+            assert!(session.has_failed());
+            // A later block is sound, and changes nothing about that.
+            append(&session, &text[2..], &mut coder, coding).unwrap();
+            assert!(matches!(session.flush(), Err(Error::Unwritten(cause)) if cause == refused.to_string()));
+            for folder in [names::INDEX, names::SNAPSHOTS] {
+                memory.list(folder, &mut |listed| panic!("{bend:?}, {coding:?}: {} is there", listed.name)).unwrap();
+            }
+        }
+    }
 }
