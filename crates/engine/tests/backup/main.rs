@@ -10,6 +10,7 @@ use drumlin_engine::backup::{self, Compression, Options, Source};
 use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
 use drumlin_engine::{Error, restore};
 use drumlin_format::key::Role;
+use drumlin_format::pack::{Codec, PackKind};
 use drumlin_host::filter::{Filter, FilterOptions};
 use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
@@ -183,16 +184,33 @@ fn equal_files_met_by_several_workers_are_stored_once() {
 
 #[test]
 fn what_is_incompressible_is_stored_as_it_is_and_text_is_not() {
+    let text = b"the same words again and again, ".repeat(100_000);
     for (compression, text_max) in [(Compression::Auto, 20), (Compression::Level(1), 20), (Compression::None, 101)] {
-        let bench = bench();
-        let source = bench.folder.path().join("source");
-        fs::create_dir(&source).unwrap();
-        fs::write(source.join("text"), b"the same words again and again, ".repeat(100_000)).unwrap();
-        let mut options = options(&[&source]);
-        options.compression = compression;
-        let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
-        let percent = report.counts.bytes_stored * 100 / report.counts.bytes_new;
-        assert!(percent <= text_max, "{percent} % with {compression:?}");
+        let noise = noise(5, 3_000_000);
+        // A block of a few KiB isn't tried before it is compressed.
+        let cases = [(&text[..], 0, text_max * 10), (&noise, 1000, 1010), (&noise[..40_000], 1000, 1010)];
+        for (contents, least, most) in cases {
+            let bench = bench();
+            let source = bench.folder.path().join("source");
+            fs::create_dir(&source).unwrap();
+            fs::write(source.join("file"), contents).unwrap();
+            let mut options = options(&[&source]);
+            options.compression = compression;
+            let report = backup::backup(&bench.repository, &bench.cache, options, &Quiet::default()).unwrap();
+            let permille = report.counts.bytes_stored * 1000 / report.counts.bytes_new;
+            assert!((least..=most).contains(&permille), "{permille} ‰ with {compression:?}");
+            // Nothing has to be decoded that isn't any shorter.
+            let objects = bench.repository.index_objects().unwrap();
+            let entries = objects.iter().flat_map(|(id, _)| bench.repository.index_entries(*id).unwrap().unwrap());
+            let blocks: Vec<_> = entries
+                .filter(|entry| entry.kind == PackKind::Data)
+                .flat_map(|entry| entry.table.blocks)
+                .filter(|block| block.chunks > 0)
+                .map(|block| block.codec)
+                .collect();
+            let expected = if most < 1000 { Codec::Zstd } else { Codec::Raw };
+            assert!(!blocks.is_empty() && blocks.iter().all(|codec| *codec == expected), "{blocks:?}, {compression:?}");
+        }
     }
 }
 
