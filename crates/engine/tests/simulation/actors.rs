@@ -142,7 +142,7 @@ impl Actor<'_> {
             Error::Repo(RepoError::Evicted) => matches!(deed, Deed::Backup),
             Error::Busy(_) => matches!(deed, Deed::Prune | Deed::Parity),
             Error::Interrupted => deed == Deed::Backup,
-            Error::Pruned { .. } | Error::Refused(_) => deed == Deed::Undelete,
+            Error::Pruned { .. } | Error::Refused(_) if deed == Deed::Undelete => true,
             // What it was to be compared with isn't there, or a plan doesn't admit it.
             Error::NoSnapshot(_) => deed == Deed::Backup,
             Error::Repo(RepoError::NoSnapshot(_)) => deed == Deed::Forget,
