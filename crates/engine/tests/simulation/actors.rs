@@ -98,6 +98,7 @@ impl Actor<'_> {
                 Ok(()) => format!("{deed:?}: done"),
                 Err(error) => format!("{deed:?}: {error}"),
             });
+            self.count(deed, &outcome);
             self.look_back(&running);
             if let Err(error) = outcome
                 && !self.is_fair(deed, &error, &running.client)
@@ -121,6 +122,20 @@ impl Actor<'_> {
         };
         client.go();
         Running { client, repository, cache }
+    }
+
+    /// Sum up how it ended.
+    fn count(&self, deed: Deed, outcome: &Result<()>) {
+        match (deed, outcome) {
+            (Deed::Read, Ok(())) => self.shared.count("readings", 1),
+            (Deed::Check, Ok(())) => self.shared.count("checks", 1),
+            (Deed::Backup, Err(Error::Repo(RepoError::Evicted))) => self.shared.count("backups evicted", 1),
+            (Deed::Prune, Err(Error::Busy(_))) => self.shared.count("prunes in whose way somebody was", 1),
+            (Deed::Undelete, Err(Error::Pruned { .. } | Error::Refused(_))) => {
+                self.shared.count("undeletes refused", 1);
+            }
+            _ => {}
+        }
     }
 
     /// The storage drops nothing here: whatever is gone was removed by somebody who said so.
@@ -210,6 +225,8 @@ impl Actor<'_> {
                     Some(snapshot) => {
                         self.shared.note(self.number, || format!("{tag} is {}", snapshot.id));
                         self.book.committed(snapshot.id);
+                        self.shared.count("backups committed", 1);
+                        self.shared.count("backups stopped", u64::from(report.stopped));
                         self.saved = paths.filter(|_| !report.stopped).map(|paths| (paths, contents, tag));
                     }
                     // He relies on the other one from now on.
@@ -217,6 +234,7 @@ impl Actor<'_> {
                         Some(parent) => {
                             self.shared.note(self.number, || format!("{tag} has been saved as {}", parent.id));
                             self.book.committed(parent.id);
+                            self.shared.count("backups skipped", 1);
                         }
                         None => self.book.wrong(format!("{tag} was skipped, and the snapshot before is another")),
                     },
@@ -298,6 +316,10 @@ impl Actor<'_> {
         };
         self.shared.note(self.number, || format!("{outcome:?}"));
         self.watched(&watch, Deed::Parity);
+        if let Ok(report) = &outcome {
+            self.shared.count("bands made", report.made);
+            self.shared.count("recovery objects removed", report.removed.objects);
+        }
         outcome.map(drop)
     }
 
@@ -308,6 +330,12 @@ impl Actor<'_> {
         let watch = self.watch(&running.client, false);
         let outcome = prune(&running.repository, &running.cache, &options, &watch);
         self.watched(&watch, Deed::Prune);
+        if let Ok(report) = &outcome {
+            let survey = report.survey.unwrap_or_default();
+            self.shared.count("packs removed", report.gone.packs);
+            self.shared.count("packs repacked", survey.repacked.packs);
+            self.shared.count("orphans found", survey.orphans.packs);
+        }
         outcome.map(drop)
     }
 
@@ -320,7 +348,9 @@ impl Actor<'_> {
         }
         ids.iter().for_each(|id| self.book.forgets(*id));
         self.shared.note(self.number, || format!("forgets {ids:?}"));
-        Ok(running.repository.forget(&ids)?)
+        running.repository.forget(&ids)?;
+        self.shared.count("snapshots forgotten", ids.len() as u64);
+        Ok(())
     }
 
     fn undelete(&mut self, running: &Running) -> Result<()> {
@@ -331,6 +361,7 @@ impl Actor<'_> {
         let report = undelete(&running.repository, &running.cache, &options, &Quiet::default())?;
         self.shared.note(self.number, || format!("{} is {} now", options.forgotten.snapshot.id, report.snapshot.id));
         self.book.committed(report.snapshot.id);
+        self.shared.count("snapshots had back", 1);
         Ok(())
     }
 

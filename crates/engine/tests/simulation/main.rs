@@ -11,6 +11,7 @@ mod base;
 mod book;
 mod machine;
 mod run;
+mod sums;
 mod turns;
 mod world;
 
@@ -18,6 +19,7 @@ use base::Base;
 use run::Run;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use sums::Sums;
 
 /// Seeds of every test run.
 const SEEDS: u64 = 2000;
@@ -28,31 +30,33 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Run some seeds, or as many as there is time for.
-fn part(first: u64, distance: u64, count: u64, time: Duration) -> u64 {
+/// Run some seeds, or as many as there is time for. Gives how many, and what happened.
+fn part(first: u64, distance: u64, count: u64, time: Duration) -> (u64, Sums) {
     let (base, start) = (Base::new(), Instant::now());
-    let mut done = 0;
+    let (mut done, mut sums) = (0, Sums::default());
     while done < count && start.elapsed() < time {
         let seed = first + done * distance;
-        let wrong = Run::new(&base, seed, false).go().wrong;
+        let outcome = Run::new(&base, seed, false).go();
+        let wrong = outcome.wrong;
         assert!(
             wrong.is_empty(),
             "seed {seed}, after {done} others: {}\nagain, with every call:  DRUMLIN_SIM_SEED={seed} cargo test -p drumlin-engine \
              --test simulation\n",
             wrong.join("\n")
         );
+        sums.join(&outcome.sums);
         done += 1;
     }
-    done
+    (done, sums)
 }
 
 /// Seeds from `first` on, shared out to as many processes as there are processors: a run has one clock and one source of
-/// random bytes.
+/// random bytes. In as many as are run every time everything has to happen that can.
 fn all(test: &str, first: u64, count: u64, time: Duration) {
     if let Ok(part_of) = std::env::var(PART) {
         let numbers: Vec<u64> = part_of.split(' ').map(|n| n.parse().unwrap()).collect();
-        let done = part(numbers[0], numbers[1], numbers[2], time);
-        println!("{done} seeds");
+        let (done, sums) = part(numbers[0], numbers[1], numbers[2], time);
+        println!("\n{done} seeds\n{}", sums.lines());
         return;
     }
     let start = Instant::now();
@@ -65,14 +69,20 @@ fn all(test: &str, first: u64, count: u64, time: Duration) {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();
-    let mut done = 0;
+    let (mut done, mut sums) = (0, Sums::default());
     for child in children {
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         done += text.lines().filter_map(|line| line.strip_suffix(" seeds")?.parse::<u64>().ok()).sum::<u64>();
+        sums.join(&Sums::parse(&text));
     }
-    println!("{done} seeds from {first} on, in {:.1?}", start.elapsed());
+    println!("{done} seeds from {first} on, in {:.1?}\n{}", start.elapsed(), sums.lines());
+    assert!(
+        done < SEEDS || sums.missing().is_empty(),
+        "in {done} seeds there were no {}",
+        sums.missing().join(", no ")
+    );
 }
 
 #[test]

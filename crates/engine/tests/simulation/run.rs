@@ -4,6 +4,7 @@ use crate::actors::{Actor, Deed, prune_options};
 use crate::base::{Base, OBSERVER};
 use crate::book::{Book, no_cache};
 use crate::machine;
+use crate::sums::Sums;
 use crate::turns::Turns;
 use crate::world::{Shared, Troubles};
 use drumlin_engine::check::{self, check};
@@ -28,6 +29,8 @@ pub struct Outcome {
     pub trace: Vec<String>,
     /// A digest of every call.
     pub digest: u64,
+    /// What happened.
+    pub sums: Sums,
 }
 
 /// A run to be.
@@ -73,6 +76,7 @@ impl<'a> Run<'a> {
         };
         let turns = Turns::new(cast.len(), once_in(&mut rng, &[2, 5, 20, 60]), Rng::new(rng.u64()));
         let shared = Shared::new(base.objects.clone(), turns, troubles, Rng::new(rng.u64()), trace);
+        shared.count("runs where nobody creates alone", u64::from(troubles.overwrites));
         Run { base, rng, seed, shared, book: base.book.copy(), cast }
     }
 
@@ -121,7 +125,8 @@ impl<'a> Run<'a> {
         }
         machine::belongs_to_nobody();
         machine::holds(None);
-        Outcome { wrong: self.book.wrongs(), trace: self.shared.trace(), digest: self.shared.digest() }
+        let Run { book, shared, .. } = self;
+        Outcome { wrong: book.wrongs(), trace: shared.trace(), digest: shared.digest(), sums: shared.sums() }
     }
 
     /// All is over: what was promised is there, one prune clears up, and what was promised is still there.

@@ -6,6 +6,7 @@
 //! the power.
 
 use crate::machine;
+use crate::sums::Sums;
 use crate::turns::Turns;
 use drumlin_store::{Action, Error, Kind, Listed, Op, Put, Result, Store, Upload, name};
 use drumlin_testkit::Rng;
@@ -90,6 +91,7 @@ pub struct World {
     trace: Option<Vec<String>>,
     /// A digest of every call.
     digest: u64,
+    sums: Sums,
 }
 
 /// A world, shared.
@@ -114,6 +116,7 @@ impl Shared {
             power_lost: false,
             trace: trace.then(Vec::new),
             digest: 0,
+            sums: Sums::default(),
         };
         Shared { world: Arc::new(Mutex::new(world)), turns }
     }
@@ -151,6 +154,7 @@ impl Shared {
         let to_come = std::mem::take(&mut world.to_come);
         for (_, pid, change) in to_come {
             if world.rng.one_in(2) {
+                world.sums.add("late effects", 1);
                 world.apply(pid, change, false);
             }
         }
@@ -181,6 +185,16 @@ impl Shared {
     pub fn digest(&self) -> u64 {
         self.world().digest
     }
+
+    /// Something happened so often.
+    pub fn count(&self, event: &str, times: u64) {
+        self.world().sums.add(event, times);
+    }
+
+    /// What has happened so far.
+    pub fn sums(&self) -> Sums {
+        self.world().sums.clone()
+    }
 }
 
 impl World {
@@ -204,6 +218,7 @@ impl World {
         self.to_come = later;
         for (_, pid, change) in now {
             self.tell(0, || format!("what failed before takes effect: {change}"));
+            self.sums.add("late effects", 1);
             self.apply(pid, change, false);
         }
         if !self.pending.is_empty() && self.rng.one_in(50) {
@@ -221,6 +236,7 @@ impl World {
 
     fn lose_power(&mut self) {
         self.tell(0, || "the power fails".into());
+        self.sums.add("losses of power", 1);
         self.to_come.clear();
         self.processes.iter_mut().for_each(|p| p.alive = false);
         let names: Vec<String> = self.pending.keys().cloned().collect();
@@ -239,6 +255,7 @@ impl World {
 
     fn undo(&mut self, name: &str) {
         self.tell(0, || format!("the last change of {name} is lost"));
+        self.sums.add("changes that were lost", 1);
         self.pending.remove(name);
         match self.durable.get(name) {
             Some(object) => self.live.insert(name.to_owned(), object.clone()),
@@ -251,6 +268,7 @@ impl World {
         self.processes[pid].alive = false;
         let actor = self.processes[pid].actor;
         self.tell(actor, || "is killed".into());
+        self.sums.add("processes killed", 1);
         let own: Vec<String> =
             self.pending.iter().filter(|(_, by)| by.len() == 1 && by.contains(&pid)).map(|(n, _)| n.clone()).collect();
         for name in own {
@@ -374,10 +392,16 @@ impl Client {
             if world.rng.one_in(often) {
                 let steps = 50 + world.rng.below(1500) as u64;
                 world.tell(self.actor, || format!("stands still for {steps} steps"));
+                world.sums.add("processes that stood still", 1);
                 self.shared.turns.sleep(self.actor, steps);
             }
         }
         world.sum_up(self.actor, op, name, fate == Fate::Done);
+        match fate {
+            Fate::Done => {}
+            Fate::Unanswered => world.sums.add("calls without an answer", 1),
+            Fate::Undone | Fate::Late(_) => world.sums.add("calls that failed", 1),
+        }
         world.tell(self.actor, || {
             let how = match fate {
                 Fate::Done => String::new(),
