@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 /// Tell which rule includes or excludes a path
 ///
-/// Give it the options that a backup is given, or a profile.
+/// Give it the same options as the backup, or the same profile.
 #[derive(Args, Debug)]
 pub struct Why {
     /// The paths
@@ -35,11 +35,11 @@ pub struct Cache {
 /// What to do with caches.
 #[derive(Debug, Subcommand)]
 pub enum CacheAction {
-    /// Delete them: that of the repository given with -r, else all
+    /// Delete the cache of the repository given by -r, a profile or DRUMLIN_REPOSITORY; without any, all caches
     Clear,
 }
 
-/// Print the script that makes a shell complete commands and options
+/// Print a script with which a shell completes commands and options
 #[derive(Args, Debug)]
 pub struct Completions {
     /// The shell

@@ -9,20 +9,20 @@ use std::path::PathBuf;
 
 /// Save files, or a stream, as a new snapshot
 ///
-/// The snapshot is compared with the latest of the same host and sources: what has the same size, times,
-/// inode, mode, owner and number of links is taken to be as it was and isn't read. The first Ctrl-C (or SIGTERM) ends the backup and leaves a
-/// partial snapshot, from which the next run goes on. SIGUSR1 prints how far it is.
+/// The backup is compared with the latest snapshot of the same host and sources: files whose size, times, inode, mode,
+/// owner and number of links are the same count as unmodified and aren't read. The first Ctrl-C (or SIGTERM) stops the
+/// backup and leaves a partial snapshot, from which the next run goes on. SIGUSR1 prints the progress.
 #[derive(Args, Debug)]
 pub struct Backup {
     /// What to save: files and directories; with --command, after '--': the program and its arguments
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,
 
-    /// Read paths to save from FILE, one shell pattern a line ('#' begins a comment; '-' is standard input)
+    /// Read paths to save from FILE, one shell pattern per line ('#' starts a comment; FILE '-' is standard input)
     #[arg(long, value_name = "FILE", help_heading = "What to save")]
     pub files_from: Vec<PathBuf>,
 
-    /// Read paths to save from FILE, one a line, as they are
+    /// Read paths to save from FILE, one per line, taken literally
     #[arg(long, value_name = "FILE", help_heading = "What to save")]
     pub files_from_verbatim: Vec<PathBuf>,
 
@@ -34,27 +34,27 @@ pub struct Backup {
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "stdin", help_heading = "What to save")]
     pub stdin: Option<OsString>,
 
-    /// As --stdin NAME
+    /// The same as --stdin NAME
     #[arg(long, value_name = "NAME", hide = true)]
     pub stdin_filename: Option<OsString>,
 
-    /// Save what a program writes to its standard output as a file NAME; no snapshot is made if the program fails
+    /// Save the standard output of a program as a file NAME; if the program fails, no snapshot is made
     #[arg(long, value_name = "NAME", conflicts_with_all = ["stdin", "stdin_filename", "files_from", "files_from_verbatim", "files_from_raw"], help_heading = "What to save")]
     pub command: Option<OsString>,
 
-    /// Give the snapshot tags (may be repeated)
+    /// Add tags to the snapshot (may be repeated)
     #[arg(long, value_name = "TAG[,TAG...]")]
     pub tag: Vec<String>,
 
-    /// The host's name in the snapshot [env: DRUMLIN_HOST; default: this host's]
+    /// Host name in the snapshot [env: DRUMLIN_HOST; default: this host's]
     #[arg(short = 'H', long)]
     pub host: Option<String>,
 
-    /// The snapshot's time, such as '2026-11-20 16:00:44' [default: now]
+    /// Time of the snapshot, such as '2026-11-20 16:00:44' [default: now]
     #[arg(long, value_parser = time::parse)]
     pub time: Option<time::Time>,
 
-    /// Do everything but write, and tell what would be stored
+    /// Write nothing, only report what would be stored
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -62,35 +62,35 @@ pub struct Backup {
     #[arg(long, value_name = "SNAP")]
     pub parent: Option<String>,
 
-    /// Make no snapshot if nothing has changed since the one that it is compared with, which has the same tags
+    /// Make no snapshot if nothing has changed since the previous one and host, sources and tags are the same
     #[arg(long, conflicts_with_all = ["stdin", "stdin_filename", "command"])]
     pub skip_if_unchanged: bool,
 
-    /// Read all files, whether they seem to have changed or not
+    /// Read all files, even those that seem unmodified
     #[arg(short, long)]
     pub force: bool,
 
-    /// How hard to compress: 'auto', 'off', or a level of zstd from -7 to 22
+    /// How hard to compress: 'auto', 'off', or a zstd level from -7 to 22
     #[arg(long, value_name = "LEVEL", value_parser = compression, allow_hyphen_values = true)]
     pub compression: Option<Compression>,
 
-    /// Memory to use, about [default: 128M]
+    /// Approximate memory to use [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
     pub memory: Option<usize>,
 
-    /// How much of the repository's index to hold: 'auto' takes the sparse one when the exact one would not fit into the memory
+    /// How much of the repository's index to keep in memory: 'auto' is 'sparse' if 'exact' would take too much
     #[arg(long, value_name = "KIND", value_enum, default_value = "auto")]
     pub index: IndexKind,
 
-    /// Threads that read, compress and encrypt [default: one a processor]
+    /// Threads that read, compress and encrypt [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Threads that list directories [default: one a processor, two at least, and up to 64 while they mostly wait]
+    /// Threads that list directories [default: one per processor, at least two, and up to 64 while they mostly wait]
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub walkers: Option<u16>,
 
-    /// Store a partial snapshot after so many new bytes, and every ten minutes; 0: only when interrupted
+    /// Store a partial snapshot after this much new data, and every ten minutes; 0: only when interrupted
     #[arg(long, value_name = "SIZE", hide = true, value_parser = size::parse, default_value = "1G")]
     pub checkpoint: u64,
 
@@ -102,11 +102,11 @@ pub struct Backup {
 /// How much of the index to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum IndexKind {
-    /// By its size.
+    /// The exact one, or the sparse one if that would take too much memory.
     Auto,
     /// All of it.
     Exact,
-    /// Its hooks: less memory, a little less deduplication.
+    /// One chunk in 64: less memory, slightly less deduplication.
     Sparse,
 }
 

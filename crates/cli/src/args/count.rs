@@ -6,12 +6,12 @@ use clap::{Args, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Show how much a repository holds, and what deduplication and compression each save
+/// Show how much a repository holds, and how much deduplication and compression each save
 ///
-/// Of single snapshots it tells what they refer to, each piece counted once however many of them share it.
+/// For chosen snapshots it shows how much data they refer to. Data that several of them share is counted once.
 #[derive(Args, Debug)]
 pub struct Stats {
-    /// Only what these snapshots refer to
+    /// Count only what these snapshots refer to
     #[arg(value_name = "SNAP")]
     pub snapshots: Vec<OsString>,
 
@@ -20,20 +20,20 @@ pub struct Stats {
     pub select: Select,
 }
 
-/// Tell how much a backup would save, without reading the contents of files
+/// Show how much a backup would save, without reading the contents of files
 ///
-/// Where there is an earlier snapshot of the same host and sources, it tells too how much is new and changed since.
+/// If there is an earlier snapshot of the same host and sources, it also shows how much is new or changed since.
 #[derive(Args, Debug)]
 pub struct Estimate {
     /// What to save
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,
 
-    /// Read paths to save from FILE, one shell pattern a line ('#' begins a comment; '-' is standard input)
+    /// Read paths to save from FILE, one shell pattern per line ('#' starts a comment; FILE '-' is standard input)
     #[arg(long, value_name = "FILE")]
     pub files_from: Vec<PathBuf>,
 
-    /// The host's name in the snapshots [env: DRUMLIN_HOST; default: this host's]
+    /// Host name in the snapshots [env: DRUMLIN_HOST; default: this host's]
     #[arg(short = 'H', long)]
     pub host: Option<String>,
 

@@ -4,7 +4,7 @@ use crate::render::size;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use std::path::PathBuf;
 
-/// Patterns of what to leave out, in the order of the command line, whichever options they were given by: the last that matches counts.
+/// Patterns of what to leave out, in command-line order, whichever options gave them: the last matching one wins.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Given>);
 
@@ -13,7 +13,7 @@ pub struct Rules(pub Vec<Given>);
 pub struct Given {
     /// One pattern or several.
     pub rule: Rule,
-    /// Letters of either case match.
+    /// Upper and lower case are the same.
     pub ignore_case: bool,
 }
 
@@ -36,17 +36,13 @@ impl Args for Rules {
                 .action(ArgAction::Append)
                 .help_heading("What to leave out")
         };
-        let help = "Leave out what matches PATTERN (as in a .gitignore, but at any depth unless it begins with '/'; may be repeated, the last that matches counts)";
+        let help = "Leave out what matches PATTERN (as in a .gitignore, but at any depth unless it starts with '/'; may be repeated, the last matching pattern wins)";
         let pattern = option("exclude", "PATTERN", help).short('e');
-        let help = "Leave out what matches a pattern of FILE, one a line";
+        let help = "Leave out what matches a pattern in FILE, one per line";
         let file = option("exclude-file", "FILE", help).value_parser(value_parser!(PathBuf));
-        let help = "As --exclude-file, with letters of either case";
+        let help = "Like --exclude-file, ignoring case";
         let ifile = option("iexclude-file", "FILE", help).value_parser(value_parser!(PathBuf));
-        command
-            .arg(pattern)
-            .arg(option("iexclude", "PATTERN", "As --exclude, with letters of either case"))
-            .arg(file)
-            .arg(ifile)
+        command.arg(pattern).arg(option("iexclude", "PATTERN", "Like --exclude, ignoring case")).arg(file).arg(ifile)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -83,11 +79,11 @@ pub struct Excludes {
     #[command(flatten)]
     pub rules: Rules,
 
-    /// Of directories that hold a file NAME (which begins with HEADER), keep that file alone
+    /// In directories that contain NAME (starting with HEADER, if given), save only NAME and leave out the rest
     #[arg(long, value_name = "NAME[:HEADER]")]
     pub exclude_if_present: Vec<String>,
 
-    /// Leave out what is in caches, directories with a CACHEDIR.TAG
+    /// Leave out the contents of cache directories (those with a CACHEDIR.TAG)
     #[arg(long)]
     pub exclude_caches: bool,
 
@@ -95,7 +91,7 @@ pub struct Excludes {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub exclude_larger_than: Option<u64>,
 
-    /// Don't leave the file systems of the sources
+    /// Stay on the file systems of the sources
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
 }

@@ -4,18 +4,19 @@ use super::select::{Select, split_tags};
 use clap::Args;
 use drumlin_engine::forget::{Count, GroupBy, PerUnit, Period, Rules};
 
-/// Forget snapshots: by rules, all but those that one of the rules keeps; or those that are named
+/// Forget snapshots: all that no rule keeps, or those that are named
 ///
-/// Rules count within groups, and only whole snapshots that are signed by a known key. If none is given, those of the
-/// profile keep its own snapshots. What is forgotten takes up its room until a prune, and can be had back until then with
-/// 'drumlin undelete'. A reader's or a writer's key can't forget.
+/// Rules are applied to each group of snapshots separately, and count only complete snapshots signed by a known key.
+/// Without rules on the command line, the rules of the profile are applied to the profile's own snapshots. Forgotten
+/// snapshots take space until a prune; until then 'drumlin undelete' can bring them back. A reader's or a writer's key
+/// can't forget.
 #[derive(Args, Debug)]
 pub struct Forget {
-    /// Forget these, whoever signed them: beginnings of their ids, or 'latest'; one that is damaged by its full id
+    /// Snapshots to forget, whoever signed them: the start of each id, or 'latest'; a damaged one needs its full id
     #[arg(value_name = "SNAP")]
     pub snapshots: Vec<String>,
 
-    /// Count within groups of the same 'host', 'paths', 'tags'; '' counts all together
+    /// Apply the rules to each group with the same 'host', 'paths' or 'tags' (a list); '' makes one group of all
     #[arg(short, long, value_name = "LIST", default_value = "host,paths")]
     pub group_by: GroupBy,
 
@@ -23,15 +24,15 @@ pub struct Forget {
     #[command(flatten)]
     pub select: Select,
 
-    /// Only tell what would be forgotten, and why the others are kept
+    /// Only report what would be forgotten, and why the others are kept
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Run 'prune' afterwards, with its defaults, if anything was forgotten; of a dry run, tell what it would do
+    /// Then run 'prune' with its defaults, if anything was forgotten; with --dry-run: report what it would do
     #[arg(long)]
     pub prune: bool,
 
-    /// Let the rules remove all snapshots of a group; without a rule, all those that --host, --tag and --path choose
+    /// Allow rules to remove all snapshots of a group; without rules: forget all that --host, --tag and --path select
     #[arg(long, conflicts_with = "snapshots")]
     pub unsafe_allow_remove_all: bool,
 
@@ -40,60 +41,60 @@ pub struct Forget {
     pub keep: Keep,
 }
 
-/// Rules; of several a snapshot is kept if any of them keeps it.
+/// Rules: a snapshot is kept if any of them keeps it.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "What to keep")]
 #[group(id = "rules", multiple = true, conflicts_with = "snapshots")]
 pub struct Keep {
-    /// The N newest snapshots ('unlimited': all)
+    /// Keep the N newest snapshots ('unlimited': all)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_last: Option<Count>,
 
-    /// The newest of each of the last N hours that have snapshots
+    /// Keep the newest of each of the last N hours that have snapshots
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_hourly: Option<Count>,
 
-    /// The newest of each of the last N days
+    /// Keep the newest of each of the last N days that have snapshots
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_daily: Option<Count>,
 
-    /// The newest of each of the last N weeks
+    /// Keep the newest of each of the last N weeks that have snapshots
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_weekly: Option<Count>,
 
-    /// The newest of each of the last N months
+    /// Keep the newest of each of the last N months that have snapshots
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_monthly: Option<Count>,
 
-    /// The newest of each of the last N years
+    /// Keep the newest of each of the last N years that have snapshots
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub keep_yearly: Option<Count>,
 
-    /// All that are no older than PERIOD, such as 30d or 1y6m, counted back from the newest
+    /// Keep all that are at most PERIOD older than the newest, such as 30d or 1y6m
     #[arg(long, value_name = "PERIOD")]
     pub keep_within: Option<Period>,
 
-    /// Of those no older than PERIOD the newest of each hour
+    /// Within PERIOD before the newest, keep the newest of each hour
     #[arg(long, value_name = "PERIOD")]
     pub keep_within_hourly: Option<Period>,
 
-    /// Of those no older than PERIOD the newest of each day
+    /// Within PERIOD before the newest, keep the newest of each day
     #[arg(long, value_name = "PERIOD")]
     pub keep_within_daily: Option<Period>,
 
-    /// Of those no older than PERIOD the newest of each week
+    /// Within PERIOD before the newest, keep the newest of each week
     #[arg(long, value_name = "PERIOD")]
     pub keep_within_weekly: Option<Period>,
 
-    /// Of those no older than PERIOD the newest of each month
+    /// Within PERIOD before the newest, keep the newest of each month
     #[arg(long, value_name = "PERIOD")]
     pub keep_within_monthly: Option<Period>,
 
-    /// Of those no older than PERIOD the newest of each year
+    /// Within PERIOD before the newest, keep the newest of each year
     #[arg(long, value_name = "PERIOD")]
     pub keep_within_yearly: Option<Period>,
 
-    /// All with all these tags (may be repeated: those with any of the lists)
+    /// Keep those that have all these tags. Given several times: any one list is enough. '' means untagged
     #[arg(long, value_name = "TAG[,TAG...]")]
     pub keep_tag: Vec<String>,
 }
@@ -131,11 +132,11 @@ pub fn tag_sets(lists: &[String]) -> Vec<Vec<String>> {
 
 /// Bring forgotten snapshots back
 ///
-/// Each comes back under a new id, if all that it refers to is still there: a prune removes what only forgotten snapshots
-/// need. It takes an owner's key.
+/// It works until the next prune, which removes data needed only by forgotten snapshots. Each snapshot comes back under
+/// a new id, if everything that it refers to is still there. It needs an owner's key.
 #[derive(Args, Debug)]
 pub struct Undelete {
-    /// Beginnings of their ids, as 'drumlin snapshots --forgotten' lists them, or 'latest'
+    /// Snapshots to bring back: the start of each id, as 'drumlin snapshots --forgotten' lists them, or 'latest'
     #[arg(value_name = "ID", required = true)]
     pub snapshots: Vec<String>,
 }

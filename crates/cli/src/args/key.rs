@@ -16,25 +16,26 @@ pub struct Key {
 pub enum Action {
     /// List the keys
     List,
-    /// Add a key for somebody else, or for another machine
+    /// Add a key for another person or machine
     Add(Add),
-    /// Take a key away: nothing opens it any more
+    /// Remove a key: its passphrase or key file no longer opens the repository
     Remove(Remove),
-    /// Change what opens the key in use
+    /// Change the passphrase or key file of the key in use
     Passwd(Passwd),
-    /// Give the repository new secrets, which no removed key knows
+    /// Give the repository new secrets, which removed keys don't know
     ///
-    /// What is written from now on is closed to whoever has taken older secrets out of a key, that of a stolen machine for one:
-    /// remove such keys first. All other keys go on as they are, and find the same chunks again. This writes a few small
-    /// objects. What there is stays open to the older secrets until it is sealed anew: each prune does a part
-    /// (prune --max-rekey), and 'drumlin stats' tells how much is left.
+    /// Use it when somebody may have copied the secrets of a key, such as that of a stolen machine. Remove that key
+    /// first. What is written after the rekey can't be read with the old secrets. All other keys keep working, and
+    /// deduplication goes on as before. It writes only a few small objects. Data that is there already stays readable
+    /// with the old secrets until it is re-encrypted: each prune does a part of it (prune --max-rekey), and 'drumlin
+    /// stats' shows how much is left.
     ///
-    /// Backups that are under way end with the secrets that they began with.
+    /// Backups that are running now finish with the old secrets.
     Rekey(Rekey),
-    /// Write the secrets of the key in use to a recovery file for a safe place
+    /// Write the secrets of the key in use to a recovery file, to be kept in a safe place
     ///
-    /// The file alone is as good as the key: it opens the repository without any passphrase, even if the repository's own
-    /// key objects are lost. Keep it where nobody else gets at it, and not in the repository alone. Give it to --key-file.
+    /// The file opens the repository without a passphrase, even if the key objects in the repository are lost. Use it
+    /// with --key-file. Keep it where nobody else has access, and not only in the repository.
     Export(Export),
 }
 
@@ -42,11 +43,11 @@ pub enum Action {
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub struct NewLock {
-    /// Read the key's passphrase from the first line of FILE, instead of asking for it
+    /// Read the new passphrase from the first line of FILE, instead of asking for it
     #[arg(long, value_name = "FILE")]
     pub new_password_file: Option<PathBuf>,
 
-    /// Make a random key instead, and write it to FILE, which must not exist yet
+    /// Use a random key instead of a passphrase, and write it to FILE, which must not exist yet
     #[arg(long, value_name = "FILE")]
     pub new_key_file: Option<PathBuf>,
 }
@@ -58,7 +59,7 @@ pub struct Add {
     #[arg(long, default_value = "owner")]
     pub role: Role,
 
-    /// A name for people, such as the machine's [default: USER@HOST]
+    /// A name for the key, such as the machine's [default: USER@HOST]
     #[arg(long)]
     pub label: Option<String>,
 
@@ -74,9 +75,9 @@ pub enum Role {
     Owner,
     /// Restore
     Reader,
-    /// Back up; neither read nor delete
+    /// Back up; can't read or delete
     Writer,
-    /// Forget and prune, from metadata alone
+    /// Forget and prune; can't read the contents of files
     Keeper,
 }
 
@@ -94,7 +95,7 @@ impl From<Role> for drumlin_format::key::Role {
 /// `key remove`.
 #[derive(Args, Debug)]
 pub struct Remove {
-    /// The key: the beginning of its id
+    /// The key: the start of its id
     #[arg(value_name = "ID")]
     pub id: String,
 }
@@ -110,9 +111,9 @@ pub struct Passwd {
 /// `key rekey`.
 #[derive(Args, Debug)]
 pub struct Rekey {
-    /// Remove the keys that were made by a version too old to be given new secrets
+    /// Remove keys made by a version too old to get new secrets
     ///
-    /// Without it nothing is done if there are such keys. Add new ones in their place.
+    /// Without this option, nothing is done if there are such keys. Add new keys to replace them.
     #[arg(long)]
     pub remove_old: bool,
 }

@@ -8,22 +8,22 @@ use std::path::PathBuf;
 
 /// List what is in a snapshot
 ///
-/// Without a path all of it is listed; with one, the entries of that directory, or with -R all that is below it.
+/// Without a path, the whole snapshot is listed; with one, the entries of that directory, or with -R all below it.
 #[derive(Args, Debug)]
 pub struct Ls {
-    /// The snapshot: the beginning of its id, 'latest' or 'latest~N'; with ':FOLDER' behind it, that folder
+    /// The snapshot: the start of its id, 'latest' or 'latest~N'; followed by ':FOLDER': that folder in it
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub snapshot: OsString,
 
-    /// Only these paths of it
+    /// List only these paths of it
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
-    /// Mode, owner, size and time too
+    /// Show mode, owner, size and time, too
     #[arg(short, long)]
     pub long: bool,
 
-    /// All that is below the paths
+    /// List everything below the paths
     #[arg(short = 'R', long)]
     pub recursive: bool,
 
@@ -34,19 +34,19 @@ pub struct Ls {
 
 /// Find entries of snapshots by name, type, time or size
 ///
-/// A pattern has the wildcards *, ? and [...]; with a slash in it, it is matched against the whole path (where ** crosses
-/// slashes), else against the name. All snapshots are searched unless some are chosen.
+/// A pattern may contain the wildcards *, ? and [...]. With a slash in it, it is matched against the whole path (**
+/// also matches slashes), otherwise against the name. All snapshots are searched unless some are selected.
 #[derive(Args, Debug)]
 pub struct Find {
     /// What to look for
     #[arg(value_name = "PATTERN", required = true)]
     pub patterns: Vec<OsString>,
 
-    /// Only in this snapshot (may be repeated)
+    /// Search only this snapshot (may be repeated)
     #[arg(short, long = "snapshot", value_name = "SNAP[:FOLDER]")]
     pub snapshots: Vec<OsString>,
 
-    /// Letters of either case
+    /// Match names ignoring case
     #[arg(short, long)]
     pub ignore_case: bool,
 
@@ -54,23 +54,23 @@ pub struct Find {
     #[arg(long = "type", value_name = "TYPE")]
     pub kinds: Vec<Kind>,
 
-    /// Only what was modified at TIME or later, such as 2026-11-20
+    /// Only entries modified at TIME or later, such as 2026-11-20
     #[arg(short = 'N', long, value_name = "TIME", alias = "oldest", value_parser = time::parse)]
     pub newer: Option<time::Time>,
 
-    /// Only what was modified at TIME or earlier
+    /// Only entries modified at TIME or earlier
     #[arg(short = 'O', long, value_name = "TIME", alias = "newest", value_parser = time::parse)]
     pub older: Option<time::Time>,
 
-    /// Only what has at least SIZE bytes
+    /// Only entries of at least SIZE
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub larger: Option<u64>,
 
-    /// Only what has at most SIZE bytes
+    /// Only entries of at most SIZE
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub smaller: Option<u64>,
 
-    /// Mode, owner, size and time too
+    /// Show mode, owner, size and time, too
     #[arg(short, long)]
     pub long: bool,
 
@@ -107,19 +107,19 @@ pub enum Kind {
 
 /// Show what differs between two snapshots
 ///
-/// '+' is only in the second, '-' only in the first, 'M' has other contents, 'T' is of another type, 'U' differs in its
-/// metadata alone.
+/// '+' marks an entry that is only in the second, '-' one that is only in the first. 'M': the contents differ; 'T': the
+/// type differs; 'U': only metadata differs.
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// The first snapshot; with ':FOLDER' behind it, only what is in that folder
+    /// The first snapshot; followed by ':FOLDER': only that folder in it
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub old: OsString,
 
-    /// The second
+    /// The second snapshot
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub new: OsString,
 
-    /// Show what differs in its metadata alone, too
+    /// Also show entries of which only metadata differs
     #[arg(long)]
     pub metadata: bool,
 
@@ -128,12 +128,12 @@ pub struct Diff {
     pub select: Select,
 }
 
-/// Sum up what is below directories of a snapshot
+/// Show how much is below each directory of a snapshot
 ///
 /// A file with several hard links counts once for each of its names.
 #[derive(Args, Debug)]
 pub struct Du {
-    /// The snapshot; with ':FOLDER' behind it, that folder
+    /// The snapshot; followed by ':FOLDER': that folder in it
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub snapshot: OsString,
 
@@ -145,7 +145,7 @@ pub struct Du {
     #[arg(short, long, value_name = "N", alias = "max-depth", default_value_t = 1)]
     pub depth: usize,
 
-    /// Exact numbers of bytes
+    /// Show exact numbers of bytes
     #[arg(short, long)]
     pub bytes: bool,
 
@@ -157,7 +157,7 @@ pub struct Du {
 /// Write a file of a snapshot to standard output, or a directory as an archive
 #[derive(Args, Debug)]
 pub struct Dump {
-    /// The snapshot; with ':FOLDER' behind it, that folder
+    /// The snapshot; followed by ':FOLDER': that folder in it
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub snapshot: OsString,
 
@@ -165,7 +165,7 @@ pub struct Dump {
     #[arg(value_name = "PATH")]
     pub entry: OsString,
 
-    /// The kind of archive for a directory; with it, a single file comes as an archive too
+    /// Write an archive of this kind (a single file, too, is put into an archive then) [default for directories: tar]
     #[arg(short, long, value_name = "KIND")]
     pub archive: Option<Archive>,
 
@@ -173,7 +173,7 @@ pub struct Dump {
     #[arg(short, long, value_name = "FILE")]
     pub target: Option<PathBuf>,
 
-    /// Threads that read and decrypt [default: one a processor]
+    /// Threads that read and decrypt [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
@@ -185,7 +185,7 @@ pub struct Dump {
 /// A kind of archive.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Archive {
-    /// POSIX pax, as all tar programs read it
+    /// POSIX pax, which all tar programs read
     Tar,
     /// Zip with zip64
     Zip,

@@ -42,12 +42,12 @@ pub struct Cli {
 pub struct Global {
     /// The repository: a folder, sftp://USER@HOST/FOLDER, s3://BUCKET/PREFIX, or stdio:PROGRAM
     ///
-    /// A path, or file:///FOLDER; a folder on another machine, sftp://USER@HOST:PORT/FOLDER, or /~/FOLDER below the home
-    /// folder there; a bucket of an S3 server, s3://BUCKET/PREFIX, with --endpoint, or s3:https://HOST:PORT/BUCKET/PREFIX; or a
-    /// command for the shell that speaks SFTP on its standard input and output, such as
-    /// 'stdio:rclone serve sftp --stdio REMOTE:FOLDER'.
+    /// A folder: a path, or file:///FOLDER. A folder on another machine: sftp://USER@HOST:PORT/FOLDER, or
+    /// sftp://USER@HOST/~/FOLDER for one in the home folder there. A bucket on an S3 server: s3://BUCKET/PREFIX, with
+    /// --endpoint, or s3:https://HOST:PORT/BUCKET/PREFIX. A shell command that speaks SFTP on its standard input and
+    /// output, such as 'stdio:rclone serve sftp --stdio REMOTE:FOLDER'.
     ///
-    /// Without it, DRUMLIN_REPOSITORY names the repository, and without that it is the one in
+    /// Without this option, a profile or DRUMLIN_REPOSITORY names the repository; without these it is
     /// $XDG_DATA_HOME/drumlin/repository, which the first backup makes.
     #[arg(short, long, global = true, value_name = "REPO", alias = "repository")]
     pub repo: Option<String>,
@@ -56,7 +56,7 @@ pub struct Global {
     #[arg(short, long, global = true, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
 
-    /// Run COMMAND by the shell and read the passphrase from its output [env: DRUMLIN_PASSWORD_COMMAND]
+    /// Run COMMAND in a shell and read the passphrase from its output [env: DRUMLIN_PASSWORD_COMMAND]
     #[arg(long, global = true, value_name = "COMMAND")]
     pub password_command: Option<String>,
 
@@ -64,15 +64,15 @@ pub struct Global {
     #[arg(short, long, global = true, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// Write one JSON object a line, for programs
+    /// Write one JSON object per line, for programs
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Name each entry that is dealt with; twice: the unmodified ones too
+    /// Name each new or changed entry; -vv also unmodified ones
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 
@@ -84,47 +84,49 @@ pub struct Global {
     #[arg(long, global = true)]
     pub no_cache: bool,
 
-    /// Log in by COMMAND, an ssh with options of its own, instead of what is built in
+    /// Connect with COMMAND, such as an ssh with options, instead of the built-in SSH client
     ///
-    /// It is run by the shell, with '-p PORT -l USER -s -- HOST sftp' behind it. For what the built-in one doesn't
-    /// understand of ~/.ssh/config.
+    /// It is run in a shell with '-p PORT -l USER -s -- HOST sftp' appended. Use it for settings of ~/.ssh/config that
+    /// the built-in client doesn't support.
     #[arg(long, global = true, value_name = "COMMAND")]
     pub ssh_command: Option<String>,
 
-    /// The S3 server that an address s3://BUCKET/PREFIX is of [env: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL]
+    /// The S3 server for addresses s3://BUCKET/PREFIX [env: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL]
     ///
-    /// A URL, such as https://s3.example.com. Without it the profile in ~/.aws/config is asked, and without that it is Amazon's. Credentials
-    /// come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from ~/.aws, or from the machine; the region from AWS_REGION or ~/.aws.
+    /// A URL, such as https://s3.example.com. Without it, the profile in ~/.aws/config names the server; otherwise it
+    /// is Amazon's. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from ~/.aws, or from the
+    /// machine; the region comes from AWS_REGION or ~/.aws.
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint: Option<String>,
 
-    /// Speak to an S3 server on another machine without TLS, if its URL says http://
+    /// Allow an S3 server on another machine without TLS, if its URL starts with http://
     #[arg(long, global = true)]
     pub allow_http: bool,
 
-    /// Put packs of file contents into this storage class of S3, such as STANDARD_IA; everything else stays in the usual one
+    /// Store packs of file contents in this S3 storage class, such as STANDARD_IA; all else stays in the default one
     #[arg(long, global = true, value_name = "CLASS")]
     pub storage_class: Option<String>,
 
-    /// Have what is stored kept from being removed for so many days, by S3's object lock: DAYS, governance:DAYS or compliance:DAYS
+    /// Protect stored objects from removal by S3 object lock, for this long: DAYS, governance:DAYS or compliance:DAYS
     ///
-    /// For a bucket that was made with object lock. 'prune' begins the days anew for all that is there, when half of them are over.
+    /// The bucket must have been made with object lock. 'prune' with this option extends the protection of everything
+    /// in the repository to the full time again, once half of the time has passed.
     #[arg(long, global = true, value_name = "DAYS")]
     pub object_lock: Option<ObjectLock>,
 
-    /// Show a bucket's repository as it was at TIME, such as '2026-11-20 16:00:44', from the versions that the bucket keeps
+    /// Use a bucket's repository as it was at TIME, such as '2026-11-20 16:00:44', from the versions that it keeps
     ///
-    /// What was removed or replaced since is there, what came since is not, and nothing can be changed. To have back what a thief has removed:
-    /// restore from there, or 'drumlin copy' what is there into another repository. No cache is used, and what this client has seen later is
-    /// not held against it.
+    /// What was removed or replaced after TIME is there, what was added after TIME is not, and nothing can be changed.
+    /// To get back what an attacker has removed: restore from this state, or copy it to another repository with
+    /// 'drumlin copy'. No cache is used, and snapshots made after TIME are not reported as missing.
     #[arg(long, global = true, value_name = "TIME", value_parser = time::parse)]
     pub as_of: Option<time::Time>,
 
-    /// Send no more than N KiB a second to a repository on another machine
+    /// Send at most N KiB per second to a repository on another machine
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_upload: Option<u32>,
 
-    /// Receive no more than N KiB a second from a repository on another machine
+    /// Receive at most N KiB per second from a repository on another machine
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit_download: Option<u32>,
 
@@ -132,7 +134,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Take repository, key and everything else that isn't given here from a profile
+    /// Use the profile NAME for the repository, the key and everything else that the command line doesn't give
     #[arg(long, global = true, value_name = "NAME")]
     pub profile: Option<String>,
 }

@@ -7,31 +7,31 @@ use drumlin_format::SessionId;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Keep parity across packs, so that packs that are lost as a whole can be made again
+/// Store parity across packs, so that packs that are lost as a whole can be rebuilt
 ///
-/// Packs are coded together: of each 20, any 2 may be gone or damaged, and 'drumlin repair' makes them again, for a tenth of their size.
-/// What is covered already isn't read again. Run it after backups; a prune and a repair bring it up to date by themselves once
-/// there is any. Nothing rests on it: without it everything is as it was.
+/// Packs are coded in groups: by default, any 2 of each 20 may be lost or damaged, and 'drumlin repair' rebuilds them.
+/// That takes a tenth of their size. Packs that are covered already aren't read again. Run it after backups; once there
+/// is parity, 'prune' and 'repair' keep it up to date. It is optional: removing it loses no data.
 #[derive(Args, Debug)]
 pub struct Parity {
-    /// Packs that are coded together, and how many of them may be lost, such as 20+2; or 'off' to remove all parity across packs
-    /// [default: as it is, or 20+2]
+    /// How many packs are coded together, and how many of them may be lost, such as 20+2; 'off' removes all parity
+    /// across packs [default: as it is, or 20+2]
     #[arg(value_name = "PACKS+LOST", value_parser = wish)]
     pub wish: Option<Wish>,
 
-    /// Only tell what would be done
+    /// Only report what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Take this session for dead; nothing of its backup counts then
+    /// Treat this session as dead: nothing of its backup counts then
     #[arg(long, value_name = "SESSION", value_parser = session)]
     pub evict: Vec<SessionId>,
 
-    /// Take sessions for dead that have written nothing for so long, as seen from one prune to another
+    /// Treat a backup as dead after this long without new data, measured between prunes
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     pub evict_after: Duration,
 
-    /// Threads [default: one a processor]
+    /// Threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
 }

@@ -7,47 +7,47 @@ use drumlin_engine::prune::Unused;
 use drumlin_format::SessionId;
 use std::time::Duration;
 
-/// Remove what no snapshot needs
+/// Remove data that no snapshot needs
 ///
-/// May run beside backups, restores and other prunes. Backups that had begun before it are waited for; those that begin
-/// later are not in its way. Packs of which nothing is needed are removed, others are written anew as far as the limits
-/// below allow. Forgotten snapshots can't be had back after it.
+/// A prune may run at the same time as backups, restores and other prunes. It waits for backups that started before it;
+/// those that start later don't delay it. Packs without needed data are removed. Packs with some are rewritten, as far
+/// as the limits below allow. After a prune, forgotten snapshots can't be brought back.
 #[derive(Args, Debug)]
 pub struct Prune {
-    /// Only tell what would be done
+    /// Only report what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// How much that nobody needs may stay: a share of what is needed ("5%"), a size ("2 GiB"), or "unlimited"
+    /// How much unneeded data may remain in packs: a share of the needed data ("5%"), a size ("2 GiB"), or "unlimited"
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
     pub max_unused: Unused,
 
-    /// Write no more than SIZE anew in this run
+    /// Rewrite at most SIZE in this run
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub max_repack: Option<u64>,
 
-    /// After 'drumlin key rekey': seal no more than this anew in this run: a share of all packs ("5%", and 1 GiB at the
-    /// least), a size, or "unlimited"; "0" for nothing
+    /// After 'drumlin key rekey': re-encrypt at most this much per run: a share of all packs ("5%"; a share is never
+    /// less than 1 GiB), a size, or "unlimited"; "0" for nothing
     #[arg(long, value_name = "LIMIT", default_value = "5%", value_parser = unused)]
     pub max_rekey: Unused,
 
-    /// Remove all packs if the storage lists no snapshot at all
+    /// Allow removing all packs if the storage lists no snapshot at all
     #[arg(long)]
     pub unsafe_allow_remove_all: bool,
 
-    /// How long to wait for backups that are under way ("30m", "2h"; "0" for not at all)
+    /// How long to wait for running backups ("30m", "2h"; "0": not at all)
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     pub wait: Duration,
 
-    /// Take this session for dead; nothing of its backup counts then
+    /// Treat this session as dead: nothing of its backup counts then
     #[arg(long, value_name = "SESSION", value_parser = session)]
     pub evict: Vec<SessionId>,
 
-    /// Take sessions for dead that have written nothing for so long, as seen from one prune to another
+    /// Treat a backup as dead after this long without new data, measured between prunes
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     pub evict_after: Duration,
 
-    /// Threads [default: one a processor]
+    /// Threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
 }

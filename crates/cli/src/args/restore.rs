@@ -8,13 +8,13 @@ use drumlin_store::Haste;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Write files of a snapshot back
+/// Restore files from a snapshot
 ///
-/// A file that is there and differs is replaced in one step, after its new contents are complete and verified. What is
-/// right already is left alone, so that a restore that was interrupted goes on where it ended.
+/// A file in the target that differs is replaced in one step, once its new contents are complete and verified. What is
+/// right already is left alone, so running an interrupted restore again continues it.
 #[derive(Args, Debug)]
 pub struct Restore {
-    /// The snapshot: the beginning of its id, 'latest' or 'latest~N'; with ':FOLDER' behind it, what is in that folder
+    /// The snapshot: the start of its id, 'latest' or 'latest~N'; followed by ':FOLDER': that folder's contents
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub snapshot: OsString,
 
@@ -22,7 +22,7 @@ pub struct Restore {
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
-    /// The folder to restore to; '/' is where everything came from
+    /// The folder to restore to; '/' puts everything back where it came from
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
     pub target: PathBuf,
 
@@ -30,7 +30,8 @@ pub struct Restore {
     #[command(flatten)]
     pub select: Select,
 
-    /// Restore only what matches PATTERN (as in a .gitignore, but at any depth unless it begins with '/'; may be repeated)
+    /// Restore only what matches PATTERN (as in a .gitignore, but at any depth unless it starts with '/'; may be
+    /// repeated)
     #[arg(short, long, value_name = "PATTERN")]
     pub include: Vec<String>,
 
@@ -38,22 +39,24 @@ pub struct Restore {
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
 
-    /// What to do with files that are there and differ
+    /// What to do with files in the target that differ
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: Overwrite,
 
-    /// Delete what is in the restored folders and not in the snapshot
+    /// Delete what is in the restored folders but not in the snapshot
     ///
-    /// At and below the sources of the backup; in the folders above them nothing is deleted, nor is the repository that is read, nor what Drumlin
-    /// keeps for itself. Where rules left something out of the backup, or it could not read something, it is refused without --exclude or --delete-excluded.
+    /// It deletes only at and below the sources of the backup, not in the folders above them. It never deletes the
+    /// repository that is read, nor Drumlin's own files. If rules left something out of the backup, it is refused
+    /// unless --exclude or --delete-excluded is given; if the backup could not read something, unless --delete-excluded
+    /// is.
     #[arg(long)]
     pub delete: bool,
 
-    /// With --delete: also what rules left out of the backup, and what it could not read
+    /// With --delete: also delete what rules left out of the backup, and what it could not read
     #[arg(long, requires = "delete")]
     pub delete_excluded: bool,
 
-    /// Only tell what would be done
+    /// Only report what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -61,19 +64,20 @@ pub struct Restore {
     #[arg(long)]
     pub verify: bool,
 
-    /// Owners and groups by number instead of by name
+    /// Restore owners and groups by number instead of by name
     #[arg(long)]
     pub numeric_ids: bool,
 
-    /// What to do about packs in cold storage: how soon to have them back, or 'no' to fail; the provider's price depends on it
+    /// What to do about packs in cold storage: 'bulk', 'standard' or 'expedited' retrieval (speed and price differ), or
+    /// 'no' to fail
     #[arg(long, value_name = "HOW", default_value = "standard", hide_possible_values = true)]
     pub thaw: Thaw,
 
-    /// Memory to use, about [default: 128M]
+    /// Approximate memory to use [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
     pub memory: Option<usize>,
 
-    /// Threads that read, decrypt and write [default: one a processor]
+    /// Threads that read, decrypt and write [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 }
@@ -81,11 +85,11 @@ pub struct Restore {
 /// What to do with files that are there.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Overwrite {
-    /// Make them what the snapshot says, comparing their contents
+    /// Restore all files that differ, comparing their contents
     Always,
-    /// The same, but take equal size and time for equal contents
+    /// Like 'always', but treat files of equal size and time as having equal contents
     IfChanged,
-    /// Only if the snapshot's is newer
+    /// Replace only files that are older than in the snapshot
     IfNewer,
     /// Leave them alone
     Never,
@@ -94,13 +98,13 @@ pub enum Overwrite {
 /// How to have packs back from cold storage.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Thaw {
-    /// In half a day or longer
+    /// Within half a day or longer
     Bulk,
-    /// In some hours
+    /// Within some hours
     Standard,
-    /// In minutes, where the provider has that
+    /// Within minutes, where the provider offers that
     Expedited,
-    /// Not at all
+    /// Don't retrieve anything: fail
     No,
 }
 

@@ -14,11 +14,11 @@ pub struct Select {
     #[arg(short = 'H', long, value_name = "HOST")]
     pub host: Vec<String>,
 
-    /// Only snapshots with all these tags (may be repeated: those with any of the lists); '' for those without any
+    /// Only snapshots that have all these tags. Given several times: any one list is enough. '' means untagged
     #[arg(long, value_name = "TAG[,TAG...]")]
     pub tag: Vec<String>,
 
-    /// Only snapshots that contain this source, a path or the name of a stream (may be repeated: those that contain all of them)
+    /// Only snapshots of this source, a path or the name of a stream (may be repeated: only snapshots of all of them)
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
 }

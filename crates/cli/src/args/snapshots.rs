@@ -10,15 +10,15 @@ pub struct Snapshots {
     #[command(flatten)]
     pub select: Select,
 
-    /// Only the last N of each host and set of sources
+    /// Only the N newest of each host and set of sources
     #[arg(long, value_name = "N")]
     pub latest: Option<usize>,
 
-    /// Those that were forgotten, and can be had back until a prune
+    /// List forgotten snapshots, which 'undelete' can bring back until the next prune
     #[arg(long)]
     pub forgotten: bool,
 
-    /// Only these: beginnings of their ids, or 'latest'
+    /// Only these: the start of each id, or 'latest'
     #[arg(value_name = "SNAP")]
     pub snapshots: Vec<String>,
 }
