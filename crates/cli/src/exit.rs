@@ -125,9 +125,7 @@ impl fmt::Display for Failure {
 
 /// What to do about a place that was meant to be in the home folder.
 pub fn tilde(location: &str) -> Option<&'static str> {
-    location
-        .starts_with("~/")
-        .then_some("'~' came here as it stands, which no shell has replaced: write the whole path")
+    location.starts_with("~/").then_some("the shell did not expand '~'; write the whole path")
 }
 
 /// An error of the system without the number that says nothing to a reader of the words before it.
@@ -166,11 +164,13 @@ impl From<drumlin_engine::Error> for Failure {
                 Failure::failed(error.to_string()).hint("paths in a snapshot are absolute, as 'drumlin ls' shows them")
             }
             Error::Nothing { .. } => Failure::failed(error.to_string()).hint(
-                "if all snapshots were forgotten and that is meant, add --unsafe-allow-remove-all; else see whether all of the storage \
-                 is mounted, and whether this account may list it",
+                "if all snapshots were forgotten on purpose, add --unsafe-allow-remove-all; otherwise check that the whole \
+                 storage is mounted, and that this account may list it",
             ),
             Error::Busy(_) => Failure::new(Exit::Busy, error.to_string())
-                .hint("run it again once that is through ('prune' and 'repair' wait for it with --wait); if it is known to be dead, say so with --evict and its session"),
+                .hint(
+                    "run it again once that has ended ('prune' and 'repair' wait for it with --wait); if you know that it is dead, give its session to --evict",
+                ),
             Error::Overtaken(_) => Failure::new(Exit::Busy, error.to_string()).hint("run it again"),
             Error::Unsure { snapshot, .. } => Failure::failed(error.to_string())
                 .hint(format!("'drumlin repair' heals what can be healed; 'drumlin forget {snapshot}' gives up the snapshot")),
@@ -188,10 +188,10 @@ impl From<RepoError> for Failure {
                 tilde(location).unwrap_or("check that place; 'drumlin init' makes a new repository"),
             ),
             RepoError::NoKeys { .. } => Failure::new(Exit::WrongKey, message).hint(
-                "put the folder back from a copy of the repository, or give an owner's recovery file as the key file: 'drumlin key passwd' makes its key again",
+                "put the folder back from a copy of the repository, or give an owner's recovery file as the key file: 'drumlin key passwd' recreates its key",
             ),
             RepoError::NoPassphrase { .. } => {
-                Failure::new(Exit::WrongKey, message).hint("one of their key files opens it instead")
+                Failure::new(Exit::WrongKey, message).hint("use one of their key files instead")
             }
             RepoError::WrongKey { untried: Some(untried), .. } => {
                 Failure { hint: Failure::from(*untried).hint, ..Failure::new(Exit::WrongKey, message) }
@@ -202,7 +202,7 @@ impl From<RepoError> for Failure {
             RepoError::Damaged { ref source, .. } if source.is_newer() => Failure::failed(message),
             RepoError::Damaged { ref object, .. } if object == "the key file" || object == "the recovery file" => {
                 Failure::new(Exit::WrongKey, message.replacen(" in the repository", "", 1))
-                    .hint("a file in which a passphrase stands is a password file, and no key file")
+                    .hint("a file that contains a passphrase is a password file, not a key file")
             }
             RepoError::Damaged { ref object, .. } => match remedy(object) {
                 Some(hint) => Failure::failed(message).hint(hint),
@@ -213,7 +213,7 @@ impl From<RepoError> for Failure {
                 Failure::failed(format!("{}; nothing was changed", missing::words(&missing))).hint(missing::HINT)
             }
             RepoError::OldKeys(_) => Failure::failed(format!("{message}; nothing was changed"))
-                .hint("add new keys in their place, and remove these; or --remove-old removes them with it"),
+                .hint("add new keys to replace them, and remove these; or use --remove-old, which removes them"),
             RepoError::Rekeyed { .. } => Failure::new(Exit::Busy, message),
             RepoError::Generation { .. } => Failure::failed(message)
                 .hint("see 'When the storage goes back' in docs/guides/repair.md; what is there can be restored"),
@@ -231,19 +231,19 @@ impl From<RepoError> for Failure {
 /// What to do about a damaged object.
 fn remedy(object: &str) -> Option<&'static str> {
     match object.split_once('/')?.0 {
-        names::INDEX | names::PLANS | names::LOSSES => Some("'drumlin repair' makes that good"),
+        names::INDEX | names::PLANS | names::LOSSES => Some("'drumlin repair' fixes that"),
         names::SNAPSHOTS => Some(
-            "put it back from a copy of the repository if there is one; 'drumlin forget' with its whole id gives it up",
+            "put it back from a copy of the repository if there is one; 'drumlin forget' with its full id gives it up",
         ),
         names::DECISIONS => Some(
-            "it stands in nobody's way; the next prune clears it up once its session is known to be over, or is named with --evict",
+            "it does no harm; the next prune removes it once its session is known to have ended, or is given to --evict",
         ),
         names::KEYS => {
-            Some("'drumlin repair' tells whether its copy makes it good, 'drumlin key remove' removes what is lost")
+            Some("'drumlin repair' restores it if its copy is intact; 'drumlin key remove' removes a key that is lost")
         }
-        names::DATA | names::TREE => Some(
-            "'drumlin check' tells which files that touches, and 'drumlin repair --read-data' heals what can be healed",
-        ),
+        names::DATA | names::TREE => {
+            Some("'drumlin check' names the affected files, and 'drumlin repair --read-data' heals what can be healed")
+        }
         _ => None,
     }
 }
@@ -256,7 +256,7 @@ impl From<drumlin_store::Error> for Failure {
     fn from(error: drumlin_store::Error) -> Self {
         if error.kind == Kind::Missing && error.action == Action::FindBucket {
             return Failure::new(Exit::NoRepository, error.to_string())
-                .hint("make the bucket with the provider's own means first, or look at the address and at --endpoint");
+                .hint("make the bucket first, with the provider's own tools, or check the address and --endpoint");
         }
         // The store as a whole is missing, rather than one object in it.
         if error.kind == Kind::Missing && error.name.is_empty() {
@@ -265,13 +265,13 @@ impl From<drumlin_store::Error> for Failure {
         let failure = Failure::failed(error.to_string());
         match error.kind {
             Kind::Frozen if !is_pack(&error.name) => failure.hint(
-                "only packs may be in cold storage: have the provider bring back all that is not below data and tree, and except it from the \
-                 rule that has moved it",
+                "only packs may be in cold storage: have the provider bring back everything that is not below data and tree, \
+                 and exclude it from the rule that has moved it",
             ),
-            Kind::Frozen => failure.hint("'drumlin restore', with --thaw, has what it needs brought back, and waits"),
+            Kind::Frozen => failure.hint("'drumlin restore' has what it needs brought back (--thaw), and waits for it"),
             Kind::Refused if error.action == Action::LogIn => failure.hint(
-                "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address says what \
-                 goes wrong; --ssh-command ssh uses that instead",
+                "give the user in the address and a key in ~/.ssh or an agent; 'ssh -v' with the same address shows what goes \
+                 wrong; --ssh-command ssh uses ssh itself",
             ),
             // What S3 refuses for many reasons the message says, and what to do about it.
             Kind::Refused if error.location.starts_with("s3:") => failure,
@@ -281,11 +281,11 @@ impl From<drumlin_store::Error> for Failure {
                 failure.hint("check the address, and whether that machine can be reached from here")
             }
             Kind::Transient if !matches!(error.location.as_bytes(), [b'/', ..]) => {
-                failure.hint("it may pass: run it again, and it goes on from what is stored")
+                failure.hint("this may be temporary: run it again, and it continues from what is stored")
             }
             Kind::Full => failure.hint(format!(
-                "make room on the storage of {}, and run it again: what a backup has stored by now it needn't store again. 'drumlin prune' \
-                 frees that, too",
+                "make room on the storage of {}, and run it again: what a backup has stored so far is not stored again. \
+                 'drumlin prune' would free that, too",
                 error.location
             )),
             Kind::Refused if matches!(error.action, Action::Open | Action::Read | Action::List) => {
@@ -294,10 +294,10 @@ impl From<drumlin_store::Error> for Failure {
             Kind::Refused => {
                 failure.hint(format!("check who may write to {}, and whether it is mounted read-only", error.location))
             }
-            Kind::Transient => failure.hint("it may pass: run it again"),
+            Kind::Transient => failure.hint("this may be temporary: run it again"),
             Kind::Exhausted => failure.hint(
-                "this machine is short of it, and not the storage: raise the limits of open files and of memory that this program runs under \
-                 (ulimit -a), or let less run beside it",
+                "this machine is short of it, not the storage: raise the limits of open files and memory for this program (ulimit -a), or run \
+                 less at the same time",
             ),
             // What is wrong is the storage and not the object.
             Kind::Io if error.action == Action::Write => failure,

@@ -38,8 +38,7 @@ fn main() -> ExitCode {
         Ok(()) => Ok(exit),
         // It has done what it was to do, which the message alone would not say.
         Err(failure) => {
-            let hint =
-                format!("only what it had to tell is lost: the command itself ended with status {}", exit as i32);
+            let hint = format!("only its output is lost: the command itself ended with status {}", exit as i32);
             Err(failure.hint(hint))
         }
     });

@@ -287,11 +287,11 @@ impl Profile {
         self.memory().map(drop)?;
         for (key, limit) in [("limit-upload", self.limit_upload), ("limit-download", self.limit_download)] {
             if limit == Some(0) {
-                return Err(format!("'{key}' of 0 lets nothing through; without it there is no limit"));
+                return Err(format!("'{key}' must not be 0; leave it out for no limit"));
             }
         }
         match self.workers {
-            Some(0) => Err("it takes at least one worker".into()),
+            Some(0) => Err("at least one worker is needed".into()),
             Some(1025..) => Err("more than 1024 workers are of no use".into()),
             _ => Ok(()),
         }

@@ -18,7 +18,7 @@ pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
         return Err(Failure::usage("one of the paths is empty"));
     }
     if path.as_bytes().contains(&0) {
-        return Err(Failure::usage(format!("'{}' holds a zero byte, which no path does", shown(path.as_bytes()))));
+        return Err(Failure::usage(format!("'{}' contains a zero byte, which no path can", shown(path.as_bytes()))));
     }
     let absolute = std::path::absolute(path)
         .map_err(|e| Failure::failed(format!("cannot tell the working directory: {}", crate::exit::plain(&e))))?;

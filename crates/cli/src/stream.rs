@@ -26,7 +26,9 @@ pub fn name(name: &OsString) -> Result<Vec<u8>> {
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
     if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.len() > 255 || bytes.contains(&b'/') {
         let name = name.to_string_lossy();
-        return Err(Failure::usage(format!("'{name}' is no name for a stream: it is that of a file, without folders")));
+        return Err(Failure::usage(format!(
+            "'{name}' can't be the name of a stream: give a file name without folders"
+        )));
     }
     Ok(bytes.to_vec())
 }

@@ -103,7 +103,7 @@ impl Sources {
         let given = [password_file.is_some(), password_command.is_some(), key_file.is_some(), password.is_some()];
         if given.into_iter().filter(|g| *g).count() > 1 {
             return Err(Failure::usage(format!(
-                "more than one thing to unlock the repository with is given {place}; give one of passphrase, file, command and key file"
+                "more than one way to unlock the repository is given {place}; give only one of passphrase, file, command and key file"
             )));
         }
         if let Some(path) = key_file {
@@ -196,7 +196,7 @@ pub fn ask_new(hint: &str) -> Result<Vec<u8>> {
         }
         eprintln!("the two differ");
     }
-    Err(Failure::failed("no passphrase was given twice alike"))
+    Err(Failure::failed("the two passphrases differed each time"))
 }
 
 /// Open the repository in `store` with what the user gave, with the key file kept for it, or with what they type.
@@ -247,7 +247,7 @@ fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Re
         let passphrase = ask(&format!("passphrase for the repository in {}: ", store.location()))?;
         let passphrase = not_empty(passphrase, || TYPED.into())?;
         match Repository::open(store.clone(), &Unlock::Passphrase(passphrase)) {
-            Err(Error::WrongKey { .. }) if attempt < ATTEMPTS => eprintln!("that is not it; try again"),
+            Err(Error::WrongKey { .. }) if attempt < ATTEMPTS => eprintln!("wrong passphrase; try again"),
             opened => return Ok(opened?),
         }
         attempt += 1;

@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{0}; no snapshot was made")]
     Stream(String),
     /// A snapshot's tree can't be read whole, so that nobody knows what it needs.
-    #[error("snapshot {snapshot} can't be read whole: {source}; nothing was removed")]
+    #[error("snapshot {snapshot} can't be read completely: {source}; nothing was removed")]
     Unsure {
         /// The snapshot.
         snapshot: SnapshotId,
@@ -67,7 +67,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// What a forgotten snapshot refers to is not there any more.
-    #[error("snapshot {snapshot} can't be had back: {what} are gone, a prune has removed them or is about to")]
+    #[error("snapshot {snapshot} can't be brought back: {what} are gone; a prune has removed them or is about to")]
     Pruned {
         /// The snapshot.
         snapshot: SnapshotId,
@@ -78,9 +78,7 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// What is looked at changes all the time.
-    #[error(
-        "packs are being removed from the repository again and again while it is looked at; run it again once the prune is done"
-    )]
+    #[error("packs keep being removed from the repository while it is read; run it again once the prune is done")]
     Changing,
     /// A thread ended unexpectedly.
     #[error("a worker thread ended unexpectedly; this is a bug in drumlin")]

@@ -111,12 +111,13 @@ pub fn find_snapshot(
         Some(at) => (&spec[..at], TreePath::parse(&spec[at + 1..])?),
         None => (spec, TreePath::root()),
     };
-    let name = std::str::from_utf8(name).map_err(|_| Error::NoSnapshot("a snapshot's name is no such bytes".into()))?;
+    let name = std::str::from_utf8(name)
+        .map_err(|_| Error::NoSnapshot("a snapshot is named 'latest', 'latest~N' or by the start of its id".into()))?;
     let (snapshot, from_the_future) = match name.strip_prefix("latest") {
         Some("") => latest(snapshots, 0, filter, now)?,
         Some(rest) => match rest.strip_prefix('~').map(str::parse) {
             Some(Ok(back)) => latest(snapshots, back, filter, now)?,
-            _ => return Err(Error::NoSnapshot(format!("'{name}' is no snapshot; did you mean latest~1?"))),
+            _ => return Err(Error::NoSnapshot(format!("'{name}' is not a snapshot; did you mean latest~1?"))),
         },
         None => (by_prefix(snapshots, name)?, None),
     };

@@ -69,7 +69,7 @@ pub fn undelete(
     // It would bear our signature from now on.
     if matches!(options.forgotten.trust, Trust::Unknown(_)) {
         let why = "no known key has signed it, and it would count as signed by yours";
-        return Err(Error::Refused(format!("snapshot {} can't be had back: {why}", old.id)));
+        return Err(Error::Refused(format!("snapshot {} can't be brought back: {why}", old.id)));
     }
     let registration =
         Registration::begin(repository, convert::session(&options.host, purpose::UNDELETE, options.now))?;
@@ -86,7 +86,9 @@ pub fn undelete(
     let snapshot = Snapshot { id, session: session.id(), plans, original, ..old.clone() };
     // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
     session.put_snapshot(&snapshot).and_then(|()| session.commit(snapshot.id)).map_err(|e| match e {
-        RepoError::Evicted => Error::Refused("a prune went ahead while this undelete stood still; run it again".into()),
+        RepoError::Evicted => {
+            Error::Refused("a prune stopped waiting for this undelete, which had stood still; run it again".into())
+        }
         other => other.into(),
     })?;
     let leftover = repository.remove_forgotten(old.id).err();

@@ -390,7 +390,11 @@ fn a_copy_of_what_the_repository_has_lost_is_not_built_upon() {
     lost.iter().for_each(|name| bench.memory.delete(name).unwrap());
     let monitor = Quiet::default();
     let again = backup::backup(&bench.repository, &bench.cache, common::options(&[&source]), &monitor).unwrap();
-    assert!(monitor.problems().iter().any(|problem| problem.cause.contains("read anew")), "{:?}", monitor.problems());
+    assert!(
+        monitor.problems().iter().any(|problem| problem.cause.contains("all files are read")),
+        "{:?}",
+        monitor.problems()
+    );
     // Neither the copies nor anything else of this client leads to what is gone.
     assert_restores(&bench, &again.snapshot.unwrap(), &source);
 }

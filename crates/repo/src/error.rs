@@ -141,8 +141,8 @@ pub enum Error {
     Evicted,
     /// The session is gone, and nobody has evicted it.
     #[error(
-        "this run's session ({session}) is gone from {location}: that was put back to an older state, or somebody has removed files there. What \
-         this run refers to may be gone as well, so nothing of it counts; run it again"
+        "this run's session ({session}) is gone from {location}: the storage was set back to an older state, or somebody has \
+         removed files there. What this run refers to may be gone as well, so nothing of it counts; run it again"
     )]
     SessionLost {
         /// Its id.
@@ -152,8 +152,8 @@ pub enum Error {
     },
     /// What a session has written isn't there any more.
     #[error(
-        "'{name}', which this run has written to {location}, is {now}: that was put back to an older state, or somebody has removed files there. \
-         Nothing of this run counts; run it again"
+        "'{name}', which this run has written to {location}, is {now}: the storage was set back to an older state, or somebody \
+         has removed files there. Nothing of this run counts; run it again"
     )]
     Undone {
         /// The object.
@@ -165,8 +165,8 @@ pub enum Error {
     },
     /// What is listed isn't there, however often it is looked for.
     #[error(
-        "{location} lists '{name}', again and again, and says that there is no such object: nothing can be said of what is in it. If it is \
-         known to be gone, the storage has to be brought to leave it out"
+        "{location} keeps listing '{name}', but says that there is no such object, so its contents are unknown. If you know \
+         that it is gone, the storage must be made to stop listing it"
     )]
     Ghost {
         /// The object.
@@ -176,7 +176,7 @@ pub enum Error {
     },
     /// An index object that was there isn't any more: what it named is named by others.
     #[error(
-        "'{name}' is gone since this run has read it: another prune or repair has put others in its place meanwhile; run this again"
+        "'{name}' is gone since this run has read it: another prune or repair has replaced it meanwhile; run this again"
     )]
     Replaced {
         /// The object.
@@ -186,7 +186,7 @@ pub enum Error {
     #[error("the storage has lost or withholds what this client has seen in {place}: {0}", place = .0.place)]
     Unexplained(Box<crate::history::Missing>),
     /// A pack could not be written before, of which somebody else was told: what was to be in it may be referred to, and is nowhere.
-    #[error("a pack could not be written, and nothing that was to refer to it is kept: {0}")]
+    #[error("a pack could not be written, so nothing that refers to it is kept: {0}")]
     Unwritten(String),
     /// A snapshot's name fits none, or several.
     #[error("{0}")]

@@ -65,8 +65,8 @@ impl Repository {
                 // Somebody was stopped between the two steps, or does the same just now.
                 Ok(there) if there == bytes => Ok(()),
                 Ok(_) => Err(Error::Misuse(format!(
-                    "'{copy}' in the repository is there already and is not the same as '{name}': one of them is \
-                     damaged; remove the one that you can do without from the storage"
+                    "'{copy}' in the repository is there already and differs from '{name}': one of them is damaged; remove the \
+                     one that you don't need from the storage"
                 ))),
                 // A prune has cleared it away just now.
                 Err(e) if e.kind == Kind::Missing => self.keep_forgotten(id),

@@ -206,10 +206,10 @@ impl Repository {
                 Found::Unsound(_) => left.push(name),
                 Found::Sound(..) => {
                     return Err(Error::Misuse(format!(
-                        "'{name}' can be read: 'drumlin repair' makes the key whole by it"
+                        "'{name}' can be read: 'drumlin repair' restores the key from it"
                     )));
                 }
-                Found::Newer(cause) => return Err(Error::Misuse(format!("'{name}' is to stay: {cause}"))),
+                Found::Newer(cause) => return Err(Error::Misuse(format!("'{name}' must not be removed: {cause}"))),
                 Found::Unread(e) => return Err(e),
             }
         }

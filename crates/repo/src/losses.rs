@@ -173,7 +173,7 @@ impl<'a> PackScan<'a> {
         let (table, signer) = read_table(self.repository, &info)?;
         let key = self.trusted.get(&signer.key).filter(|key| key.role != Role::Reader);
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
-            return Err(damaged("nobody has signed it who may write packs"));
+            return Err(damaged("it is not signed by a key that may write packs"));
         }
         if table.blocks_end() != table_offset {
             return Err(damaged("its table is not where it should be"));

@@ -92,7 +92,7 @@ impl Repository {
         match self.store().put(&name, &bytes, Put::Create) {
             Err(e) if e.kind == Kind::Exists => {
                 let mut why =
-                    "another owner has given the repository new secrets just now; run it again if it shall be once more"
+                    "another owner has given the repository new secrets just now; run it again if you want newer ones still"
                         .to_owned();
                 if !old.is_empty() {
                     let keys: Vec<String> = old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect();

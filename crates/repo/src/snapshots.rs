@@ -214,8 +214,7 @@ impl Repository {
                 return Ok(listed);
             }
         }
-        let why =
-            "the storage lists fewer snapshots than it has, again and again; nothing can be said of what they need";
+        let why = "the storage keeps listing fewer snapshots than it has, so what they need is unknown";
         Err(Error::Unsteady(why.into()))
     }
 
@@ -317,7 +316,7 @@ impl Repository {
         let (verdict, signer) = decision::open(session, self.secrets(), bytes).map_err(Error::damaged(name))?;
         let key = trusted.get(&signer.key).filter(|key| may_decide(&verdict, key.role));
         if key.is_none_or(|key| signer.verify(&key.verifying).is_err()) {
-            let detail = "no key that may decide so has signed it";
+            let detail = "it is not signed by a key that may decide that";
             return Err(Error::damaged(name)(drumlin_format::Error::Malformed { object: "decision", detail }));
         }
         Ok((verdict, signer.key))

@@ -192,7 +192,7 @@ impl<T> Twice<'_, T> {
                 Counts::Object => (copy_name, format!("it isn't the same as '{name}'")),
                 Counts::Copy | Counts::Neither => {
                     let why =
-                        "it is older than its copy: a change came to no end, or the storage gives back an older state";
+                        "it is older than its copy: a change was interrupted, or the storage gives back an older state";
                     (name, why.into())
                 }
             });

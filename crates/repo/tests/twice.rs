@@ -300,7 +300,7 @@ fn a_key_of_a_newer_format_is_neither_lost_nor_removed() {
     bench.set(&name, Some(&newer));
     bench.set(&copy, Some(&newer));
     assert_eq!(owner.mend_keys().unwrap(), Mended::default());
-    assert!(owner.remove_key(key, 3).unwrap_err().to_string().contains("is to stay"));
+    assert!(owner.remove_key(key, 3).unwrap_err().to_string().contains("must not be removed"));
     assert!(bench.memory.get(&name).unwrap() == newer && bench.memory.get(&copy).unwrap() == newer);
 }
 

@@ -116,7 +116,7 @@ pub enum Put {
 
 /// Nothing that [`Store::get`] is meant for is longer. A storage may claim any length, and send bytes without end.
 pub const WHOLE_BYTES_MAX: u64 = 512 << 20;
-const TOO_LONG: &str = "it is longer than anything that is read whole; whatever it is, nobody here has written it";
+const TOO_LONG: &str = "it is longer than any object that is read at once, so Drumlin can't have written it";
 
 /// Named bytes on some storage. All methods may be called from many threads at once.
 ///

@@ -36,7 +36,7 @@ pub enum LocationError {
     Empty,
     /// A kind of storage that is known and can't be used yet.
     #[error(
-        "'{given}': there are no repositories on {scheme} storage yet; whatever rclone reaches is written 'stdio:rclone serve sftp --stdio REMOTE:PATH'"
+        "'{given}': {scheme} storage is not supported yet; storage that rclone reaches is written 'stdio:rclone serve sftp --stdio REMOTE:PATH'"
     )]
     NotYet {
         /// What the user wrote.
@@ -45,7 +45,7 @@ pub enum LocationError {
         scheme: String,
     },
     /// A scheme that nobody knows.
-    #[error("'{given}': '{scheme}' is no known kind of storage; a local folder of that name is written './{given}'")]
+    #[error("'{given}': '{scheme}' is not a known kind of storage; a local folder of that name is written './{given}'")]
     Unknown {
         /// What the user wrote.
         given: String,
@@ -158,7 +158,7 @@ pub fn create(location: &Location, around: &Surroundings) -> Result<Box<dyn Stor
 }
 
 fn no_versions(location: &Location) -> Error {
-    let cause = "only a bucket keeps versions, by which it can be seen as it was";
+    let cause = "only a bucket keeps versions that show an earlier state";
     Error::because(Kind::Refused, Action::Open, "", &location.to_string(), cause)
 }
 
@@ -267,7 +267,7 @@ mod tests {
             ("azure://x/y", "azure"),
             ("rest:http://h/", "rest"),
             ("https://h/x", "https"),
-            ("foo://bar", "'foo' is no known kind"),
+            ("foo://bar", "'foo' is not a known kind"),
             ("u@h:/x", "sftp://"),
             ("nas:x", "sftp://"),
             ("nas:x", "./nas:x"),

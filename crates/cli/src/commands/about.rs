@@ -70,10 +70,10 @@ const VARIABLES: [(&str, &str); 13] = [
     ("DRUMLIN_PASSWORD_COMMAND", "a command for the shell that prints the passphrase"),
     ("DRUMLIN_KEY_FILE", "a key file or a recovery file"),
     ("DRUMLIN_HOST", "this host's name in snapshots"),
-    ("DRUMLIN_TO_PASSWORD, DRUMLIN_TO_PASSWORD_FILE, ...", "the same of the repository that 'copy' copies to"),
+    ("DRUMLIN_TO_PASSWORD, DRUMLIN_TO_PASSWORD_FILE, ...", "the same for the repository that 'copy' copies to"),
     (
         "DRUMLIN_LIKE_PASSWORD, DRUMLIN_LIKE_PASSWORD_FILE, ...",
-        "the same of the repository that 'init --cut-like' names",
+        "the same for the repository that 'init --cut-like' names",
     ),
     (
         "XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, XDG_STATE_HOME",
@@ -82,10 +82,10 @@ const VARIABLES: [(&str, &str); 13] = [
     ("SSH_AUTH_SOCK", "the agent that holds keys for SFTP"),
     (
         "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE, AWS_REGION, ...",
-        "what S3 is spoken to with, as other programs take it",
+        "credentials and settings for S3, as other programs use them",
     ),
-    ("TERM, COLUMNS", "what the terminal can show"),
-    ("NO_COLOR", "if it is set, nothing is coloured"),
+    ("TERM, COLUMNS", "what the terminal supports, and how wide it is"),
+    ("NO_COLOR", "if it is set, no colours are used"),
 ];
 
 /// Files that are read or written unless others are named.
@@ -93,10 +93,13 @@ const FILES: [(&str, &str); 5] = [
     ("$XDG_DATA_HOME/drumlin/repository", "the repository that is used when none is named"),
     ("$XDG_CONFIG_HOME/drumlin/keys/ID.key", "the key file of the repository with this id"),
     ("$XDG_CONFIG_HOME/drumlin/profiles.toml", "profiles"),
-    ("$XDG_STATE_HOME/drumlin", "what was seen of repositories: without it nobody notices what a storage withholds"),
+    (
+        "$XDG_STATE_HOME/drumlin",
+        "what this machine has seen in repositories: without it, nobody notices what a storage withholds",
+    ),
     (
         "$XDG_CACHE_HOME/drumlin",
-        "caches: they save time, and nothing is lost without them; a machine whose key only writes reads everything once more, and what it copied is copied once more",
+        "caches: they only save time; without them a machine with a writer's key reads everything once more, and copies once more what it has copied",
     ),
 ];
 

@@ -102,7 +102,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
     go_on()?;
     if args.dry_run && repository.may_read().is_err() {
         context.out.caution(
-            "this key can't read what is there, and a dry run asks no cache for it: everything passes for new; 'drumlin estimate' tells what has changed",
+            "this key can't read the repository, and a dry run doesn't use the cache instead: everything counts as new; 'drumlin estimate' shows what has changed",
         );
     }
     let paths = what.paths();
@@ -221,8 +221,8 @@ fn what(context: &Context, args: &mut Backup) -> Result<What> {
     let named = args.stdin_filename.as_ref().or(args.stdin.as_ref());
     if let Some(name) = named {
         if !args.paths.is_empty() || files.iter().any(|(f, _)| !f.is_empty()) {
-            return Err(Failure::usage("--stdin saves standard input alone; paths are for a backup of their own")
-                .hint("the name of the stream is given right behind --stdin"));
+            return Err(Failure::usage("--stdin saves only standard input; save paths with another backup")
+                .hint("the name of the stream comes right after --stdin"));
         }
         return Ok(What::Stdin(stream::name(name)?));
     }

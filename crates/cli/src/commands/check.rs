@@ -20,7 +20,7 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
     if matches!(args.read_data, Some(Part::Share(_))) && (global.no_cache || global.as_of.is_some()) {
         let option = if global.no_cache { "--no-cache" } else { "--as-of" };
         let message =
-            format!("{option} and a share of the packs don't go together: the cache remembers which were read");
+            format!("{option} can't be combined with a share of the packs: the cache remembers which were read");
         return Err(Failure::usage(message).hint("read parts by their number, such as --read-data=1/10"));
     }
     let repository = context.open_to_check()?;
@@ -28,7 +28,7 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
         let missing = repository.look_back(now().0, true)?;
         repository.accept_history(now().0)?;
         match missing.is_empty() {
-            true => context.out.note("nothing is missing that this client has seen"),
+            true => context.out.note("nothing that this client has seen is missing"),
             false => context.out.note(format!("accepted that these are missing: {missing}")),
         }
     }
@@ -52,7 +52,7 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
         lines(&report, repository.role()).iter().for_each(|line| out.note(line));
         if !report.limits.is_empty() {
             out.insist(format!(
-                "a {} key can't read all of it: run without -q, it tells what was not checked",
+                "a {} key can't read everything: run without -q to see what was not checked",
                 repository.role().name()
             ));
         }

@@ -79,7 +79,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     let copied = watch.run(|monitor| -> Result<()> {
         let mut copier = Copier::new(source, target, options)?;
         for error in copier.unreadable() {
-            context.out.warn(format!("in the target, {error}: if it is a copy, that is made once more"));
+            context.out.warn(format!("in the target, {error}: if it is a copy, its snapshot is copied once more"));
         }
         chosen.iter().try_for_each(|info| copying.one(&mut copier, info, monitor))
     });
@@ -117,7 +117,7 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     }
     copied?;
     if counts.damaged > 0 {
-        context.out.warn("not everything could be copied whole: see above");
+        context.out.warn("not everything could be copied completely: see above");
     }
     Ok(if counts.damaged > 0 || tally.left_out > 0 { Exit::Incomplete } else { Exit::Done })
 }
@@ -227,9 +227,10 @@ fn left_out(context: &Context, info: &SnapshotInfo) -> bool {
     match info.trust {
         Trust::Unknown(_) => {
             let why = "no known key has signed it";
-            context
-                .out
-                .trouble_with("copy", &format!("{what} was not copied: {why}, and the copy would be signed by yours"));
+            context.out.trouble_with(
+                "copy",
+                &format!("{what} was not copied: {why}, and the copy would be signed with your key"),
+            );
             true
         }
         Trust::Signed(_) if info.open_session => {
@@ -243,7 +244,7 @@ fn left_out(context: &Context, info: &SnapshotInfo) -> bool {
 fn failure(error: Error) -> Failure {
     match error {
         Error::Interrupted => {
-            Failure::new(Exit::Interrupted, "interrupted; the same command goes on with the snapshot that it was at")
+            Failure::new(Exit::Interrupted, "interrupted; run the same command again to go on with this snapshot")
         }
         other => other.into(),
     }

@@ -114,8 +114,9 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
             },
         ));
     }
-    Err(Failure::usage("there is nothing that says which snapshots to keep or to forget")
-        .hint("give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run only shows it"))
+    Err(Failure::usage("neither rules nor snapshots are given").hint(
+        "give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run shows what would happen",
+    ))
 }
 
 /// A profile's own snapshots, unless others are asked for.
@@ -125,9 +126,8 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
 fn own(context: &Context, profile: &Profile, select: &Select) -> Result<SnapshotFilter> {
     let filter = gather::of_profile(context, profile, select)?;
     if filter.paths.is_empty() && filter.tags.is_empty() {
-        let message =
-            "the profile has neither sources nor tags by which its snapshots could be told from others of this host";
-        return Err(Failure::usage(message).hint("say which are meant by --path or --tag"));
+        let message = "the profile has neither sources nor tags that tell its snapshots from others of this host";
+        return Err(Failure::usage(message).hint("say which ones you mean with --path or --tag"));
     }
     Ok(filter)
 }
@@ -217,7 +217,7 @@ impl Shown<'_> {
         if tally.future > 0 {
             let them = counted(tally.future as u64, "snapshot is", "snapshots are");
             out.caution(format!(
-                "{them} from the future: whoever made such a one had a wrong clock, or wants others to go"
+                "{them} from the future: either made with a wrong clock, or by somebody who wants other snapshots to be removed"
             ));
         }
         if out.json() {
@@ -254,8 +254,8 @@ impl Shown<'_> {
             out.note("a dry run: nothing was changed");
         } else if tally.gone > 0 {
             out.note(format!(
-                "their backups had stored {}: 'drumlin prune' frees what no other snapshot needs of that; until then \
-                 'drumlin undelete ID' brings a snapshot back",
+                "their backups had stored {}: 'drumlin prune' frees the part that no other snapshot needs; until then 'drumlin \
+                 undelete ID' brings a snapshot back",
                 bytes(stored)
             ));
         }

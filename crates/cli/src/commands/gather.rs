@@ -121,14 +121,14 @@ pub fn of_profile(context: &Context, profile: &Profile, select: &Select) -> Resu
 pub fn find(context: &Context, all: &[SnapshotInfo], spec: &OsStr, select: &Select) -> Result<SnapshotSpec> {
     let found = find_snapshot(all, spec.as_bytes(), &filter(context, select)?, now().0).map_err(|e| {
         let hint =
-            "of a profile only snapshots of its host, sources and tags are meant; -H, --path and --tag ask for others";
+            "with a profile, only snapshots of its host, sources and tags count; -H, --path and --tag select others";
         let is_none = matches!(e, Error::NoSnapshot(_)) && spec.as_bytes().starts_with(b"latest");
         if is_none && context.profile.is_some() { Failure::from(e).hint(hint) } else { Failure::from(e) }
     })?;
     if let Some(info) = &found.from_the_future {
         context.note_doubt();
         context.out.caution(format!(
-            "{} is passed over: by this machine's clock it is still to come, so that one of the two is wrong; name it by its id if it is meant",
+            "{} is passed over: its time is in the future by this machine's clock, so one of the two is wrong; name it by its id if you want it",
             in_words(&info.snapshot)
         ));
     }

@@ -173,7 +173,7 @@ fn add(context: &Context, args: &Add) -> Result<()> {
     }
     context.out.note(format!("added {} key {}", role.name(), &id.to_string()[..SHORT]));
     if let Some(path) = &args.lock.new_key_file {
-        context.out.note(format!("it is in {}: hand it on in a way that nobody else can read", path.display()));
+        context.out.note(format!("it is in {}: hand it over in a way that nobody else can read", path.display()));
     }
     Ok(())
 }
@@ -188,24 +188,24 @@ fn remove(context: &Context, args: &Remove) -> Result<()> {
     let (id, role) = match (args.id.is_empty(), &fits[..]) {
         (false, [one]) => *one,
         (false, [_, _, ..]) => {
-            return Err(Failure::failed(format!("'{}' is the beginning of several keys' ids", args.id)));
+            return Err(Failure::failed(format!("'{}' is the start of several keys' ids", args.id)));
         }
         _ => {
-            return Err(Failure::failed(format!("there is no key whose id begins with '{}'", args.id))
+            return Err(Failure::failed(format!("there is no key whose id starts with '{}'", args.id))
                 .hint("'drumlin key list' lists the keys"));
         }
     };
     repository.remove_key(id, now().0)?;
     let short = &id.to_string()[..SHORT];
     let Some(role) = role else {
-        context.out.note(format!("removed what was left of key {short}, which opened nothing any more"));
+        context.out.note(format!("removed what was left of key {short}, which no longer opened anything"));
         return Ok(());
     };
     context.out.note(format!("removed {} key {short}", role.name()));
-    context.out.note("Who has had it may have kept what it opened: it can't be made to forget that.");
+    context.out.note("Whoever had this key may have kept copies of its secrets; removing it doesn't undo that.");
     context
         .out
-        .note("'drumlin key rekey' gives the repository new secrets, so that it opens nothing that comes from now on.");
+        .note("'drumlin key rekey' gives the repository new secrets, which protect what is written from then on.");
     Ok(())
 }
 
@@ -253,8 +253,8 @@ fn rekey(context: &Context, args: &Rekey) -> Result<()> {
     told(&done, &sessions).into_iter().for_each(|line| context.out.note(line));
     if removed_owner {
         context.out.warn(
-            "an owner's key was removed from this repository before: whoever has kept it can still sign keys and new secrets of \
-             his own; if it was stolen, copy to a new repository instead",
+            "an owner's key was removed from this repository earlier: whoever still has a copy of it can sign new keys and new \
+             secrets; if it was stolen, copy everything to a new repository instead",
         );
     }
     Ok(())
@@ -283,7 +283,7 @@ fn told(done: &Rekeyed, sessions: &[JsonSession]) -> Vec<String> {
         vec![format!("the repository has new secrets (generation {}), and these keys have them:", done.number)];
     lines.extend(done.given.iter().map(|k| format!("  {}", word(k))));
     if !done.removed.is_empty() {
-        lines.push("removed, because a version too old made them; add new ones in their place:".into());
+        lines.push("removed, because the version that made them is too old; add new ones to replace them:".into());
         lines.extend(done.removed.iter().map(|k| format!("  {}", word(k))));
     }
     for session in sessions {
@@ -291,15 +291,15 @@ fn told(done: &Rekeyed, sessions: &[JsonSession]) -> Vec<String> {
         let purpose = session.purpose.as_deref().unwrap_or("run");
         let host = shown(host.as_bytes());
         lines.push(format!(
-            "a {purpose} of host '{host}' is at work (session {}): it ends with the older secrets",
+            "a {purpose} of host '{host}' is at work (session {}): it uses the old secrets until it ends",
             session.id
         ));
     }
     lines.push(
-        "What there is stays open to the older secrets until it is sealed anew: each 'drumlin prune' does a part,"
+        "What is stored already can be read with the old secrets until it is re-encrypted: each 'drumlin prune' does a part,"
             .into(),
     );
-    lines.push("and 'drumlin stats' tells how much is left.".into());
+    lines.push("and 'drumlin stats' shows how much is left.".into());
     lines
 }
 
@@ -325,16 +325,19 @@ fn passwd(context: &Context, args: &Passwd) -> Result<()> {
     })?;
     context.out.note(match &args.lock.new_key_file {
         Some(path) => {
-            format!("the key in {} opens the repository from now on, in place of what did so far", path.display())
+            format!(
+                "from now on the key in {} opens the repository, and what opened it before no longer does",
+                path.display()
+            )
         }
-        None => "the new passphrase opens the repository from now on, in place of what did so far".into(),
+        None => "from now on the new passphrase opens the repository, and what opened it before no longer does".into(),
     });
     if let Ok(kept) = place::key_file(&repository.config().id)
         && is_file_of(&kept, key)
         && !args.lock.new_key_file.as_ref().is_some_and(|new| same_file(new, &kept))
     {
         std::fs::remove_file(&kept).map_err(Failure::file("delete", &kept))?;
-        context.out.note(format!("deleted {}, which opens nothing any more", kept.display()));
+        context.out.note(format!("deleted {}, which no longer opens anything", kept.display()));
     }
     Ok(())
 }
@@ -385,7 +388,9 @@ fn export(context: &Context, args: &Export) -> Result<()> {
                 repository.role().name(),
                 path.display()
             ));
-            context.out.note("Whoever has that file can open the repository: keep it in a safe place, and not on this machine alone.");
+            context.out.note(
+                "Whoever has that file can open the repository: keep it in a safe place, and not only on this machine.",
+            );
         }
         None if context.out.json() => context.out.object(&told)?,
         None => {

@@ -37,8 +37,10 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
     let context = Context::new(cli.global, out)?;
     let repairs = matches!(cli.command, Command::Repair(_));
     if context.global.as_of.is_some() && !only_looks(&cli.command) {
-        return Err(Failure::usage("--as-of shows what was, and this command doesn't only look at it")
-            .hint("restore from there, or 'drumlin copy' what is there into another repository"));
+        return Err(Failure::usage(
+            "--as-of shows an earlier state, which can't be changed, and this command doesn't only read",
+        )
+        .hint("restore from that state, or copy it to another repository with 'drumlin copy'"));
     }
     let needs = needs_repository(&cli.command);
     let Some(profile) = context.profile.as_ref().filter(|_| needs) else {
@@ -125,7 +127,7 @@ pub fn whole(spec: SnapshotSpec) -> Result<SnapshotInfo> {
     if spec.subfolder.is_root() {
         return Ok(spec.snapshot);
     }
-    Err(Failure::usage(format!("a whole snapshot is meant here: leave away ':{}'", spec.subfolder)))
+    Err(Failure::usage(format!("this command needs a whole snapshot: leave out ':{}'", spec.subfolder)))
 }
 
 /// How many threads can run at once.

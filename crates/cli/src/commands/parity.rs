@@ -87,7 +87,7 @@ pub fn run(context: &Context, args: &Parity) -> Result<Exit> {
     }
     if report.lost > 0 {
         let packs = counted(report.lost, "pack is not there", "packs are not there");
-        out.warn(format!("{packs} that the index names: 'drumlin repair' makes again what can be made"));
+        out.warn(format!("{packs}, though the index names them: 'drumlin repair' rebuilds what can be rebuilt"));
     }
     Ok(if report.failed > 0 || report.lost > 0 { Exit::Incomplete } else { Exit::Done })
 }
@@ -150,12 +150,10 @@ pub fn lines(report: &Report, dry_run: bool) -> Vec<String> {
     if report.removed.objects > 0 {
         let removed = if dry_run { "to remove:" } else { "removed:  " };
         let Objects { objects, bytes: of } = report.removed;
-        lines.push(format!("{removed} {} of {} that others take the place of", recovery(objects), bytes(of)));
+        lines.push(format!("{removed} {} of {}, which others replace", recovery(objects), bytes(of)));
     }
     if let Some(who) = &report.left {
-        lines.push(format!(
-            "left:      recovery objects that nobody needs any more, since {who}: the next run removes them"
-        ));
+        lines.push(format!("left:      unneeded recovery objects were kept because {who}; the next run removes them"));
     }
     if report.covered.packs + report.uncovered.packs == 0 {
         lines.push("there is nothing to cover yet: run it again after a backup".into());

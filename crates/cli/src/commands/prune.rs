@@ -88,7 +88,7 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
         (Ok(report), _) => report,
         (Err(error), retention) => {
             if let Err(why) = retention {
-                out.warn(format!("the time for which objects are locked could not be begun anew, either: {why}"));
+                out.warn(format!("the object lock could not be extended, either: {why}"));
             }
             return Err(error.into());
         }
@@ -111,14 +111,16 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
     } else {
         told(&report).into_iter().for_each(|line| out.note(line));
         if retained > 0 {
-            out.note(format!("object lock: begun anew for {}", counted(retained, "object", "objects")));
+            out.note(format!("object lock: extended for {}", counted(retained, "object", "objects")));
         }
     }
     if let Some(why) = &report.unfinished.left {
-        out.warn(format!("what a killed run had begun to write is left, and takes room: {why}"));
+        out.warn(format!("unfinished files of a killed run are still there and take space: {why}"));
     }
     if report.survey.is_some_and(|survey| survey.lost > 0) {
-        out.warn("the index named packs that are not there; no snapshot needs them, and it names them no more");
+        out.warn(
+            "the index named packs that are not there; no snapshot needs them, and they were removed from the index",
+        );
     }
     retention?;
     Ok(exit(&watch))
@@ -197,7 +199,7 @@ fn lines(survey: &Survey) -> Vec<String> {
         format!("not needed:   {}, to be removed", tally(&survey.removed)),
     ];
     if survey.orphans.packs > 0 {
-        lines.push(format!("left over:    {}, from what was cut short, to be removed", tally(&survey.orphans)));
+        lines.push(format!("left over:    {}, of interrupted runs, to be removed", tally(&survey.orphans)));
     }
     if survey.repacked.packs > 0 {
         lines.push(format!("written anew: {}, to {}", tally(&survey.repacked), bytes(survey.moves)));
@@ -209,7 +211,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     }
     lines.extend(older(survey));
     if survey.indexes > 0 {
-        lines.push(format!("index:        {} small objects become few", count(survey.indexes as u64)));
+        lines.push(format!("index:        {} small objects, to be merged", count(survey.indexes as u64)));
     }
     let freed = (survey.removed.bytes + survey.orphans.bytes + survey.repacked.bytes).saturating_sub(survey.moves);
     lines.push(format!("frees:        {}", bytes(freed)));
@@ -217,7 +219,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     if survey.bands > 0 {
         let (read, written) = (bytes(survey.parity.read), bytes(survey.parity.written));
         let bands = counted(survey.bands, "band", "bands");
-        lines.push(format!("parity:       {bands} anew, for which {read} are read and {written} written"));
+        lines.push(format!("parity:       {bands} to make: {read} to read, {written} to write"));
     }
     lines
 }
@@ -226,15 +228,15 @@ fn lines(survey: &Survey) -> Vec<String> {
 fn older(survey: &Survey) -> Option<String> {
     let owners = match survey.older_closed.packs {
         0 => String::new(),
-        _ => format!("; {} of that take a prune with an owner's key", tally(&survey.older_closed)),
+        _ => format!("; {} of that need a prune with an owner's key", tally(&survey.older_closed)),
     };
-    (survey.older.packs > 0).then(|| format!("old secrets:  open {} still{owners}", tally(&survey.older)))
+    (survey.older.packs > 0).then(|| format!("old secrets:  still open {}{owners}", tally(&survey.older)))
 }
 
 fn told(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if report.gone.packs == 0 && report.cleared > 0 {
-        lines.push("there was no room to be freed".to_owned());
+        lines.push("nothing could be freed".to_owned());
     } else if report.gone.packs == 0 {
         lines.push("there is nothing to prune".to_owned());
     } else {
@@ -251,7 +253,7 @@ fn told(report: &Report) -> Vec<String> {
     }
     if report.cleared > 0 {
         let snapshots = counted(report.cleared, "forgotten snapshot", "forgotten snapshots");
-        lines.push(format!("{snapshots} can't be had back by 'drumlin undelete' any more"));
+        lines.push(format!("{snapshots} can no longer be brought back by 'drumlin undelete'"));
     }
     if let Some(survey) = &report.survey {
         if survey.rekeyed.packs > 0 || survey.resealed > 0 {

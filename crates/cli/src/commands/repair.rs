@@ -66,7 +66,7 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     let look = |read| {
         let report = watch.run(|monitor| check(&repository, &cache, check::Options { read, workers }, monitor))?;
         if report.stopped {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; what is not repaired is as it was"));
+            return Err(Failure::new(Exit::Interrupted, "interrupted; what was not repaired yet is unchanged"));
         }
         Ok(report.findings)
     };
@@ -74,7 +74,7 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     let (mut damaged, mut spoiled) = (HashSet::new(), HashSet::new());
     if args.read_data {
         if repository.secrets().data.is_none() {
-            context.out.warn("this key can't read what is in files: of data packs only their tables are looked at");
+            context.out.warn("this key can't read the contents of files: only the tables of data packs are checked");
         }
         // What no index object names isn't read: so the index is whole first.
         if look(None)?.iter().any(|finding| finding.kind == ObjectKind::Index) {
@@ -91,18 +91,16 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     report.go_on(mend(damaged, spoiled).inspect_err(|_| done_so_far(context, &report))?);
     tell(context, &report);
     for (id, why) in &report.unreadable {
-        context.out.warn(format!("snapshot {id} can't be read whole any more: {}", shown(why.as_bytes())));
+        context.out.warn(format!("snapshot {id} can no longer be read completely: {}", shown(why.as_bytes())));
     }
     if !report.unreadable.is_empty() {
         // Each piece of damage is met but once, from whichever snapshot leads to it first.
         context.out.warn(
-            "others may share what is damaged there: 'drumlin check' names all snapshots and files that it touches",
+            "other snapshots may share the damaged data: 'drumlin check' names all snapshots and files that are affected",
         );
     }
     for name in &report.lost_objects {
-        context
-            .out
-            .warn(format!("'{name}' and its copy are damaged, and nothing makes them again: {}", what_then(name)));
+        context.out.warn(format!("'{name}' and its copy are damaged, and can't be rebuilt: {}", what_then(name)));
     }
     let lost = report.lost_chunks + report.broken_snapshots > 0
         || !report.unreadable.is_empty()
@@ -118,7 +116,7 @@ fn what_then(name: &str) -> String {
              of it"
         ),
         None => {
-            "what is sealed with these secrets can't be read without a copy of the repository's that has them".into()
+            "what is encrypted with these secrets can be read again only if a copy of the repository still has this object".into()
         }
     }
 }
@@ -171,33 +169,33 @@ fn lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if report.copies > 0 {
         let objects = counted(report.copies, "object", "objects");
-        lines.push(format!("put again: {objects} of the config, the keys or the secrets, by the other copy"));
+        lines.push(format!("restored: {objects} of the config, the keys or the secrets, from the other copy"));
     }
     if report.cleared > 0 {
         let objects = counted(report.cleared, "small object", "small objects");
         lines.push(format!(
-            "removed: {objects} (plans, losses, history) that nobody could read; what a loss said is found anew"
+            "removed: {objects} (plans, losses, history) that were unreadable; losses are determined anew"
         ));
     }
     if report.named > 0 {
         lines.push(format!("{} in the index again", counted(report.named, "pack is", "packs are")));
     }
     if report.indexes > 0 {
-        lines.push(format!("written anew: {} of the index", counted(report.indexes, "object", "objects")));
+        lines.push(format!("rewritten: {} of the index", counted(report.indexes, "object", "objects")));
     }
     if !report.mended.is_empty() {
         let packs = counted(report.mended.len() as u64, "damaged pack was", "damaged packs were");
-        lines.push(format!("{packs} written anew, with all that snapshots need of it; a prune removes the old"));
+        lines.push(format!("{packs} rewritten, with everything that snapshots need; a prune removes the old"));
     }
     if !report.made_again.is_empty() {
         let packs = counted(report.made_again.len() as u64, "pack that is gone was", "packs that are gone were");
-        lines.push(format!("{packs} made again by parity across packs, with all that snapshots need"));
+        lines.push(format!("{packs} rebuilt from parity across packs, with everything that snapshots need"));
     }
     let packs = (report.gone.len() + report.damaged.len()) as u64;
     if packs > 0 {
         let [gone, damaged] = [&report.gone, &report.damaged].map(|packs| count(packs.len() as u64));
         lines.push(format!(
-            "{} out of the index: {gone} gone, {damaged} damaged",
+            "{} removed from the index: {gone} gone, {damaged} damaged",
             counted(packs, "pack is", "packs are")
         ));
     }
@@ -210,7 +208,7 @@ fn lines(report: &Report) -> Vec<String> {
         }
         0 => {}
         lost => lines.push(format!(
-            "lost: {}. Run the backups again: each reads everything once, and stores again what it meets",
+            "lost: {}. Run the backups again: each reads everything once, and stores lost data that it finds",
             counted(lost, "chunk of files' contents", "chunks of files' contents")
         )),
     }

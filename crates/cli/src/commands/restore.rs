@@ -45,8 +45,8 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     let snapshot = spec.snapshot.snapshot;
     let folder = &spec.subfolder;
     if !folder.is_root() && !is_dir(&open_reader(&repository, &cache)?, snapshot.root, folder)? {
-        return Err(Failure::failed(format!("'{folder}' is no folder in the snapshot"))
-            .hint("a single file is restored as a path of its own, behind the snapshot and a space"));
+        return Err(Failure::failed(format!("'{folder}' is not a folder in the snapshot"))
+            .hint("to restore a single file, give its path as a separate argument after the snapshot"));
     }
     if snapshot.partial.is_some() {
         context
@@ -100,7 +100,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             let so_far = counted(watch.counts().restored, "entry", "entries");
             let (target, why) = (shown(target.as_os_str().as_bytes()), e.to_string());
             Failure::failed(format!("'{target}' is full: {}; {so_far} restored so far", without_number(&why)))
-                .hint("make room there, and say the same again: it goes on from what is there")
+                .hint("make room there and run the same command again: it continues from what is there")
         }
         other => other.into(),
     };
@@ -123,7 +123,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     }
     match exit {
         Exit::Interrupted => {
-            let message = "interrupted; the same command goes on where it ended";
+            let message = "interrupted; run the same command again to go on";
             context.out.failure(&Failure::new(exit, message));
         }
         // Of anything else that the status is about it was told where it was met.
@@ -150,17 +150,17 @@ fn spare_unseen(context: &Context, args: &Restore, summary: &Summary) -> Result<
     let (message, hint) = match () {
         () if summary.unreadable > 0 => (
             format!(
-                "{} could not be read when this snapshot was made, and --delete would delete what it doesn't have because of that",
+                "{} could not be read when this snapshot was made, and --delete would delete them from the target",
                 entries(summary.unreadable)
             ),
-            "restore without --delete, or say --delete-excluded; --dry-run shows what would go",
+            "restore without --delete, or add --delete-excluded; --dry-run shows what would be deleted",
         ),
         () if summary.excluded > 0 && args.exclude.is_empty() => (
             format!(
-                "rules left {} out of this snapshot, and --delete would delete what has their places",
+                "rules left {} out of this snapshot, and --delete would delete them from the target",
                 entries(summary.excluded)
             ),
-            "name what is to stay by --exclude, as the backup did, or say --delete-excluded; --dry-run shows what would go",
+            "name what is to stay with --exclude, as the backup did, or add --delete-excluded; --dry-run shows what would be deleted",
         ),
         () => return Ok(()),
     };
@@ -181,14 +181,14 @@ fn check_patterns(args: &Restore) -> Result<()> {
 /// A target is a folder, or not there yet.
 fn check_target(target: &Path) -> Result<()> {
     let what = match (target.metadata(), target.symlink_metadata()) {
-        (Ok(meta), _) if !meta.is_dir() => "is there and is no folder",
+        (Ok(meta), _) if !meta.is_dir() => "is there and is not a folder",
         (Err(_), Ok(meta)) if meta.is_symlink() => "is a symbolic link that leads nowhere",
         (Err(e), _) if e.kind() == ErrorKind::NotADirectory => "leads through a file",
         _ => return Ok(()),
     };
     let target = shown(target.as_os_str().as_bytes());
     Err(Failure::failed(format!("cannot restore to '{target}': it {what}"))
-        .hint("give --target a folder; one that is not there yet is made"))
+        .hint("give a folder as --target; it is made if it is not there yet"))
 }
 
 /// Paths in a snapshot begin at its root, whether the slash is written or not.
@@ -197,9 +197,7 @@ fn check_target(target: &Path) -> Result<()> {
 /// It is empty: a variable that isn't set, most likely, and not all that there is.
 fn absolute(path: Vec<u8>) -> Result<Vec<u8>> {
     match path.first() {
-        None => {
-            Err(Failure::usage("one of the paths is empty").hint("'/' is the whole snapshot, as is no path at all"))
-        }
+        None => Err(Failure::usage("one of the paths is empty").hint("give '/', or no path, for the whole snapshot")),
         Some(b'/') => Ok(path),
         Some(_) => Ok([b"/", &path[..]].concat()),
     }

@@ -62,7 +62,7 @@ fn find(forgotten: &[SnapshotInfo], spec: &str) -> Result<SnapshotInfo> {
     }
     let found = find_snapshot(forgotten, spec, &SnapshotFilter::default(), now().0).map_err(|e| match e {
         Error::NoSnapshot(message) => Failure::failed(format!("among the forgotten ones {message}")).hint(
-            "'drumlin snapshots --forgotten' lists them; what is not there was not forgotten, or has been pruned",
+            "'drumlin snapshots --forgotten' lists them; what is not listed was not forgotten, or has been pruned",
         ),
         other => other.into(),
     })?;
@@ -80,6 +80,6 @@ fn told(context: &Context, old: &Snapshot, report: &Report) {
     }
     context.out.note(format!("{} is back as {}", in_words(old), &new.id.to_string()[..SHORT]));
     if let Some(error) = &report.leftover {
-        context.out.warn(format!("it is still among the forgotten ones, too, which does no harm: {error}"));
+        context.out.warn(format!("it is also still listed as forgotten, which does no harm: {error}"));
     }
 }

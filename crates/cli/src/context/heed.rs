@@ -29,11 +29,11 @@ impl Context<'_> {
             self.note_doubt();
             let advice = match repository.secrets().owner_signing {
                 Some(_) => "'drumlin key passwd' with this recovery file makes it again",
-                None => "have its owner add a key in its place",
+                None => "ask the repository's owner for a new key",
             };
             let key = repository.secrets().key;
             self.out.caution(format!(
-                "the object of key {key} is gone from the repository: what is signed with it counts for nobody but who has its recovery file; {advice}"
+                "the object of key {key} is gone from the repository: other machines will not trust what this key signs; {advice}"
             ));
         }
     }
@@ -44,15 +44,15 @@ impl Context<'_> {
         if let (Some(trouble), Some(path)) = (memory.trouble(), memory.path()) {
             let path = path.display();
             match trouble {
-                Trouble::Useless(why) => self
-                    .out
-                    .warn(format!("what was seen of the repository before is not known any more: '{path}': {why}")),
+                Trouble::Useless(why) => self.out.warn(format!(
+                    "what this client has seen in the repository before is no longer known: '{path}': {why}"
+                )),
                 // A storage that went back in time would go unnoticed.
                 Trouble::Unread(why) => {
                     self.note_doubt();
                     let why = without_number(&why);
                     self.out.caution(format!(
-                        "nothing is compared with what was seen of the repository before: cannot read '{path}': {why}"
+                        "the repository is not compared with what this client has seen in it before: cannot read '{path}': {why}"
                     ));
                 }
             }
@@ -135,7 +135,9 @@ impl Context<'_> {
         for memory in self.memories.take() {
             if let (Err(e), Some(path)) = (memory.save(), memory.path()) {
                 let (path, why) = (path.display(), plain(&e));
-                self.out.warn(format!("what is in the repository can't be remembered: cannot write '{path}': {why}"));
+                self.out.warn(format!(
+                    "what this client has seen in the repository can't be saved: cannot write '{path}': {why}"
+                ));
             }
         }
     }
@@ -145,13 +147,13 @@ impl Context<'_> {
         for repository in self.opened.borrow().iter() {
             for (name, cause) in repository.passed_over() {
                 self.out.caution(format!(
-                    "index object '{name}' can't be read, and was passed over: {cause}. What only it names was not found; 'drumlin repair' makes that good"
+                    "index object '{name}' can't be read, and was passed over: {cause}. What only it names was not found; 'drumlin repair' fixes that"
                 ));
             }
             if let Some(why) = repository.unkept() {
                 let why = without_number(why);
                 self.out.warn(format!(
-                    "{why}; it goes without, and takes longer: each run reads the index anew until it can be kept"
+                    "{why}; without the cache it takes longer: each run reads the index anew until it can be kept"
                 ));
             }
             let is_pack = |name: &String| [names::DATA, names::TREE].iter().any(|folder| name.starts_with(folder));
@@ -161,7 +163,7 @@ impl Context<'_> {
                 continue;
             }
             for name in others {
-                let advice = "nothing is lost yet, and 'drumlin repair' puts it again";
+                let advice = "nothing is lost yet, and 'drumlin repair' restores it";
                 self.out.warn(format!("'{name}' is damaged or gone, and its copy was read instead: {advice}"));
             }
             let Some(first) = packs.first() else { continue };
@@ -171,7 +173,7 @@ impl Context<'_> {
                     "{n} packs are damaged or gone, '{first}' among them, and were read through their parity or the index"
                 ),
             };
-            let advice = "what was read of that is whole, and 'drumlin repair --read-data' writes it anew";
+            let advice = "what was read is intact, and 'drumlin repair --read-data' rewrites it";
             self.out.warn(format!("{which}: {advice}"));
         }
     }

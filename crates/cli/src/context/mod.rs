@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
             Some(name) => Some(Profile::load(name, global.config.as_deref())?),
             // Not left to the parser, to which the two must stand on the same side of the command.
             None if global.config.is_some() => {
-                return Err(Failure::usage("--config says where profiles are, and no profile is named")
+                return Err(Failure::usage("--config names a file of profiles, but no --profile is given")
                     .hint("--profile NAME does"));
             }
             None => None,
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
         if let Some(given) = std::env::var_os("DRUMLIN_REPOSITORY") {
             if given.is_empty() {
                 // A variable of the user's that isn't set, most likely: nothing is to be made elsewhere because of that.
-                return Err(Failure::usage("DRUMLIN_REPOSITORY is set, and empty")
+                return Err(Failure::usage("DRUMLIN_REPOSITORY is set, but empty")
                     .hint("set it to where the repository is, or unset it"));
             }
             return Ok(Place::Named(match given.into_string() {
@@ -138,13 +138,15 @@ impl<'a> Context<'a> {
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
         let (location, around) = (place.location(), self.around());
         if around.object_lock.is_some() && !matches!(location, Location::S3(_)) {
-            self.out.caution(format!("--object-lock is for buckets: nothing in {location} is kept from being removed"));
+            self.out.caution(format!(
+                "--object-lock works only in buckets: {location} can't protect anything from removal"
+            ));
         }
         let store = drumlin_store::open(&location, &around).map_err(|e| {
             let failure = Failure::from(e);
             match (place, failure.exit) {
                 (Place::Default(_), Exit::NoRepository) => Failure {
-                    message: "no repository is named, and none was made yet where one is by default".into(),
+                    message: "no repository is named, and there is none at the default place yet".into(),
                     hint: Some("name one with -r; or let 'drumlin init' or the first 'drumlin backup' make it".into()),
                     ..failure
                 },

@@ -100,9 +100,9 @@ fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
                     match when {
                         When::Open => "nothing was begun",
                         When::Before => "no backup was made",
-                        When::Close { exit: Some(Exit::Done) } => "all else was done",
-                        When::After { exit: Exit::Done, .. } => "the backup itself is whole",
-                        _ => "what the command came to is told above",
+                        When::Close { exit: Some(Exit::Done) } => "everything else was done",
+                        When::After { exit: Exit::Done, .. } => "the backup itself is complete",
+                        _ => "the result of the command itself is shown above",
                     },
                 ));
             }

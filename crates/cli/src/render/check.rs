@@ -210,21 +210,19 @@ pub fn damage(f: &Finding) -> Vec<String> {
         lines.push(format!("  {} can't be read{elsewhere}", counted(f.chunks, "chunk in it", "chunks in it")));
     }
     if f.kind == ObjectKind::Recovery {
-        lines.push("  nothing that was backed up is touched; 'drumlin repair --read-data' makes its band anew".into());
+        lines.push("  nothing that was backed up is affected; 'drumlin repair --read-data' makes its band anew".into());
     }
     if f.made_so {
-        lines.push("  it is as its writer put it, and nothing heals that".into());
+        lines.push("  it was written wrong in the first place; no repair can mend it".into());
     }
     lines.extend(f.healed.map(|healed| {
         match healed {
             true if f.by_band => {
-                "  the packs that it is coded with make up for it, so nothing is lost; 'drumlin repair --read-data' \
-                              writes anew what was in it"
+                "parity across packs makes up for it, so nothing is lost; 'drumlin repair --read-data' rewrites \
+                              what was in it"
                     .into()
             }
-            true => {
-                "  its parity makes up for it, so nothing is lost; 'drumlin repair --read-data' writes it anew".into()
-            }
+            true => "  its parity makes up for it, so nothing is lost; 'drumlin repair --read-data' rewrites it".into(),
             false => "  its parity doesn't heal all of it".into(),
         }
     }));
@@ -276,9 +274,7 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
         ));
         if read.packs_before > 0 {
             let before = packs(read.packs_before, read.bytes_before);
-            lines.push(format!(
-                "           {before} more had been read by a run that was stopped, and this one went on from there"
-            ));
+            lines.push(format!("           {before} more were read before, by a stopped run that this one continued"));
         }
     }
     if let Some(parity) = &report.parity {
@@ -297,7 +293,7 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
         }
         if parity.unfinished.objects > 0 {
             let unfinished = counted(parity.unfinished.objects, "recovery object is", "recovery objects are");
-            let whose = "of a run at work, or of one that was cut short; 'drumlin parity' removes what is left";
+            let whose = "of a run at work, or of an interrupted one; 'drumlin parity' removes what is left";
             lines.push(format!("           {unfinished} {whose}"));
         }
     }
@@ -306,30 +302,28 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
         let verb = if report.leftover.packs == 1 { "is" } else { "are" };
         let index_is_damaged = report.findings.iter().any(|f| f.kind == ObjectKind::Index);
         let whose = match (index_is_damaged, report.open_sessions) {
-            (true, _) => "perhaps those that the damaged or missing index objects named, and needed",
-            (false, 0) => "left by a repair, or a run that was cut short; prune removes what is left",
-            (false, _) => {
-                "of a backup at work, or left by a repair or a run that was cut short; prune removes what is left"
-            }
+            (true, _) => "perhaps the damaged or missing index objects named them, and they are needed",
+            (false, 0) => "left by a repair or an interrupted run; prune removes what is left",
+            (false, _) => "of a backup at work, or left by a repair or an interrupted run; prune removes what is left",
         };
         lines.push(format!("left over: {leftover} {verb} in no index object that can be read: {whose}"));
     }
     if report.lacking_copies > 0 {
         let objects = counted(report.lacking_copies, "object has", "objects have");
-        lines.push(format!("no copy:   {objects} none, of the config and the keys; 'drumlin repair' sees to it"));
+        lines.push(format!("no copy:   {objects} none (config, keys); 'drumlin repair' makes one"));
     }
     for limit in &report.limits {
         let what = match limit {
             Limit::Trees => "snapshots and what they refer to",
-            Limit::TreeBlocks => "what is inside of packs of metadata",
-            Limit::DataBlocks => "what is inside of packs of contents",
+            Limit::TreeBlocks => "the contents of metadata packs",
+            Limit::DataBlocks => "the contents of data packs",
         };
         lines.push(format!("unchecked: {what}, which a {} key can't read", role.name()));
     }
     lines.push(match (report.findings.len(), report.stopped) {
         (0, false) => "no damage was found".into(),
         (0, true) => "no damage was found until it was stopped".into(),
-        (_, true) => "it was stopped before what the damage touches was looked for".into(),
+        (_, true) => "the check was stopped before it looked for what the damage affects".into(),
         (_, false) => return lines,
     });
     lines

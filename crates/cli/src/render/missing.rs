@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 /// What to do about it.
 pub const HINT: &str = "see 'When the storage goes back' in docs/guides/repair.md; if an older copy was put back on purpose, \
-                        'drumlin check --accept-history' takes the repository as it is";
+                        'drumlin check --accept-history' accepts the repository as it is";
 
 /// What is missing, and since when.
 pub fn words(missing: &Missing) -> String {

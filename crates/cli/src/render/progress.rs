@@ -127,7 +127,7 @@ impl Ticker<'_, '_> {
         if self.watch.signals.stop() && !self.told_stop {
             self.told_stop = true;
             if !out.json() && !out.quiet() {
-                out.answer("interrupted; keeping what is done so far (once more aborts at once)");
+                out.answer("stopping; press Ctrl-C again to abort at once");
             }
         }
         if self.watch.signals.take_state() {

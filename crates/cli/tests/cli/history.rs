@@ -198,7 +198,7 @@ fn what_is_remembered_may_be_lost_or_unwritable() {
     for bad in [&b""[..], b"drumlin seen\0\0\0\x02 of another version", &[7; 500]] {
         fs::write(&seen, bad).unwrap();
         let ran = home.run(&["snapshots"]).expect(0);
-        assert!(ran.stderr.contains("is not known any more") && ran.stderr.contains("seen"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("is no longer known") && ran.stderr.contains("seen"), "{}", ran.stderr);
         home.run(&["snapshots"]).ok();
     }
     let run = |name: &str, value: Option<&Path>, args: &[&str]| -> Ran {
@@ -211,7 +211,7 @@ fn what_is_remembered_may_be_lost_or_unwritable() {
     };
     // A place that is no folder.
     let ran = run("XDG_STATE_HOME", Some(&home.path("src/a.txt")), &["backup", "src"]).expect(0);
-    assert!(ran.stderr.contains("can't be remembered: cannot write '"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("can't be saved: cannot write '"), "{}", ran.stderr);
     run("XDG_STATE_HOME", None, &["snapshots"]).ok();
     assert!(home.path("home/.local/state/drumlin").exists());
     let mut command = home.command(&["snapshots"]);
@@ -221,5 +221,10 @@ fn what_is_remembered_may_be_lost_or_unwritable() {
     fs::remove_file(&seen).unwrap();
     fs::remove_file(home.repository().join("snapshots").join(&id)).unwrap();
     home.run(&["snapshots"]).ok();
-    assert!(home.run(&["check", "--accept-history"]).expect(0).stdout.contains("nothing is missing"));
+    assert!(
+        home.run(&["check", "--accept-history"])
+            .expect(0)
+            .stdout
+            .contains("nothing that this client has seen is missing")
+    );
 }

@@ -133,7 +133,7 @@ fn an_ordinary_user_gets_what_they_may_have_and_the_rest_is_told() {
     }
     // What every file would say is said once, and counted.
     let owner: Vec<_> = attributes.iter().filter(|e| e.contains("owner not set")).collect();
-    assert!(owner.len() == 1 && owner[0].contains("only root can give files to others"), "{attributes:?}");
+    assert!(owner.len() == 1 && owner[0].contains("only root can give files to other users"), "{attributes:?}");
     let summary = ran.the("summary");
     assert_eq!(summary["exit_code"], 3);
     assert_eq!(summary["entries_unwritable"], unwritable.len(), "{summary} {unwritable:?}");

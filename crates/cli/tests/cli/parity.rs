@@ -56,7 +56,7 @@ fn two_lost_packs_are_made_again() {
     let whole: Vec<_> = packs.iter().map(|pack| std::fs::read(pack).unwrap()).collect();
     [0, 1, packs.len() - 1].iter().for_each(|n| std::fs::remove_file(&packs[*n]).unwrap());
     let found = home.run(&["check"]).expect(1);
-    assert!(found.stdout.contains("the packs that it is coded with make up for it"), "{}", found.stdout);
+    assert!(found.stdout.contains("parity across packs makes up for it"), "{}", found.stdout);
     assert!(!found.stdout.contains("touches"), "{}", found.stdout);
     assert!(home.run(&["parity", "off"]).expect(1).stderr.contains("drumlin repair"));
     let restored = home.run(&["restore", &home.saved_folder(), "-t", "out"]).expect(0);

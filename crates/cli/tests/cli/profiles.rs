@@ -54,7 +54,7 @@ fn the_latest_is_that_of_the_profile() {
     let theirs = of_profile(&["--json", "snapshots", "-H", "there"]).ok().the("snapshot");
     of_profile(&["ls", theirs["id"].as_str().unwrap()]).ok();
     let ran = of_profile(&["ls", "latest", "-H", "nobody"]).expect(1);
-    assert!(ran.stderr.contains("--path and --tag ask for others"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--path and --tag select others"), "{}", ran.stderr);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn failures_have_a_hook_of_their_own() {
     assert_eq!((snapshots(), log().lines().last()), (1, Some("after")));
     // What the backup itself came to says more than that.
     let ran = home.run(&["backup", "--profile", "home", "src", "missing"]).expect(3);
-    assert!(ran.stderr.contains("the hook 'after'") && !ran.stderr.contains("is whole"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the hook 'after'") && !ran.stderr.contains("is complete"), "{}", ran.stderr);
     home.run(&["backup", "--profile", "home", "missing"]).expect(1);
     assert!(log().lines().last().unwrap().contains("is not there"), "{}", log());
 }
@@ -298,7 +298,7 @@ fn nothing_of_others_is_forgotten_by_a_profile() {
 
 #[test]
 fn limits_and_locations_of_a_profile_are_those_of_the_command_line() {
-    for (more, part) in [("limit-upload = 0\n", "lets nothing through"), ("workers = 2000\n", "1024")] {
+    for (more, part) in [("limit-upload = 0\n", "must not be 0"), ("workers = 2000\n", "1024")] {
         let ran = home(more).run(&["--profile", "home", "snapshots"]).expect(1);
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }

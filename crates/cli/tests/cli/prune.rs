@@ -57,8 +57,8 @@ fn where_nothing_goes_undelete_has_an_end_all_the_same() {
     home.run(&["backup", "src"]).ok();
     home.run(&["forget", "--keep-last", "1"]).ok();
     let pruned = home.run(&["prune"]).ok().stdout;
-    assert!(pruned.contains("no room to be freed\n1 forgotten snapshot can't be had back"), "{pruned}");
-    assert!(!home.run(&["prune"]).ok().stdout.contains("had back"));
+    assert!(pruned.contains("nothing could be freed\n1 forgotten snapshot can no longer be brought back"), "{pruned}");
+    assert!(!home.run(&["prune"]).ok().stdout.contains("brought back"));
     home.run(&["undelete", "latest"]).expect(1);
 }
 

@@ -89,7 +89,7 @@ fn a_config_that_is_lost_is_put_again_by_its_copy() {
     assert!(home.run(&["init"]).expect(1).stderr.contains("there is a repository"));
     home.run(&["check"]).expect(1);
     let repaired = home.run(&["repair"]).ok();
-    assert!(repaired.stdout.contains("put again: 1 object of the config"), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("restored: 1 object of the config"), "{}", repaired.stdout);
     assert_eq!(std::fs::read(&config).unwrap(), whole);
     // One that an older program didn't make.
     std::fs::remove_file(&copy).unwrap();
@@ -179,7 +179,7 @@ fn lost_sectors_are_healed() {
     let told = home.run(&["--json", "ls", "latest"]).expect(0);
     assert!(told.stderr.contains("\"message_type\":\"healed\""), "{}", told.stderr);
     let repaired = home.run(&["repair", "--read-data"]).ok().stdout;
-    assert!(repaired.contains("written anew") && repaired.contains("is lost"), "{repaired}");
+    assert!(repaired.contains("rewritten") && repaired.contains("is lost"), "{repaired}");
     home.run(&["check", "--read-data"]).ok();
     let restored = home.run(&["restore", &home.saved_folder(), "-t", "again"]).ok();
     assert!(restored.stderr.is_empty(), "{}", restored.stderr);

@@ -58,7 +58,7 @@ fn a_full_target_is_named_and_the_same_command_goes_on() {
     let restore = || home.run(&["restore", &home.saved_folder(), "-t", &target]);
     let ran = restore().expect(1);
     assert!(ran.stderr.contains(&format!("'{target}' is full: ")), "{}", ran.stderr);
-    assert!(ran.stderr.contains("restored so far") && ran.stderr.contains("goes on from"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("restored so far") && ran.stderr.contains("continues from"), "{}", ran.stderr);
     home.write("src/large", "less");
     home.run(&["backup", "src"]).ok();
     restore().ok();

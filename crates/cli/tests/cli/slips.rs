@@ -21,7 +21,7 @@ fn files_where_folders_are_meant() {
     home.write("file", "dear");
     std::os::unix::fs::symlink("nowhere", home.path("dangling")).unwrap();
     for (target, words) in [
-        ("file", "is no folder"),
+        ("file", "is not a folder"),
         ("file/", "file"),
         ("file/below", "leads through a file"),
         ("dangling", "leads nowhere"),
@@ -141,7 +141,7 @@ fn no_key_that_would_fit() {
     let ran = told(home.run(&["-p", "password", "snapshots"]), 12, "none of the keys");
     assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("key file"), "{}", ran.stderr);
     // A passphrase's file is no key file.
-    told(home.run(&["-k", "password", "snapshots"]), 12, "is a password file, and no key file");
+    told(home.run(&["-k", "password", "snapshots"]), 12, "is a password file, not a key file");
     std::fs::rename(home.repository().join("keys"), home.path("keys")).unwrap();
     told(home.run(&["-p", "password", "snapshots"]), 12, "'keys' is empty or gone");
     std::fs::rename(home.path("keys"), home.repository().join("keys")).unwrap();

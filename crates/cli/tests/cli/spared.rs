@@ -91,7 +91,7 @@ fn a_restore_leaves_the_key_in_use_as_it_is() {
     run(&home, &["key", "passwd", "--new-key-file", "new.key"]).expect(0);
     fs::rename(home.path("new.key"), &key).unwrap();
     let ran = run(&home, &["restore", "latest", "--target", "/"]).expect(3);
-    assert!(ran.stderr.contains(".key: another one is there"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(".key: a different key or password file"), "{}", ran.stderr);
     // What was seen of the repository has changed as well, and stays without a word.
     assert!(!ran.stderr.contains("state") && ran.stderr.matches("error:").count() == 1, "{}", ran.stderr);
     run(&home, &["snapshots"]).expect(0);
@@ -170,7 +170,7 @@ fn an_empty_variable_is_no_place_and_not_everything() {
     home.sources();
     let mut command = home.command(&["backup", "src"]);
     let ran: crate::home::Ran = command.env("DRUMLIN_REPOSITORY", "").output().unwrap().into();
-    assert!(ran.expect(2).stderr.contains("DRUMLIN_REPOSITORY is set, and empty"));
+    assert!(ran.expect(2).stderr.contains("DRUMLIN_REPOSITORY is set, but empty"));
     assert!(!home.repository().exists());
     let ran = home.run(&["--config", "profiles.toml", "backup", "src"]).expect(2);
     assert!(ran.stderr.contains("--profile"), "{}", ran.stderr);

@@ -31,7 +31,7 @@ fn a_passphrase_is_asked_for_and_not_shown() {
     let mut terminal = home.on_terminal(80, &[], &["-r", "repo", "snapshots"]);
     terminal.wait_for("passphrase for the repository in ", 1);
     terminal.press("wrong\r");
-    terminal.wait_for("that is not it; try again", 1);
+    terminal.wait_for("wrong passphrase; try again", 1);
     terminal.wait_for("passphrase for the repository in ", 2);
     terminal.press("battery staple\r");
     let (code, screen) = terminal.end();
@@ -191,7 +191,7 @@ fn what_the_run_before_saved_is_the_first_guess() {
     terminal.press("\u{3}");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(130), "{screen}");
-    assert!(screen.contains("once more aborts at once") && screen.contains("interrupted"), "{screen}");
+    assert!(screen.contains("again to abort at once") && screen.contains("interrupted"), "{screen}");
 
     let mut child = home.start(&[&["--json"], &slow[..]].concat());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

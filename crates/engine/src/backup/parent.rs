@@ -54,7 +54,7 @@ impl ParentSnapshots {
             Parent::Id(id) => match by_id(repository, id, |_| true)? {
                 Some(snapshot) if known.admits(&snapshot) => snapshot,
                 Some(_) => {
-                    let why = "can't be compared with before the prune that is under way has ended";
+                    let why = "can't be compared with until the running prune has ended";
                     return Err(Error::NoSnapshot(format!("snapshot {id} {why}")));
                 }
                 None => return Err(Error::NoSnapshot(format!("there is no snapshot {id} to compare with"))),

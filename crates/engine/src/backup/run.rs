@@ -40,7 +40,7 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     match attempt(repository, cache, options, &mut damaged, monitor) {
         Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && !monitor.stop() => {
             // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
-            let cause = format!("the backup before can't be compared with, and all is read anew: {e}");
+            let cause = format!("the previous backup can't be compared with, so all files are read: {e}");
             monitor.counters().reset();
             monitor.problem(&Problem { path: b"/".to_vec(), kind: ProblemKind::Vanished, cause });
             let options = again.ok_or(Error::Worker)?;

@@ -37,7 +37,7 @@ pub(super) fn look(context: &Context, bands: &Bands, packs: &Packs) -> Result<Op
         bands.stray.iter().map(|(id, _)| id).filter(|id| first(id)).map(|id| id.band()).collect();
     for (id, len) in &bands.stray {
         if begun.contains(&id.band()) && still_there(context, id.band())? {
-            tell(context, *id, "what it says of its band can't be read");
+            tell(context, *id, "its description of the band can't be read");
         }
         report.objects.add(*len);
     }
@@ -143,7 +143,7 @@ pub(super) fn read(context: &Context, cache: &Cache, bands: &Bands, part: Part, 
 fn causes(verified: &Verified) -> Vec<String> {
     let mut causes = Vec::new();
     if verified.heads > 0 {
-        causes.push(format!("what it says of its band is damaged in {} of two places", verified.heads));
+        causes.push(format!("its description of the band is damaged in {} of two places", verified.heads));
     }
     if verified.sums > 0 {
         causes.push(format!("the sums of {} slices in it are damaged", verified.sums));

@@ -141,8 +141,8 @@ const TRIES: usize = 4;
 pub fn check(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     let start = Instant::now();
     if matches!(options.read, Some(Part::Share(_))) && cache.folder().is_none() {
-        let detail = "which packs were read longest ago is remembered in the cache, and there is none; without it read \
-                      parts by their number, such as 1/10";
+        let detail = "which packs were read longest ago is remembered in the cache, and there is no cache; read parts by their \
+                      number, such as 1/10";
         return Err(drumlin_repo::Error::Misuse(detail.into()).into());
     }
     for _ in 0..TRIES {

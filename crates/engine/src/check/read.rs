@@ -179,7 +179,7 @@ impl OnePack<'_, '_> {
             encoder.finish(head)
         });
         let Some(expected) = expected else { return self.footer() };
-        let unprotected = "what it holds is whole, but could not be healed everywhere if it were damaged as well";
+        let unprotected = "its contents are intact, but could not be healed everywhere if they were damaged as well";
         let before = self.damaged;
         if let Some(cause) = self.fill(table_end, expected.len() + FOOTER_BYTES)? {
             self.footer()?;
@@ -213,7 +213,7 @@ impl OnePack<'_, '_> {
         let header = pack::header(info.kind, self.suite(), info.generation, info.id);
         match Footer::decode(&self.reader.piece, &header, info.len) {
             Ok(footer) if (footer.table_offset, footer.table_len) == (info.table_offset, info.table_len) => {}
-            Ok(_) => drop(self.tell("its footer and its index object say different things of its table")),
+            Ok(_) => drop(self.tell("its footer and its index object disagree about its table")),
             Err(e) => drop(self.tell(e.to_string())),
         }
     }
@@ -334,7 +334,7 @@ impl OnePack<'_, '_> {
             let chunk = &table.chunks[at as usize];
             let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
             if !self.reader.reader.check(kind, &chunk.id, content.unwrap_or_default())? {
-                let finding = self.tell(format!("block {number}: chunk {} is not what its name says", chunk.id));
+                let finding = self.tell(format!("block {number}: chunk {} doesn't match its id", chunk.id));
                 self.reader.bad.one_of(Place { pack: self.number, ordinal: at }, finding);
             }
         }

@@ -42,7 +42,7 @@ impl FromStr for Part {
             }
             let ppm: u32 = format!("{whole}{places:0<4}").parse().map_err(|_| wrong())?;
             return match ppm {
-                0 => Err("0% is nothing: leave the option away".into()),
+                0 => Err("0% reads nothing: leave the option out".into()),
                 1..WHOLE_PPM => Ok(Part::Share(ppm)),
                 WHOLE_PPM => Ok(Part::All),
                 _ => Err("there is no more than 100%".into()),

@@ -283,8 +283,8 @@ fn missing(context: &Context, packs: &Packs, met: &Met) -> Vec<u32> {
         }
         (nowhere, true) => {
             let cause = format!(
-                "{nowhere} references of snapshots lead to chunks that no index object names: some index object, or a \
-                 pack that one named, was removed by somebody who should not have"
+                "{nowhere} references of snapshots lead to chunks that no index object names: an index object, or a pack that \
+                 one named, was removed by somebody who should not have done so"
             );
             vec![context.findings.add(ObjectKind::Index, names::INDEX, cause)]
         }

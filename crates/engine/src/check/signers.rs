@@ -48,7 +48,7 @@ pub(super) fn generations(context: &Context) -> Result<()> {
     }
     if generations.newest() < generations.expected() {
         let number = generations.expected();
-        tell(number, "it isn't there, though it is the newest: what is sealed with its secrets can't be opened, and nothing be written".into());
+        tell(number, "it isn't there, though it is the newest: what is encrypted with its secrets can't be read, and nothing can be written".into());
     }
     for (name, cause) in repository.generation_troubles()? {
         context.findings.add(ObjectKind::Generation, &name, cause);
@@ -105,7 +105,7 @@ impl Signers {
             return false;
         };
         let cause = if !may(*role) {
-            format!("key {} signed it, which is a {} key and may not", signer.key, role.name())
+            format!("it is signed by key {}, which is a {} key and may not sign it", signer.key, role.name())
         } else if signer.verify(verifying).is_err() {
             format!("the signature on it is not that of key {}, which it names", signer.key)
         } else {
@@ -123,8 +123,7 @@ impl Signers {
             let more = unknown.objects - unknown.first.len() as u64;
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let cause = format!(
-                "there is no such key that the owner has certified, though it is said to have signed {}{more}: whose word \
-                 they are can't be told",
+                "the owner has certified no such key, though it is named as the signer of {}{more}: who wrote them can't be told",
                 unknown.first.join(", ")
             );
             let number = findings.add(ObjectKind::Key, &names::key(key), cause);

@@ -111,7 +111,7 @@ pub(super) fn missing(context: &Context) -> Result<Missing> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let missing = context.repository.look_back(now.as_secs().cast_signed(), true)?;
     let tell = |kind, name: String| {
-        let cause = "this client has seen it, and now it isn't there, though nobody who may has signed that it goes";
+        let cause = "this client has seen it, and now it isn't there, though nobody who may remove it has signed that";
         context.findings.add(kind, &name, cause)
     };
     for id in &missing.snapshots {
@@ -127,7 +127,7 @@ pub(super) fn missing(context: &Context) -> Result<Missing> {
         context.findings.add(ObjectKind::Key, &names::key(*id), format!("it {}", trouble.words()));
     }
     if missing.config {
-        context.findings.add(ObjectKind::Config, names::CONFIG, "it is another one than this client has seen");
+        context.findings.add(ObjectKind::Config, names::CONFIG, "it is not the one that this client has seen");
     }
     for number in &missing.generations {
         let cause = "it isn't as this client has seen it: the storage has lost it, or gives back an older state";

@@ -216,7 +216,7 @@ impl Walk<'_> {
             return findings;
         }
         if self.missing.is_empty() {
-            let cause = "chunks that snapshots refer to were in packs of an evicted session alone, and those are gone";
+            let cause = "chunks that snapshots refer to were only in packs of an evicted session, and those are gone";
             self.missing.push(self.nodes.context.findings.add(ObjectKind::Index, names::INDEX, cause));
         }
         self.missing.clone()

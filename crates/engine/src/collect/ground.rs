@@ -120,7 +120,7 @@ impl Ground {
             if repository.store().len(&name).map_err(drumlin_repo::Error::from)?.is_some() {
                 let folder = names::folder(info.kind);
                 return Err(Error::Doubt(format!(
-                    "the storage leaves '{name}' out when it lists '{folder}', though it is there"
+                    "the storage doesn't list '{name}' in '{folder}', though it is there"
                 )));
             }
         }

@@ -142,12 +142,12 @@ impl Repack<'_> {
             match self.reader.table(info) {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
                     // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
-                    let detail = "the index says other things of it than its own table";
+                    let detail = "the index and its own table disagree about it";
                     let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
                     self.stays(&stay, info, &e);
                 }
                 Ok(_) if forged.contains(&info.id) => {
-                    let detail = "its table says that blocks are another pack's, and whoever signed it moves none";
+                    let detail = "its table has blocks of another pack, and its signer may not move blocks";
                     let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
                     self.stays(&stay, info, &e);
                 }
@@ -397,6 +397,6 @@ fn check<'b>(reader: &Reader, info: &PackInfo, chunk: &Chunk, block: &'b [u8]) -
     if reader.check(info.kind, &chunk.id, bytes)? {
         return Ok(bytes);
     }
-    let detail = "a chunk is not what its name says";
+    let detail = "a chunk doesn't match its id";
     Err(drumlin_repo::Error::DamagedBlock { pack: info.id, block: chunk.block, detail }.into())
 }

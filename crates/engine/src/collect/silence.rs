@@ -217,7 +217,9 @@ pub(crate) fn describe(desk: &Desk, session: SessionId) -> String {
         Ok(Some(of)) => {
             format!("a {} of host '{}' is at work (session {session})", legible(&of.purpose), legible(&of.host))
         }
-        Ok(None) => format!("session {session} may be at work: what it says of itself is damaged, or nobody's who may"),
+        Ok(None) => {
+            format!("session {session} may be at work; its description is damaged, or not signed by a known key")
+        }
         Err(_) => format!("session {session} is at work"),
     }
 }

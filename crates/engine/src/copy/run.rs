@@ -43,7 +43,7 @@ impl Copier {
             // All damage of the source is told and passed over: this is the target's, where a copy was to be taken over. What
             // is damaged there counts as stored, so that a copy made without that one would refer to it as well.
             Error::Repo(e) if e.is_damage() && !e.is_unread() => Error::Refused(format!(
-                "what snapshot {} would share with copies before it is damaged in the target, and nothing was copied: {e}",
+                "what snapshot {} would share with earlier copies is damaged in the target, so nothing was copied: {e}",
                 snapshot.id
             )),
             other => other,
@@ -116,7 +116,9 @@ impl Copier {
         session.expect_snapshot(&copy);
         // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
         session.put_snapshot(&copy).and_then(|()| session.commit(copy.id)).map_err(|e| match e {
-            RepoError::Evicted => Error::Refused("a prune went ahead while this copy stood still; run it again".into()),
+            RepoError::Evicted => {
+                Error::Refused("a prune stopped waiting for this copy, which had stood still; run it again".into())
+            }
             other => other.into(),
         })?;
         self.copies.add(&self.target, &copy);

@@ -184,7 +184,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     fn file(&self, data: &Data, size: u64, got: &HashMap<ChunkId, Got>) -> Stored {
         let of = |id: &ChunkId, len: u64| match got.get(id) {
             Some(Got::Stored(name, found, bytes)) if *found == len => Ok((*name, bytes.as_deref().unwrap_or_default())),
-            Some(Got::Stored(..)) => Err("a chunk of it is not as long as it should be".to_owned()),
+            Some(Got::Stored(..)) => Err("one of its chunks has the wrong length".to_owned()),
             Some(Got::Lost(cause)) => Err(cause.clone()),
             None => Err(NOT_WHOLE.to_owned()),
         };
@@ -233,7 +233,7 @@ impl<'a, 'm> Worker<'a, 'm> {
                     copied.bytes.extend_from_slice(bytes);
                 }
                 Some(Got::Lost(cause)) => return Ok(Err(cause.clone())),
-                _ => return Ok(Err("a chunk of it is not as long as it should be".into())),
+                _ => return Ok(Err("one of its chunks has the wrong length".into())),
             }
         }
         Ok(Ok(copied))

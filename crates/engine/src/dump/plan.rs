@@ -173,7 +173,7 @@ impl<'a> Plan<'a> {
         }
         let meta = *entry.meta();
         if self.is_below_link(entry.dir()) {
-            let cause = "in the snapshot it stands below a symbolic link, which can't be: it was made up".to_owned();
+            let cause = "in the snapshot it lies below a symbolic link, which is impossible: it was made up".to_owned();
             return Ok(self.push(Event::Missing(entry.path(), cause)));
         }
         if meta.kind == Kind::Symlink {

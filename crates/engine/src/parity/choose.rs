@@ -41,7 +41,9 @@ impl FromStr for Shape {
         let (seats, rows) = text.split_once('+').ok_or_else(wrong)?;
         let shape = Shape { seats: seats.parse().map_err(|_| wrong())?, rows: rows.parse().map_err(|_| wrong())? };
         if !(1..=SEATS_MAX).contains(&shape.seats) || !(1..=ROWS_MAX).contains(&shape.rows) {
-            return Err(format!("packs go from 1 to {SEATS_MAX}, and those that may be lost from 1 to {ROWS_MAX}"));
+            return Err(format!(
+                "from 1 to {SEATS_MAX} packs are coded together, and from 1 to {ROWS_MAX} of them may be lost"
+            ));
         }
         Ok(shape)
     }

@@ -171,7 +171,7 @@ pub fn off(
             let mut named: Vec<String> = lost.iter().take(NAMED_MAX).map(|pack| pack.to_string()).collect();
             named.extend((lost.len() > NAMED_MAX).then(|| format!("and {} others", lost.len() - NAMED_MAX)));
             return Err(Error::Refused(format!(
-                "not there as the index names them: packs {}; parity across packs may be all that they can be made of; run \
+                "not there as the index names them: packs {}; perhaps only parity across packs can rebuild them, so run \
                  'drumlin repair' first",
                 named.join(", ")
             )));

@@ -195,10 +195,10 @@ pub(super) fn make_all(
             if why.frozen().is_some() {
                 // Nothing is wrong with it, and to have it brought back costs more than what is to go with it takes.
                 let cause =
-                    format!("{why}; what is coded with it stays as it is, or waits, until that is brought back");
+                    format!("{why}; packs coded with it, or to be coded with it, wait until it is brought back");
                 monitor.problem(&Problem { path, kind: ProblemKind::Unreadable, cause });
             } else {
-                let cause = format!("{why}; what would be coded with it waits for 'drumlin repair --read-data'");
+                let cause = format!("{why}; packs to be coded with it wait for 'drumlin repair --read-data'");
                 monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause });
                 add(&monitor.counters().damaged, 1);
             }

@@ -149,7 +149,7 @@ impl<'a> Duplicates<'a> {
         packs.into_iter().map(|(name, chunks)| {
             let chunks = if chunks == 1 { "a chunk".into() } else { format!("{chunks} chunks") };
             let cause = format!(
-                "it lacks {chunks} that it should hold, or has something else there; copies in other packs stay, and 'drumlin repair --read-data' mends it"
+                "{chunks} that it should hold are missing or wrong; copies in other packs stay, and 'drumlin repair --read-data' mends it"
             );
             Problem::damage(name, cause)
         })

@@ -272,8 +272,9 @@ impl Collection<'_> {
                 self.unsealed = true;
                 let copy = names::forgotten(*id);
                 let cause = format!(
-                    "older secrets still open it: a 'forget' of it is under way or was cut short, and while '{copy}' is there it isn't sealed anew; \
-                     'drumlin forget {id}' forgets it, and who removes that object from the storage keeps it"
+                    "older secrets still open it: a 'forget' of it is running or was interrupted, and it isn't re-encrypted \
+                     while '{copy}' is there; 'drumlin forget {id}' forgets it; to keep it, remove that object from the \
+                     storage"
                 );
                 let path = names::snapshot(*id).into_bytes();
                 self.monitor.problem(&Problem { path, kind: ProblemKind::Unwritable, cause });
@@ -328,7 +329,7 @@ impl Collection<'_> {
     fn since(&mut self, condemned: &HashSet<PackId>) -> Result<(Ground, Option<Marks>)> {
         if self.repository.loss_ids()?.into_iter().collect::<HashSet<_>>() != self.losses {
             // A repair has named again what the first look took for lost.
-            return Err(Error::Doubt("a repair came to its end meanwhile: prune again".into()));
+            return Err(Error::Doubt("a repair has ended meanwhile: run the prune again".into()));
         }
         let mut new = self.repository.standing_snapshots()?;
         new.retain(|snapshot| !self.seen.contains(&snapshot.id));
@@ -352,7 +353,7 @@ impl Collection<'_> {
         let missing = unexpected(&lost, &self.repository.losses()?);
         if missing > 0 {
             return Err(Error::Doubt(format!(
-                "a snapshot that came meanwhile needs {missing} chunks that no pack has"
+                "a snapshot that was made meanwhile needs {missing} chunks that no pack has"
             )));
         }
         let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();

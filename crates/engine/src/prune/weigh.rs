@@ -66,8 +66,10 @@ impl<'a> Scales<'a> {
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let contested = self.ground.packs.iter().filter(|(id, _)| self.is_contested(id)).map(|(id, (kind, _))| {
             let cause = match self.places.keys().unsettled.contains(id) {
-                false => "it stays as it is: two index objects say different things of it; the index is made to say what it says itself",
-                true => "it stays as it is: two index objects say different things of it, and what it says itself can't be read now",
+                false => {
+                    "it stays as it is: two index objects disagree about it; the index is corrected by its own table"
+                }
+                true => "it stays as it is: two index objects disagree about it, and its own table can't be read now",
             };
             Problem::damage(names::pack(*kind, *id), cause)
         });

@@ -498,7 +498,7 @@ fn ids_of(broken: &Broken) -> HashSet<IndexId> {
 fn readable(repository: &Repository, monitor: &dyn Monitor) -> Result<(Vec<Snapshot>, u64)> {
     let (infos, errors) = repository.snapshots()?;
     for error in &errors {
-        let cause = format!("{error}; 'drumlin forget' gives it up by its whole id");
+        let cause = format!("{error}; 'drumlin forget' with its full id gives it up");
         monitor.problem(&Problem { path: b"snapshots".to_vec(), kind: ProblemKind::Damaged, cause });
     }
     Ok((infos.into_iter().rev().map(|info| info.snapshot).collect(), errors.len() as u64))

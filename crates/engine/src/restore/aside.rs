@@ -76,7 +76,7 @@ impl Asides {
     pub fn tell(&self, monitor: &dyn Monitor) {
         for Aside { path, name, .. } in std::mem::take(&mut *lock(&self.all)) {
             let cause = format!(
-                "not all that belongs in it was restored; what was in its place is kept beside it as {}",
+                "not everything that belongs in it was restored; what was in its place is kept beside it as {}",
                 name.escape_ascii()
             );
             add(&monitor.counters().unwritable, 1);

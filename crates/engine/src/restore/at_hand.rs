@@ -83,7 +83,7 @@ impl AtHand {
         let keep = (deletes && there.is_some()).then(Vec::new);
         let is_repository = context.own.is_of_repository(&path);
         if is_repository {
-            let cause = "it lies in the repository that is read, into which nothing is restored";
+            let cause = "it lies in the repository that is read; nothing is restored into that";
             context.problem(&source, ProblemKind::Unwritable, cause);
         }
         let barred = barred || is_repository;

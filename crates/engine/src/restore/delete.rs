@@ -75,8 +75,8 @@ impl Deletion<'_> {
             return None;
         }
         if place::is_aside(name) {
-            let cause = "it stays: a restore that did not end, or not with all of it, has set it aside, and there may be no other of it; \
-                         remove it once it isn't wanted";
+            let cause = "it stays: an unfinished or incomplete restore has set it aside, and it may be the only copy; remove \
+                         it when you don't need it any more";
             context.problem(path, ProblemKind::Unwritable, cause);
             return None;
         }
@@ -94,8 +94,8 @@ impl Deletion<'_> {
         }
         let why_it_stays = match is_repository(handle, name, &stat) {
             Ok(false) => None,
-            Ok(true) => Some("it is a repository, which no restore deletes".to_owned()),
-            Err(e) => Some(format!("it may be a repository, which no restore deletes: {e}")),
+            Ok(true) => Some("it is a repository, which restores never delete".to_owned()),
+            Err(e) => Some(format!("it may be a repository, which restores never delete: {e}")),
         };
         if let Some(why) = why_it_stays {
             let cause = format!("{why}; remove it yourself if nobody needs it");

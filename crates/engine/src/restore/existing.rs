@@ -35,7 +35,7 @@ pub(super) fn there(
     let is_alike = same_kind && (stat.size, convert::time(stat.mtime)) == (meta.size, meta.mtime);
     let is_other_file = !is_alike && convert::kind(stat.kind) != Kind::Dir;
     if stays && meta.kind == Kind::Dir {
-        let cause = "something else is there, which --overwrite has stay: what belongs in the folder is not restored";
+        let cause = "something else is there, which --overwrite keeps: what belongs in the folder is not restored";
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }
@@ -44,14 +44,14 @@ pub(super) fn there(
         return None;
     }
     if is_other_file && context.own.is_guarded(dir, name) {
-        let cause = "another one is there that repositories are opened with: it stays as it is; restore this one to another folder to have both";
+        let cause = "a different key or password file in use is there and is kept; restore this one to another folder to have both";
         context.problem(path, ProblemKind::Unwritable, cause);
         return None;
     }
     if !same_kind && convert::kind(stat.kind) == Kind::Dir {
         let cause = match (context.options.delete, context.own.stance(dir, name, &stat)) {
             (true, Stance::Free) if Spared::find(selection, handle, name, path).has(&stat) => {
-                "a directory of that name is there, and in it what --exclude or --include leaves out"
+                "a directory of that name is there, and contains something that --exclude or --include leaves out"
             }
             (true, Stance::Free) => return Some(Some(stat)),
             (true, _) => "a directory of that name is there that Drumlin itself needs",
@@ -89,8 +89,8 @@ pub(super) fn leads_elsewhere(context: &Context, handle: &TargetDir, name: &[u8]
     if is_link {
         let to = handle.read_link(name).unwrap_or_default();
         let cause = format!(
-            "a symbolic link to '{}' is there, which restores don't follow, nor replace by a folder on the way to others: \
-             restore 'SNAPSHOT:{}' with --target where it leads",
+            "a symbolic link to '{}' is there, which a restore neither follows nor replaces with a folder that only leads to \
+             others: restore 'SNAPSHOT:{}' with --target where it leads",
             to.escape_ascii(),
             path.escape_ascii()
         );

@@ -52,8 +52,7 @@ pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Tas
         let block_of = |u: &Use| table.chunks.get(u.ordinal as usize).map(|c| c.block);
         let Some(block) = block_of(first) else {
             // It is in another pack, or nowhere: an index may claim what it likes.
-            let cause =
-                "the index and the pack's table contradict each other; 'drumlin cache clear' makes the index anew";
+            let cause = "the index and the pack's table contradict each other; after 'drumlin cache clear' the index is made anew";
             let uses = at..at + 1;
             at += 1;
             send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: cause.into() })?;

@@ -123,7 +123,7 @@ impl Part {
                     return Err(drumlin_repo::Error::DamagedBlock {
                         pack: self.info.id,
                         block: self.block,
-                        detail: "a chunk is not what its name says",
+                        detail: "a chunk doesn't match its id",
                     });
                 }
             }

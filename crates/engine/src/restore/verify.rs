@@ -61,7 +61,7 @@ pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
                 if same {
                     right += 1;
                 } else {
-                    context.problem(&path, ProblemKind::Damaged, "read back, it is not what the snapshot says");
+                    context.problem(&path, ProblemKind::Damaged, "read back, it differs from the snapshot");
                 }
             }
         }

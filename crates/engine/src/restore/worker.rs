@@ -159,7 +159,8 @@ impl Context<'_> {
             if !problem.is_about_owners() {
                 self.problem(path, ProblemKind::Attribute, problem);
             } else if !self.owner_told.swap(true, Ordering::Relaxed) {
-                let cause = format!("{problem}; only root can give files to others, so further ones are only counted");
+                let cause =
+                    format!("{problem}; only root can give files to other users, so further cases are only counted");
                 self.problem(path, ProblemKind::Attribute, cause);
             } else {
                 add(&self.counters().attributes, 1);
@@ -285,7 +286,7 @@ impl<'a> Worker<'a> {
                     if checked != Some(used.ordinal)
                         && !self.context.reader.check(PackKind::Data, &chunk.id, content)?
                     {
-                        Some(format!("chunk {} of pack '{}' is not what its name says", chunk.id, info.id))
+                        Some(format!("chunk {} of pack '{}' doesn't match its id", chunk.id, info.id))
                     } else {
                         lens += if checked == Some(used.ordinal) { 0 } else { u64::from(chunk.len) };
                         checked = Some(used.ordinal);
@@ -337,7 +338,7 @@ impl<'a> Worker<'a> {
     fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
         let file = &window.files[used.file as usize];
         if content.len() as u64 != window.len(used) {
-            return self.damaged(window, used, "its contents are not as long as the tree says that it is");
+            return self.damaged(window, used, "its contents don't have the length that the tree says");
         }
         let written = match window.multi(file) {
             None => self.write_single(window, file, content),

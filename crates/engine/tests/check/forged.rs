@@ -62,7 +62,7 @@ fn a_chunk_that_is_not_what_its_name_says() {
     assert_sound(&check_plainly(&bench.repository, None));
     let report = check_plainly(&bench.repository, Some(Part::All));
     let [found] = &report.findings[..] else { panic!("{:#?}", report.findings) };
-    assert!(found.causes[0].contains("is not what its name says"), "{found:#?}");
+    assert!(found.causes[0].contains("doesn't match its id"), "{found:#?}");
     let paths: Vec<_> = found.touched.iter().map(|t| String::from_utf8_lossy(&t.path)).collect();
     assert_eq!((found.chunks, &paths[..]), (1, &[source.join("1").to_str().unwrap().into()][..]));
 }

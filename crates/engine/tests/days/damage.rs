@@ -115,7 +115,7 @@ fn names_it(text: &str, names: &[String], damage: Damage) -> bool {
             "data" | "tree" | "index" => [
                 "is in no pack of the repository",
                 "chunks that snapshots need are in none of the packs",
-                "can't be had back: its entries",
+                "can't be brought back: its entries",
                 "the contents of '",
             ]
             .iter()

@@ -252,7 +252,7 @@ fn a_repair_that_ends_beside_a_prune_is_not_undone() {
     let thorough = Options { max_unused: Unused::Bytes(0), ..prune_options() };
     let ended = prune(&repository, &history.bench.cache, &thorough, &Quiet::default());
     let refused = ended.unwrap_err().to_string();
-    assert!(refused.contains("a repair came to its end"), "{refused}");
+    assert!(refused.contains("a repair has ended"), "{refused}");
     history.whole();
     prune_all(&history.bench).unwrap();
     history.whole();

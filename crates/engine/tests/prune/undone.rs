@@ -43,7 +43,7 @@ fn by_way_of(inner: MemoryStore, history: &History, prefix: &'static str) -> Rep
 
 fn assert_undone<T: std::fmt::Debug>(outcome: Result<T, Error>) {
     let Err(Error::Repo(e @ drumlin_repo::Error::Undone { .. })) = &outcome else { panic!("{outcome:?}") };
-    assert!(e.to_string().contains("is gone: that was put back to an older state"), "{e}");
+    assert!(e.to_string().contains("is gone: the storage was set back to an older state"), "{e}");
 }
 
 /// Nor on a storage that is far away, where the snapshot is put while it is asked for the packs.

@@ -130,13 +130,13 @@ impl Pattern {
         }
         match body {
             _ if body.contains("/../") || body.trim_end().ends_with("/..") => {
-                Some("no path that it is compared with has '..' in it: write out the folder that is meant")
+                Some("paths that it is compared with never contain '..': write the folder's full path")
             }
-            _ if body.starts_with("./") || body.starts_with("../") => {
-                Some("no path is relative: leave the dots out, and it matches at any depth, or begin it with '/'")
-            }
+            _ if body.starts_with("./") || body.starts_with("../") => Some(
+                "paths that it is compared with are absolute: leave the dots out, and it matches at any depth, or start it with '/'",
+            ),
             _ if body.starts_with("~/") => {
-                Some("'~' is no home folder here: write that out (or '/~/', for a folder of that name)")
+                Some("'~' is not your home folder here: write its full path (or '/~/', for a folder of that name)")
             }
             _ => None,
         }
@@ -201,12 +201,12 @@ fn letter(letter: char, ignore_case: bool, out: &mut String) {
 fn class(inner: &str, ignore_case: bool, out: &mut String) -> Result<(), &'static str> {
     // Either would be taken for the characters that it is made of.
     if inner.contains("[:") {
-        return Err("a class has no names such as [:digit:] in it here: write out what is meant, [0-9]");
+        return Err(
+            "named classes such as [:digit:] are not supported: write the characters themselves, such as [0-9]",
+        );
     }
     if inner.contains('\\') {
-        return Err(
-            "in brackets a backslash takes no other character's meaning away here: ']' goes first, and '-' first or last",
-        );
+        return Err("a backslash in brackets escapes nothing here: put ']' first, and '-' first or last");
     }
     if inner.is_ascii() {
         out.push_str(&format!("[{inner}]"));
@@ -214,7 +214,7 @@ fn class(inner: &str, ignore_case: bool, out: &mut String) -> Result<(), &'stati
     }
     let is_range = inner.char_indices().any(|(at, c)| c == '-' && at > 0 && at + 1 < inner.len());
     if inner.starts_with(['!', '^']) || is_range {
-        return Err("a class of characters beyond ASCII can only name them one by one, without '-', '!' and '^'");
+        return Err("brackets with characters beyond ASCII can only list them one by one, without '-', '!' and '^'");
     }
     out.push('{');
     for (at, c) in inner.chars().enumerate() {

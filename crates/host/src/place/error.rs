@@ -11,13 +11,13 @@ pub enum Error {
     #[error("'{}' can't be the name of an entry", .0.escape_ascii())]
     BadName(Vec<u8>),
     /// A symlink (or another kind of trick) stands where the path below the target has to be a directory.
-    #[error("'{}' is a symbolic link, or no directory: not followed", .0.escape_ascii())]
+    #[error("'{}' is a symbolic link, or not a directory: not followed", .0.escape_ascii())]
     Blocked(Vec<u8>),
     /// Between creating an entry and opening it, something else took its place; nothing was done to that.
     #[error("'{}' was replaced by something else while it was being restored", .0.escape_ascii())]
     Swapped(Vec<u8>),
     /// Its metadata would change under other names as well, whose they may be: nothing was done.
-    #[error("'{}' has other names, under which it would be changed, too", .0.escape_ascii())]
+    #[error("'{}' has other names (hard links), under which it would be changed, too", .0.escape_ascii())]
     Shared(Vec<u8>),
     /// The system refused.
     #[error("can't {op} '{}': {source}", .name.escape_ascii())]

@@ -131,7 +131,7 @@ impl Through {
     }
 
     fn lost(&self, name: &str) -> store::Error {
-        let cause = "more of the packs that it is coded with is lost than their parity makes up for";
+        let cause = "more of the packs that it is coded with are lost than their parity makes up for";
         store::Error::because(Kind::Truncated, Action::Read, name, &self.repository.store().location(), cause)
     }
 

@@ -104,7 +104,7 @@ impl<'a> Desk<'a> {
 
     /// The storage listed a folder, and left out what is in it.
     fn too_short(&self, folder: &str, name: &str) -> Error {
-        let cause = format!("'{name}' is left out, though it is there: is all of the storage mounted?");
+        let cause = format!("'{name}' is missing from the listing, though it is there: is all of the storage mounted?");
         drumlin_store::Error::because(Kind::Io, Action::List, folder, &self.repository.store().location(), cause).into()
     }
 

@@ -62,7 +62,7 @@ impl Repository {
                 return Ok(entries.iter().any(|entry| entry.snapshots.contains(&id)));
             }
         }
-        let why = "the history of the repository changes again and again while it is read; run it again";
+        let why = "the history of the repository keeps changing while it is read; run it again";
         Err(Error::Unsteady(why.into()))
     }
 
@@ -142,7 +142,7 @@ impl Repository {
                 return Ok(view);
             }
         }
-        let why = "the history of the repository changes again and again while it is read; run it again";
+        let why = "the history of the repository keeps changing while it is read; run it again";
         Err(Error::Unsteady(why.into()))
     }
 

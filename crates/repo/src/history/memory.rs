@@ -171,7 +171,7 @@ impl Memory {
     fn opened(&self, bytes: &[u8]) -> std::result::Result<Seen, &'static str> {
         let Some((magic, rest)) = bytes.split_first_chunk::<16>() else { return Err("it is too short") };
         if magic != MAGIC && magic != MAGIC_BEFORE {
-            return Err("it is no such file, or of another version of drumlin");
+            return Err("it is not such a file, or from another version of drumlin");
         }
         let Some((fresh, sealed)) = rest.split_first_chunk() else { return Err("it is too short") };
         let mut sealed = sealed.to_vec();

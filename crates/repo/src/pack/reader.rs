@@ -414,7 +414,7 @@ impl Reader {
         if let Some(turn) = turn {
             turn.done(block.clone());
         }
-        let detail = "a chunk is not what its name says";
+        let detail = "a chunk doesn't match its id";
         cut(&block)?.ok_or(Error::DamagedBlock { pack: info.id, block: chunk.block, detail })
     }
 

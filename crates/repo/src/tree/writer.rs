@@ -44,7 +44,9 @@ impl TreeWriter {
         // What a reader would refuse must not be written.
         content.check(meta).map_err(|e| Error::Misuse(format!("an entry can't be stored: {e}")))?;
         if dir.len() > DIR_BYTES_MAX || !is_name(name) {
-            return Err(Error::Misuse("an entry can't be stored: its path is too long, or its name is none".into()));
+            return Err(Error::Misuse(
+                "an entry can't be stored: its path is too long, or its name is not valid".into(),
+            ));
         }
         self.state.leaf.push(dir, name, meta);
         self.state.weight += content.weight();

@@ -156,7 +156,7 @@ impl Inner {
             Errno::NOTDIR => because(Kind::Io, "there is a file where a folder should be"),
             Errno::ISDIR => because(Kind::Io, "there is a folder where a file should be"),
             Errno::LOOP => {
-                because(Kind::Refused, "it is, or leads through, a symbolic link, and none is followed here")
+                because(Kind::Refused, "it is, or leads through, a symbolic link, and these are not followed here")
             }
             Errno::NOTSUP | Errno::NXIO if matches!(action, Action::Read | Action::Find | Action::List) => {
                 because(Kind::Refused, "it is neither a file nor a folder")

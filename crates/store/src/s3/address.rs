@@ -34,25 +34,25 @@ impl S3Address {
                 let end = rest[scheme..].find('/').ok_or("there is no bucket in it: s3:https://host/bucket/prefix")?;
                 let (url, path) = rest.split_at(scheme + end);
                 let endpoint = Endpoint::parse(url).map_err(|why| match why.contains("password") {
-                    true => "a password has no place in an address, which ends up in logs: credentials come from the environment or from ~/.aws",
-                    false => "the server in it is none: s3:https://host:port/bucket/prefix",
+                    true => "an address ends up in logs, so no password may be in it: credentials come from the environment or from ~/.aws",
+                    false => "its server is not valid: s3:https://host:port/bucket/prefix",
                 })?;
                 (Some(endpoint.to_string()), &path[1..])
             }
         };
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
         if bucket.contains('@') {
-            return Err("credentials have no place in an address: they come from the environment or from ~/.aws");
+            return Err("credentials don't belong in an address: they come from the environment or from ~/.aws");
         }
         if bucket.contains(':') {
-            return Err("a server stands in --endpoint, or in s3:https://host:port/bucket/prefix");
+            return Err("give a server with --endpoint, or as s3:https://host:port/bucket/prefix");
         }
         let of_bucket = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
         if bucket.is_empty() {
             return Err("there is no bucket in it: s3://bucket/prefix");
         }
         if bucket.len() < 3 || bucket.len() > 255 || !bucket.bytes().all(of_bucket) || bucket.starts_with('.') {
-            return Err("its bucket's name is none: 3 characters or more, of letters, digits, '.' and '-'");
+            return Err("its bucket's name is not valid: 3 characters or more, of letters, digits, '.' and '-'");
         }
         let prefix = prefix.trim_end_matches('/');
         if prefix.len() > PREFIX_BYTES_MAX {

@@ -176,8 +176,10 @@ impl Client {
                 match answered {
                     // A HEAD has no body by which one could tell; who asks by it asks otherwise, too.
                     Err(said) if ask.method != "HEAD" && said.is_by_proxy() && self.is_s3.load(Ordering::Relaxed) => {
-                        let words =
-                            format!("something on the way answers in the server's place (status {})", said.status);
+                        let words = format!(
+                            "something on the way, such as a proxy, answers instead of the server (status {})",
+                            said.status
+                        );
                         Err(Error::because(Kind::Transient, verb, ask.name.unwrap_or_default(), &self.location, words))
                     }
                     Err(said) if said.passes() => {
@@ -298,8 +300,8 @@ impl Client {
             }
             let (far, which) = (ahead.unsigned_abs(), if ahead > 0 { "behind" } else { "ahead of" });
             self.tell(&format!(
-                "this machine's clock is {} {which} that of {endpoint}, which wouldn't take what is signed by it; its own time is \
-                 used instead: set the clock",
+                "this machine's clock is {} {which} that of {endpoint}, which rejects requests signed with a wrong time; the \
+                 server's time is used instead: set the clock",
                 if far < 7200 { format!("{} minutes", far / 60) } else { format!("{} hours", far / 3600) }
             ));
             return Lesson::Again;

@@ -77,8 +77,8 @@ impl S3Store {
         store.inner.is_empty()?;
         if !store.inner.tested()? {
             store.inner.client.tell(
-                "this server doesn't let one alone create an object of a name (it ignores If-None-Match): decisions are made in a way that \
-                 needs no such thing, and that relies on listings that show at once what was written",
+                "this server can't make sure that only one client creates an object of a name (it ignores If-None-Match): \
+                 decisions are made in another way, which relies on listings that show at once what was written",
             );
         }
         Ok(store)

@@ -60,7 +60,8 @@ impl PastStore {
     }
 
     fn refuse<T>(&self, action: Action, name: &str) -> Result<T> {
-        let cause = format!("it is shown as it was at {}, and that can't be changed", time::iso_of(self.past.at));
+        let cause =
+            format!("the repository is shown as it was at {}, and can't be changed", time::iso_of(self.past.at));
         Err(self.past.bucket.because(Kind::Refused, action, name, &cause))
     }
 }
@@ -98,7 +99,7 @@ impl Past {
         })?;
         if is_any && !is_kept {
             self.bucket.client.tell(
-                "the bucket keeps no versions: what was removed or replaced since can't be seen, only what came since is left out",
+                "the bucket keeps no versions: what was removed or replaced since can't be shown; only what was added since is left out",
             );
         }
         Ok(newest.into_iter().filter_map(|(name, entry)| Some((name, entry.version?))).collect())
@@ -126,7 +127,7 @@ impl Inner {
             let response = self.client.done(Action::List, &ask)?;
             let text = String::from_utf8_lossy(&response.body);
             let page = xml::element(&text, "ListVersionsResult")
-                .ok_or_else(|| odd("the server gives no listing of versions: has it such?"))?;
+                .ok_or_else(|| odd("the server doesn't list versions: does it support them?"))?;
             for (which, entry) in xml::any_of(page, &["Version", "DeleteMarker"]) {
                 each(
                     read(entry, which == 0)

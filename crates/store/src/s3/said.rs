@@ -159,20 +159,22 @@ impl Said {
         let refused = |words: String| (Kind::Refused, words);
         match self.code.as_str() {
             "NoSuchBucket" => (Kind::Missing, format!("there is no bucket '{bucket}' at {endpoint}")),
-            "InvalidBucketName" => refused(format!("the server takes '{bucket}' for no name of a bucket{told}")),
-            "InvalidAccessKeyId" => refused(format!(
-                "{endpoint} doesn't know the access key of {keys}: look whether it is the one for this server"
-            )),
-            "SignatureDoesNotMatch" => refused(format!(
-                "the secret key of {keys} isn't the one that belongs to its access key{told}: enter both again"
-            )),
-            "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => refused(format!(
-                "the session that the credentials of {keys} are of has ended: log in again, or get new ones"
-            )),
-            "InvalidToken" => refused(format!("the session token of {keys} is none of this server's{told}")),
-            "RequestTimeTooSkewed" => {
-                refused("this machine's clock is wrong, and the server's can't be followed: set the clock".to_owned())
+            "InvalidBucketName" => {
+                refused(format!("the server says that '{bucket}' is not a valid name of a bucket{told}"))
             }
+            "InvalidAccessKeyId" => refused(format!(
+                "{endpoint} doesn't know the access key of {keys}: check whether it is the one for this server"
+            )),
+            "SignatureDoesNotMatch" => {
+                refused(format!("the secret key of {keys} doesn't belong to its access key{told}: enter both again"))
+            }
+            "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
+                refused(format!("the session of the credentials of {keys} has ended: log in again, or get new ones"))
+            }
+            "InvalidToken" => refused(format!("the session token of {keys} is not from this server{told}")),
+            "RequestTimeTooSkewed" => refused(
+                "this machine's clock is wrong, and the server's time can't be used instead: set the clock".to_owned(),
+            ),
             "RequestExpired" => {
                 refused("the server's clock and this machine's are too far apart: set the clock".to_owned())
             }

@@ -48,8 +48,8 @@ impl Settings {
             && !around.allow_http
         {
             return Err(format!(
-                "{server} would be spoken to in the clear, and whoever listens would see names, lengths and the session's token: use \
-                 https://, or say --allow-http"
+                "the connection to {server} would not be encrypted, and an eavesdropper would see names, lengths and the \
+                 session's token: use https://, or add --allow-http"
             ));
         }
         let region = user
@@ -59,7 +59,7 @@ impl Settings {
             .unwrap_or("us-east-1")
             .to_owned();
         if !region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') || region.is_empty() {
-            return Err("the region that AWS_REGION or the profile names is none".to_owned());
+            return Err("the region that AWS_REGION or the profile names is not valid".to_owned());
         }
         Ok(Settings {
             server,

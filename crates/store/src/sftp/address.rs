@@ -28,7 +28,7 @@ impl Address {
             Some("") => return Err("there is no user before the '@'"),
             Some(user) if user.contains(':') => {
                 return Err(
-                    "a password has no place in an address, which ends up in logs: use a key, an agent, or the prompt",
+                    "an address ends up in logs, so no password may be in it: use a key, an agent, or the prompt",
                 );
             }
             Some(user) => Some(text(user)?),
@@ -51,7 +51,7 @@ impl Address {
             "" | ":" => None,
             port => {
                 let number = port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0);
-                Some(number.ok_or("its port is no number from 1 to 65535")?)
+                Some(number.ok_or("its port is not a number from 1 to 65535")?)
             }
         };
         if path.contains(['?', '#']) {

@@ -94,7 +94,7 @@ impl SftpStore {
             Location::Sftp(address) => (way(address, around, &shown)?, address.path.clone()),
             Location::Program(command) => (Way::Program { command: command.clone(), several: false }, b".".to_vec()),
             Location::Local(_) | Location::S3(_) => {
-                let cause = "this is no place that SFTP leads to";
+                let cause = "this is not a place that SFTP can reach";
                 return Err(Error::because(Kind::Refused, Action::Open, "", &shown, cause));
             }
         };
@@ -187,9 +187,8 @@ impl Inner {
                     return self.because(Kind::Full, Action::Write, name, "no space is left on the server");
                 }
                 _ => {
-                    let cause = format!(
-                        "{trouble}; it gives no reason: look at the account's quota, and at that machine's disk"
-                    );
+                    let cause =
+                        format!("{trouble}; it gives no reason: check the account's quota, and that machine's disk");
                     return self.because(Kind::Io, Action::Write, name, &cause);
                 }
             }

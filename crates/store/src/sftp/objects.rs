@@ -60,8 +60,8 @@ impl Inner {
         match attempt {
             Attempt::Named(named) => self.told(named, name)?,
             Attempt::Torn => {
-                let cause = "the connection broke while it was written, and this account may not take away the part \
-                             that is there; it does no harm, and whoever may remove files can remove it";
+                let cause = "the connection broke while it was written, and this account may not remove the part that is \
+                             there; it does no harm, and whoever may remove files can remove it";
                 return Err(self.because(Kind::Io, Action::Write, name, cause));
             }
         }

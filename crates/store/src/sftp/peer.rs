@@ -66,9 +66,9 @@ impl fmt::Display for Trouble {
             Trouble::Gone(gone) => f.write_str(&gone.0),
             Trouble::Odd => f.write_str("the server's answer makes no sense"),
             Trouble::NoObject(Sort::Link) => {
-                f.write_str("it is, or leads through, a symbolic link, and none is followed here")
+                f.write_str("it is, or leads through, a symbolic link, and these are not followed here")
             }
-            Trouble::NoObject(Sort::File) => f.write_str("the server tells no length"),
+            Trouble::NoObject(Sort::File) => f.write_str("the server doesn't tell its length"),
             Trouble::NoObject(_) => f.write_str("it is neither a file nor a folder"),
             Trouble::Status { code, words } => match *code {
                 status::NO_SUCH_FILE => f.write_str("there is no such file"),

@@ -239,7 +239,7 @@ fn judge(peer: &Arc<Peer>, replies: &mut impl Iterator<Item = Reply>) -> OfObjec
 
 /// What a server says that can't be.
 fn restless() -> Trouble {
-    Trouble::Status { code: status::FAILURE, words: "the server says something else of it at each look".into() }
+    Trouble::Status { code: status::FAILURE, words: "the server reports something different about it each time".into() }
 }
 
 /// Read an object to its end; `false`: it ends before. A server may claim any length: room is taken as bytes come.

@@ -570,7 +570,7 @@ fn a_server_that_says_something_else_at_each_look_is_not_asked_for_ever() {
     let command = format!("exec python3 '{}' \"{server}\"", script.display());
     let store = SftpStore::open(&Location::Program(command), &Surroundings::default()).unwrap();
     for error in [store.get("d/a").unwrap_err(), store.read_at("d/a", 3000, &mut [0; 4000]).unwrap_err()] {
-        assert!(error.to_string().contains("something else of it at each look"), "{error}");
+        assert!(error.to_string().contains("something different about it each time"), "{error}");
     }
     // So speaks one whose object is replaced without pause. What lies in each of them is read from the one that was opened.
     let mut range = [0; 4000];

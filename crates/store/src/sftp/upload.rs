@@ -331,8 +331,8 @@ impl SftpUpload {
 
     /// A part of the object stands under its name, or nothing, and can't be gone on with.
     fn torn(&self) -> Error {
-        let cause = "the connection broke while it was written, and this account may not go on where it was; what \
-                     is there of it does no harm, and whoever may remove files can remove it";
+        let cause = "the connection broke while it was written, and this account may not continue an existing file; the part \
+                     that is there does no harm, and whoever may remove files can remove it";
         self.store.because(Kind::Io, Action::Write, &self.name, cause)
     }
 

@@ -288,7 +288,7 @@ fn an_answer_without_end() {
     store.put("config", b"1", Put::Create).unwrap();
     server.instead("GetObject", 0, 1, Instead::Endless);
     let error = store.get("config").unwrap_err();
-    assert!(error.kind == Kind::Io && error.to_string().contains("longer than anything"), "{error}");
+    assert!(error.kind == Kind::Io && error.to_string().contains("longer than any object"), "{error}");
     server.instead("ListBucket", 0, 1, Instead::Endless);
     assert!(store.list("", &mut |_| ()).is_err());
     assert_eq!(store.get("config").unwrap(), b"1", "and the next one is heard");

@@ -274,7 +274,7 @@ fn classes_and_cold_storage() {
 #[test]
 fn what_is_spoken_in_the_clear() {
     let mut user = User::of("http://192.0.2.1", &[("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "geheim")]);
-    says(user.create_in("test", "p"), Kind::Refused, &["in the clear", "--allow-http"]);
+    says(user.create_in("test", "p"), Kind::Refused, &["not be encrypted", "--allow-http"]);
     user.around.allow_http = true;
     // Now it would be tried; nobody answers at an address that is reserved for documents.
     assert!(drumlin_store::S3Store::open(&crate::place::address("test", "p"), &user.around).is_ok());

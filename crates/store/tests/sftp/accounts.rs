@@ -273,7 +273,7 @@ fn an_object_of_any_length() {
     file.set_len(1 << 40).unwrap();
     file.set_permissions(std::fs::Permissions::from_mode(0o444)).unwrap();
     let error = store.get("config").unwrap_err();
-    assert!(error.kind == Kind::Io && error.to_string().contains("longer than anything"), "{error}");
+    assert!(error.kind == Kind::Io && error.to_string().contains("longer than any object"), "{error}");
 }
 
 #[test]

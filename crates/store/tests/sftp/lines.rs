@@ -90,7 +90,7 @@ fn a_torn_object_is_told() {
     place.relay.cut_at(vec![place.relay.bytes().0 + place.relay.bytes().1 + (10 << 20)]);
     let error = upload(&store, "data/a", &vec![7; 20 << 20]).unwrap_err();
     assert_eq!(error.kind, Kind::Io, "{error}");
-    assert!(error.to_string().contains("may not go on where it was"), "{error}");
+    assert!(error.to_string().contains("may not continue an existing file"), "{error}");
     upload(&store, "data/b", &vec![7; 1 << 20]).unwrap();
 }
 

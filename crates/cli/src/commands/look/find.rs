@@ -30,7 +30,7 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
         for (at, spec) in args.snapshots.iter().enumerate() {
             let spec = look.find(context, spec, &args.select)?;
             if at > 0 && spec.subfolder != below {
-                return Err(Failure::usage("one search looks below one folder: give all snapshots the same"));
+                return Err(Failure::usage("one search covers one folder: give the same one for all snapshots"));
             }
             below = spec.subfolder;
             // A folder that isn't there is a slip, and no search without a result.

@@ -82,7 +82,7 @@ pub fn paths(folder: &TreePath, given: &[impl AsRef<OsStr>]) -> Result<Vec<TreeP
         return Ok(vec![folder.clone()]);
     }
     if given.iter().any(|path| path.as_ref().is_empty()) {
-        return Err(Failure::usage("one of the paths is empty").hint("'/' is the whole snapshot, as is no path at all"));
+        return Err(Failure::usage("one of the paths is empty").hint("give '/', or no path, for the whole snapshot"));
     }
     let below = |path: &OsStr| TreePath::parse(&[&folder.to_bytes()[..], b"/", path.as_bytes()].concat());
     given.iter().map(|p| Ok(below(p.as_ref())?)).collect()

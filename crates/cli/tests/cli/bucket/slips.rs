@@ -24,7 +24,7 @@ fn places_and_credentials_that_are_wrong() {
         (&repo(BUCKET, "repo"), ("", ""), 1, &["there are no credentials", "AWS_ACCESS_KEY_ID"]),
         ("s3:http://127.0.0.1:1/test/repo", KEYS, 1, &["can't be reached", "check the address"]),
         ("s3:http://192.0.2.1/test/repo", KEYS, 1, &["--allow-http"]),
-        ("s3://id:geheim@test/repo", KEYS, 2, &["credentials have no place in an address", "id:***@test"]),
+        ("s3://id:geheim@test/repo", KEYS, 2, &["credentials don't belong in an address", "id:***@test"]),
     ];
     for (repo, keys, code, parts) in cases {
         let mut command = cloud.home.command(&["-r", repo, "-k", "k", "snapshots"]);
@@ -104,7 +104,7 @@ fn a_session_that_has_ended() {
     let run =
         |token: &str| Ran::from(cloud.command(&["backup", "src"]).env("AWS_SESSION_TOKEN", token).output().unwrap());
     let ran = run("geheim").expect(1);
-    for part in ["the session that the credentials of the environment are of has ended", "log in again"] {
+    for part in ["the session of the credentials of the environment has ended", "log in again"] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     assert!(!ran.stderr.contains("geheim"), "{}", ran.stderr);

@@ -78,7 +78,7 @@ fn object_lock() {
     let before = ends();
     cloud.server.habits(|habits| habits.clock_ahead = 16 * 86_400);
     let ran = run(&["prune"]).expect(0);
-    assert!(ran.stdout.contains("object lock: begun anew for"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("object lock: extended for"), "{}", ran.stdout);
     assert!(ends() > before);
     let ran = run(&["prune"]).expect(0);
     assert!(!ran.stdout.contains("object lock"), "{}", ran.stdout);
@@ -119,7 +119,7 @@ fn object_lock() {
     for quiet in [&[][..], &["-q"], &["--json"]] {
         let words = ["-r", "folder", "-k", "folder.key", "--object-lock", "30", "snapshots"];
         let ran = cloud.home.run(&[quiet, &words].concat()).expect(0);
-        assert!(ran.stderr.contains("--object-lock is for buckets"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--object-lock works only in buckets"), "{}", ran.stderr);
     }
 
     // Nobody finds out only years later that nothing was locked.

@@ -18,7 +18,7 @@ fn addresses_and_servers_that_are_wrong() {
         ("sftp://plain/etc", 10, &["there is no repository"]),
         ("sftp://stranger@plain/~/repo", 1, &["doesn't let 'stranger' in", "it takes publickey", "hint:"]),
         ("sftp://plain", 2, &["no folder", "/~/path"]),
-        ("sftp://u:secret@h/x", 2, &["u:***@h", "password has no place"]),
+        ("sftp://u:secret@h/x", 2, &["u:***@h", "no password may be in it"]),
         ("u@plain:/repo", 2, &["sftp://user@host/path"]),
     ];
     for (repo, code, parts) in cases {
@@ -57,7 +57,7 @@ fn a_server_with_another_key() {
     let before = away.relay.bytes();
     let ran = away.run("plain", &["backup", "src"]).expect(1);
     for part in [
-        "is another one than is known: somebody may stand between you and the server",
+        "is not the one that is known: somebody may be intercepting the connection",
         "It now shows ssh-ed25519 SHA256:",
         &format!("{}:2", known.display()),
         &format!("ssh-keygen -R '[127.0.0.1]:{port}'"),
@@ -138,7 +138,7 @@ fn a_quota_that_is_used_up() {
     run(&tight, &["backup", "src"]).ok();
     home.write("noise", Rng::new(1).bytes(100 << 20));
     let ran = run(&tight, &["backup", "noise"]).expect(1);
-    for part in ["it gives no reason", "look at the account's quota"] {
+    for part in ["it gives no reason", "check the account's quota"] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     assert!(!ran.stderr.contains("repair"), "{}", ran.stderr);

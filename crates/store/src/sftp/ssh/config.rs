@@ -153,17 +153,17 @@ impl Host {
     fn option(&mut self, keyword: &str, values: &[String]) -> Result<(), String> {
         let value = || values.first().cloned().ok_or_else(|| format!("'{keyword}' has no value"));
         let yes = || Ok::<bool, String>(value()?.eq_ignore_ascii_case("yes"));
-        let number = || value()?.parse::<u32>().map_err(|_| format!("'{keyword}' is followed by no number"));
+        let number = || value()?.parse::<u32>().map_err(|_| format!("'{keyword}' is not followed by a number"));
         let seconds = || -> Result<Duration, String> {
             let value = value()?;
-            seconds(&value).ok_or_else(|| format!("'{keyword} {value}' is no time"))
+            seconds(&value).ok_or_else(|| format!("'{keyword} {value}' is not a time"))
         };
         match keyword {
             "hostname" => first(&mut self.host_name, value()?),
             "user" => first(&mut self.user, value()?),
             "port" => match u16::try_from(number()?) {
                 Ok(port @ 1..) => first(&mut self.port, port),
-                _ => return Err("'Port' is followed by no port".into()),
+                _ => return Err("'Port' is not followed by a port".into()),
             },
             "identityfile" => self.identity_files.push(value()?),
             "identitiesonly" => first(&mut self.identities_only, yes()?),

@@ -115,7 +115,7 @@ impl Attempt<'_> {
         let takes: Vec<&str> = self.takes.iter().flat_map(|takes| takes.iter()).map(<&str>::from).collect();
         let tried = match self.tried.is_empty() {
             true => "there was nothing to try: no agent, no key file, and nobody to ask".to_owned(),
-            false => format!("tried in vain: {}", self.tried.join(", ")),
+            false => format!("tried without success: {}", self.tried.join(", ")),
         };
         let takes = if takes.is_empty() { String::new() } else { format!("; it takes {}", takes.join(" or ")) };
         let closed = ended.map(|words| format!("; it hung up, saying: {words}")).unwrap_or_default();

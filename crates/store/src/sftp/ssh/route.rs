@@ -95,7 +95,7 @@ pub(super) fn hops(address: &Address, around: &Surroundings) -> Result<Vec<Hop>,
 fn add(hops: &mut Vec<Hop>, address: &Address, around: &Surroundings, depth: usize) -> Result<(), Failure> {
     let fail = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
     if depth >= HOPS_MAX {
-        return Err(fail("the hosts on the way to it lead round in a circle".into()));
+        return Err(fail("the jump hosts on the way to it form a circle".into()));
     }
     let home = around.home.as_deref();
     let query = Query { host: &address.host, user: address.user.as_deref(), local_user: &around.user, home };
@@ -121,7 +121,7 @@ fn add(hops: &mut Vec<Hop>, address: &Address, around: &Surroundings, depth: usi
     }
     hops.push(hop);
     if hops.len() > HOPS_MAX {
-        return Err(fail("there are too many hosts on the way to it".into()));
+        return Err(fail("there are too many jump hosts on the way to it".into()));
     }
     Ok(())
 }

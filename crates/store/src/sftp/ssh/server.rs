@@ -74,7 +74,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
                 let theirs = theirs.join(", ").escape_debug().to_string();
                 told(
                     Kind::Refused,
-                    format!("{} and this program know no {kind:?} in common; it has: {theirs}", hop.shown()),
+                    format!("{} and this program have no {kind:?} in common; it has: {theirs}", hop.shown()),
                 )
             }
             russh::Error::Version => told(Kind::Io, format!("what answers at {} doesn't speak ssh", hop.shown())),
@@ -136,7 +136,7 @@ impl Client {
             other => other.to_string(),
         };
         let refuse = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
-        let bytes = key.to_bytes().map_err(|e| refuse(format!("its key makes no sense: {e}")))?;
+        let bytes = key.to_bytes().map_err(|e| refuse(format!("its key can't be understood: {e}")))?;
         let print = key.fingerprint(HashAlg::Sha256);
         let host = self.hop.shown();
         match (self.known.verdict(&sort, &bytes), self.hop.strict()) {
@@ -146,8 +146,8 @@ impl Client {
             }
             (Verdict::Changed(_), Strict::No) => Ok(()),
             (Verdict::Changed(at), _) => Err(refuse(format!(
-                "the key of {host} is another one than is known: somebody may stand between you and the server. It now \
-                 shows {sort} {print}; what is known is in {at}. If the server's owner says that it changed, remove that \
+                "the key of {host} is not the one that is known: somebody may be intercepting the connection. It now shows \
+                 {sort} {print}; the known key is in {at}. If the server's owner confirms that it has changed, remove that \
                  line, or run: ssh-keygen -R '{}'",
                 self.hop.known_as
             ))),

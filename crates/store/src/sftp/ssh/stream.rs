@@ -62,7 +62,7 @@ pub(super) async fn first(hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure>
 /// To the next host, through the one before.
 pub(super) async fn through(before: &Handle<Client>, hop: &Hop, line: &Arc<Line>) -> Result<Heard, Failure> {
     let told = |why: String| {
-        let cause = format!("the host before it on the way can't reach {}: {why}", hop.shown());
+        let cause = format!("the jump host before it can't reach {}: {why}", hop.shown());
         Failure::new(Kind::Transient, Action::Connect, cause)
     };
     let opening = before.channel_open_direct_tcpip(hop.host.clone(), hop.port.into(), "127.0.0.1", 0);

@@ -89,12 +89,12 @@ fn files_include_files() {
 #[test]
 fn slips_and_what_is_not_understood() {
     for (text, part) in [
-        ("Port x", "config:1: 'port' is followed by no number"),
+        ("Port x", "config:1: 'port' is not followed by a number"),
         ("\nPort 70000", "config:2"),
         ("User \"a", "quote"),
         ("User", "no value"),
         ("StrictHostKeyChecking maybe", "not known"),
-        ("ConnectTimeout 3x", "no time"),
+        ("ConnectTimeout 3x", "not a time"),
     ] {
         let why = read_as(text, "a", None).unwrap_err();
         assert!(why.contains(part), "{text}: {why}");
