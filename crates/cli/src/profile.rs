@@ -30,7 +30,8 @@ struct File {
     profile: BTreeMap<String, Profile>,
 }
 
-/// A profile. What the command line says counts more; lists of the two are joined.
+/// A profile. The command line takes precedence: its sources replace those of the profile, while its patterns, its
+/// names of files that mark directories, and its tags are added to them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Profile {

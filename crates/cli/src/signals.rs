@@ -65,7 +65,8 @@ impl Signals {
     }
 }
 
-/// Signals within so many milliseconds of the first are the same one: nobody presses a key twice as fast, or hardly.
+/// Signals within so many milliseconds of the first count as the same one: hardly anybody presses a key twice that
+/// fast.
 const SAME_MILLIS: u64 = 200;
 
 /// When the first signal came, in milliseconds of a clock that never jumps, from 1 on; 0: none has come.
@@ -90,10 +91,10 @@ fn millis() -> u64 {
     now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
 }
 
-/// An operation heeds signals by itself.
+/// Whether an operation handles signals itself.
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether an operation heeds them, so that they don't end the program by themselves.
+/// Whether an operation handles signals, so that they don't end the program at once.
 fn are_heeded() -> bool {
     HEEDED.load(Ordering::Relaxed)
 }

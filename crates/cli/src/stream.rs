@@ -86,7 +86,7 @@ impl Read for Interruptible {
     }
 }
 
-/// A program whose output is saved. Ended when dropped.
+/// A program whose output is saved. It is not ended when this is dropped, but by [`Program::end`].
 #[derive(Clone)]
 pub struct Program {
     name: String,

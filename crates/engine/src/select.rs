@@ -124,7 +124,8 @@ pub fn find_snapshot(
     Ok(SnapshotSpec { snapshot, subfolder, from_the_future })
 }
 
-/// The latest but so many, and the newest that is passed over for its time.
+/// The snapshot `back` places before the latest, and the newest one that is passed over because its time is in the
+/// future.
 fn latest(
     snapshots: &[SnapshotInfo],
     back: usize,

@@ -72,9 +72,9 @@ impl SnapshotStats {
 /// What a repository holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepositoryStats {
-    /// How many snapshots, and what a restore of each of them would write, together.
+    /// How many snapshots there are.
     pub snapshots: u64,
-    /// See there.
+    /// What a restore of each of them would write, together.
     pub logical: Sums,
     /// File contents.
     pub data: Part,

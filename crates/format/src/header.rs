@@ -82,7 +82,7 @@ impl Header {
         Header { version: VERSION, object, suite, generation: 0, id }
     }
 
-    /// The same of the generation of this tag.
+    /// This header, for the generation with this tag.
     #[must_use]
     pub fn of(self, generation: u32) -> Self {
         Header { generation, ..self }

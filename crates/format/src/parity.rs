@@ -158,7 +158,7 @@ pub fn sum(shard: &[u8; SHARD_BYTES]) -> u32 {
     sum_of(shard)
 }
 
-/// The same of any whole number of lines of 64 bytes; what is left over behind them isn't looked at.
+/// The sum of any whole number of lines of 64 bytes; what is left over after them isn't looked at.
 #[inline]
 pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

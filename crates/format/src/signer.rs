@@ -52,7 +52,7 @@ pub(crate) fn shared_key(header: &Header, purpose: &str, index_key: &Secret, fre
     SealKey::new(header.suite, &derive(index_key, purpose, &[&header.encode()[..], fresh].concat()))
 }
 
-/// The same, with the secret of the header's generation.
+/// The [`shared_key`] made of the index secret of the header's generation.
 pub(crate) fn shared_key_of(
     header: &Header,
     purpose: &str,

@@ -157,7 +157,7 @@ impl Repository {
         self.secrets().sealing(generation, fresh).ok_or_else(|| self.not_allowed("write"))
     }
 
-    /// The same, in the newest generation.
+    /// With what this key signs and seals an object of the newest generation for every role.
     pub(crate) fn sealing(&self) -> Result<Sealing<'_>> {
         self.sealing_of(self.generation()?)
     }

@@ -262,7 +262,7 @@ impl Repository {
         self.trusted_among(self.key_ids()?)
     }
 
-    /// The same of keys that are listed already.
+    /// The verifying halves of these keys, which are listed already.
     pub(crate) fn trusted_among(&self, ids: impl IntoIterator<Item = KeyId>) -> Result<HashMap<KeyId, TrustedKey>> {
         let mut keys = HashMap::new();
         // One's own word counts, even if a recovery file opened a repository that has lost its key objects.

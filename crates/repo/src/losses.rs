@@ -40,7 +40,7 @@ impl Repository {
         broken.into_iter().next().map_or(Ok(whole), |(_, e)| Err(e))
     }
 
-    /// The same, and those that are damaged.
+    /// The losses that stand and that somebody signed who may, and those that are damaged.
     ///
     /// # Errors
     /// The storage fails, or one is sealed with secrets that came since.

@@ -37,7 +37,7 @@ impl Repository {
     }
 }
 
-/// The same of a store that is no repository yet.
+/// As [`Repository::ask_many`], of a store that is no repository yet.
 pub(crate) fn ask_store<T, R, E>(
     store: &dyn Store,
     items: &[T],

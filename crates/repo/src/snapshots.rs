@@ -117,10 +117,11 @@ impl Repository {
                     },
                 };
                 let verdict = match said {
-                    // Its writer was done when he put it, and so counts whatever is whole: at worst it is one that he was told had failed.
+                    // A writer puts a whole snapshot last, so one that is whole counts. At worst, the writer was told
+                    // that putting it had failed.
                     Said::Unreadable if snapshot.partial.is_none() => Some(Verdict::Committed { snapshot: id }),
                     Said::Unreadable => None,
-                    // Another's word says nothing of it.
+                    // A decision signed by another key says nothing about this snapshot.
                     Said::Verdict(Some((Verdict::Committed { .. }, by))) if trust.key() != *by => None,
                     Said::Verdict(verdict) => verdict.as_ref().map(|(verdict, _)| verdict.clone()),
                 };
@@ -236,7 +237,7 @@ impl Repository {
         }
     }
 
-    /// The same of one that is listed, from this client's copy if there is a sound one.
+    /// Read a snapshot that is listed, from this client's copy if there is a sound one.
     fn recall_snapshot(
         &self,
         id: SnapshotId,

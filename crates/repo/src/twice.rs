@@ -289,7 +289,7 @@ impl Repository {
         Ok(Mended { put, lost: if stand == Stand::Lost { vec![twice.name.clone()] } else { Vec::new() } })
     }
 
-    /// The same of several, one after the other.
+    /// Put several objects that stand there twice right, one after the other.
     pub(crate) fn mend_each<'a, T>(&self, all: impl Iterator<Item = Twice<'a, T>>) -> Result<Mended> {
         all.map(|twice| self.mend_twice(&twice)).try_fold(Mended::default(), |sum, one| Ok(sum.and(one?)))
     }

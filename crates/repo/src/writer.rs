@@ -258,9 +258,9 @@ impl WriteSession {
         self.ledger.write(0)
     }
 
-    /// The same as far as it can be done, for a session that will end without a snapshot: finished packs are named all the same, and the next one needn't
-    /// store again what is in them. Nobody refers to it, and unless somebody does meanwhile the next prune takes it away. `closing`: the packs at hand are
-    /// closed first, which takes what closing takes.
+    /// As [`WriteSession::flush`], as far as possible, for a session that will end without a snapshot: its finished
+    /// packs are named anyway, so that the next session needn't store their contents again. If nothing refers to them
+    /// by then, the next prune removes them. `closing`: the packs at hand are closed first, which takes its time.
     ///
     /// # Errors
     /// Those of a snapshot ([`WriteSession::put_snapshot`]): nothing is named then. That of the first pack that can't be closed, else that of the index
@@ -304,7 +304,7 @@ impl WriteSession {
         self.ledger.doubt.load(Ordering::Relaxed)
     }
 
-    /// The same, for who has no hold of it any more when it is asked.
+    /// What [`WriteSession::is_in_doubt`] tells, for callers that no longer have the session when they ask.
     pub fn doubt(&self) -> Arc<AtomicBool> {
         self.ledger.doubt.clone()
     }

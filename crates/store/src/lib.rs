@@ -160,7 +160,7 @@ pub trait Store: Send + Sync {
     /// `offset + buf.len()`, even when `buf` is empty.
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Whether some of what is here may be in cold storage, for all that can be known without asking.
+    /// Whether some objects may be in cold storage, as far as that is known without asking.
     fn freezes(&self) -> bool {
         false
     }
@@ -179,20 +179,21 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Whether the user has asked for that.
+    /// Whether the user has asked for retention ([`Store::retain`]).
     fn retains(&self) -> bool {
         false
     }
 
-    /// Whether the user has asked for that, and less than half of the time is left for an object that is there; or more than all of it, so that how much is left
-    /// doesn't tell when it was begun.
+    /// Whether the user has asked for retention, and an object that is there has less than half of that time left; or
+    /// more than all of it, so that the time left doesn't tell when it began.
     fn retention_ends_soon(&self, name: &str) -> Result<bool> {
         let _ = name;
         Ok(false)
     }
 
-    /// A hint at what will be asked for soon: a store that is far away may ask for it now, and the next one who asks for it may
-    /// be told what was so at the time of the hint; or may write it now, without its name. What nobody asks for takes some room.
+    /// A hint that this will be asked for soon. A store that is far away may ask its server for it now; then the next
+    /// answer may be what was true at the time of the hint. Or it may write the bytes now, without their name. A hint
+    /// that nobody makes use of costs some room.
     fn expect(&self, soon: Soon<'_>) {
         let _ = soon;
     }
@@ -219,8 +220,8 @@ pub trait Store: Send + Sync {
 
 /// An object being written. See [`Store::upload`].
 pub trait Upload: Send {
-    /// Append bytes. Implementations may write in the background; an error may surface at a later call. After one every further call fails: nobody
-    /// shall go on behind a gap.
+    /// Append bytes. Implementations may write in the background; an error may surface at a later call. After an error
+    /// every further call fails, so that nobody goes on after a gap.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
     /// Give the object its name, as [`Put::Create`] does: [`Kind::Exists`] if the name is taken, and what has it stays

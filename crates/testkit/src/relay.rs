@@ -21,7 +21,7 @@ pub struct Line {
     pub round_trip: Duration,
     /// Bytes a second towards the server, of all connections together; 0 for no limit.
     pub up: u64,
-    /// The same from it.
+    /// Bytes a second from the server, of all connections together; 0 for no limit.
     pub down: u64,
 }
 
@@ -85,7 +85,7 @@ impl Relay {
         Self::between(0, port, line)
     }
 
-    /// The same, on a certain port.
+    /// From a certain port to another one on this machine.
     ///
     /// # Panics
     /// If that is taken.

@@ -75,7 +75,7 @@ pub fn run(context: &Context, args: &Prune) -> Result<Exit> {
     run_in(context, args, &context.open_to_remove()?)
 }
 
-/// The same in a repository that is open already.
+/// Prune a repository that is open already.
 pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Result<Exit> {
     let cache = context.cache(repository)?;
     let options = options(context, args);

@@ -188,7 +188,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// The same for a check, which tells itself what is missing.
+    /// Open the repository for a check, which reads, and tells itself what is missing.
     ///
     /// # Errors
     /// As [`Context::open`].

@@ -1,8 +1,8 @@
-//! Who uses what a profile's hooks have made ready. What `open` opens several runs may use at once, and the last of them closes it; what comes before a backup is for one
-//! backup alone.
+//! Who uses what a profile's hooks have made ready. Several runs may use at once what `open` has opened, and the last
+//! of them runs `close`. What `before` has made ready is for one backup alone.
 //!
-//! For the former there are two advisory locks on files of this machine, let go by the system however a process ends: one is held by whoever opens or closes, the other is shared by all
-//! that are between the two.
+//! For `open` and `close` there are two advisory locks on files of this machine, which the system releases however a
+//! process ends. One is held by whoever opens or closes; the other is shared by all who are between the two.
 
 use crate::exit::{Exit, Failure, Result, plain};
 use crate::profile::Profile;
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So often whoever waits for others to have opened or closed looks again.
+/// How often a run that waits until others have opened or closed looks again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One of them.
+/// A run that uses what `open` has opened.
 #[derive(Clone)]
 pub(super) struct User {
     /// Held while it is opened or closed, and while it is used. `None` where no locks can be kept: each is the only one then.

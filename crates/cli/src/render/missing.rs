@@ -18,7 +18,7 @@ pub fn words(missing: &Missing) -> String {
     format!("the storage has lost or withholds what this client has seen in {}: {missing}{since}", missing.place)
 }
 
-/// The same for programs.
+/// What is missing, for programs.
 #[derive(Serialize)]
 pub struct JsonMissing {
     message_type: &'static str,

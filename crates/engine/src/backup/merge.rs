@@ -20,9 +20,10 @@ use std::sync::Arc;
 const BATCH_ENTRIES: usize = 128;
 /// ...or so many bytes of contents.
 const BATCH_BYTES: u64 = 1 << 20;
-/// So many things may wait for their turn in the tree.
+/// So many things may wait for their turn in the tree...
 const WAITING_MAX: usize = 4096;
-/// And so many entries, of some 200 bytes each: while a large file is stored that comes before them, all that is behind it could be read.
+/// ...and so many entries, of about 200 bytes each. Without that, while a large file is stored, everything that comes
+/// after it could be read and wait.
 const WAITING_ENTRIES_MAX: usize = 128 << 10;
 
 /// Merges walk and old tree.

@@ -19,8 +19,9 @@ const WRITTEN_BACK: Duration = Duration::from_secs(60);
 /// Where it was told to take its time.
 const WRITTEN_BACK_LATE: Duration = Duration::from_secs(60 * 60);
 
-/// Before a file is read of which this is the state: [`marks::RACY`] if somebody may store into it through a mapping without giving it another time, as he has
-/// done so of late, which changes both times to that of the clock. Where that can't be told, or is hardly so, it is seen to that he gives it one.
+/// To be asked before a file in this state is read. [`marks::RACY`] if a process may be writing to it through a memory
+/// mapping without changing its times: it is open for writing, and both of its times are recent, as the last such write
+/// has set them to the clock's. If that can't be told, or is unlikely, the next such write is made to change the times.
 pub(super) fn mapped(file: &File, stat: &Stat) -> u8 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let changed_within = |span: Duration| {
@@ -30,7 +31,7 @@ pub(super) fn mapped(file: &File, stat: &Stat) -> u8 {
         return 0;
     }
     match read::has_writer(file) {
-        // Who maps it later is noticed at his first store into any page.
+        // Whoever maps it later changes its times with his first write to a page.
         Ok(false) => 0,
         Ok(true) if changed_within(WRITTEN_BACK) => marks::RACY,
         _ => {

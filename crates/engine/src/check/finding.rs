@@ -197,7 +197,7 @@ impl Findings {
         self.lock().findings[number as usize].healed == Some(true)
     }
 
-    /// The same as [`Findings::add`] of what its writer has put so: nothing heals that.
+    /// As [`Findings::add`], for an object that was written wrong in the first place: nothing heals that.
     pub fn add_made_so(&self, kind: ObjectKind, object: &str, cause: impl Into<String>) -> u32 {
         self.tell(kind, object, cause.into(), true)
     }

@@ -34,9 +34,10 @@ pub(super) enum Ended {
     Changed,
 }
 
-/// Blocks that the reader of trees keeps for each thread: a leaf's, a body's, an inner node's and a list's, twice and more.
+/// Bytes of blocks that the reader of trees keeps for each thread: more than twice those of a leaf, a body, an inner
+/// node and a list.
 const TREE_CACHE_BYTES: usize = 3 << 20;
-/// What was read is remembered whenever so many bytes more have been.
+/// Each time so many more bytes have been read, it is saved which packs were.
 const SAVE_BYTES: u64 = 1 << 30;
 
 /// Check once. What is found goes to the findings; what was looked at, to the report.

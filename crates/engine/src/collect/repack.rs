@@ -341,8 +341,8 @@ impl<'a> Mover<'a> {
         push(self.repack, &mut self.coder, builders, source.info.kind, chunk.id, bytes)
     }
 
-    /// The same of what can't be read where it was looked for: each chunk from another pack that has it, which may be damaged as well, in other
-    /// places. `false`: one of them is nowhere.
+    /// Move chunks that can't be read where they are: each from another pack that has it, which may be damaged as well,
+    /// at other places. `false`: one of them can't be read anywhere.
     fn salvage(&mut self, source: &Source, piece: &Piece) -> Result<bool> {
         let Source { info, table } = source;
         if !self.repack.repository.opens(info.kind, info.generation) {

@@ -145,7 +145,7 @@ impl Steps {
         Steps::over(&Nodes::new(reader), root, span)
     }
 
-    /// The same, with nodes that other ways may have read.
+    /// Through a span of a tree, with nodes that are shared with other steps.
     pub fn over(nodes: &Rc<Nodes>, root: Option<Root>, span: Span) -> Self {
         let mut steps = Steps { nodes: nodes.clone(), span, path: Vec::new() };
         if let Some(root) = root {

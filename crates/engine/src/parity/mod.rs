@@ -99,7 +99,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The same, with what was done before it.
+    /// This report, with the work of an earlier one added.
     pub(crate) fn after(mut self, before: &Report) -> Report {
         self.made += before.made;
         self.cost.read += before.cost.read;
@@ -128,7 +128,7 @@ pub fn cover(repository: &Repository, cache: &Cache, options: &Options, monitor:
 /// What [`cover`] would do.
 ///
 /// # Errors
-/// As there.
+/// As [`cover`].
 pub fn plan(repository: &Repository, options: &Options) -> Result<Report> {
     repository.may_collect("make parity")?;
     let upkeep = Upkeep::look(repository, options, &Without::default())?;

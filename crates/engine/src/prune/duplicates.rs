@@ -116,7 +116,7 @@ impl<'a> Duplicates<'a> {
         Ok(Duplicates { repository, places, infos, reader, members, sound, sealed, unsound, rotten, own })
     }
 
-    /// The same, but what stands in these packs, which this run has written, need not be read again.
+    /// These duplicates, but the packs `own`, which this run has written, need not be read again.
     pub fn but_for(self, own: &HashSet<PackId>) -> Self {
         let own = own.iter().filter_map(|pack| self.places.keys().number(pack)).collect();
         Duplicates { own, ..self }

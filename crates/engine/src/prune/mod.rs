@@ -116,9 +116,9 @@ pub struct Report {
     pub gone: Tally,
     /// Bytes that were written anew.
     pub written: u64,
-    /// Bytes of all packs before and after.
+    /// Bytes of all packs before it.
     pub before: u64,
-    /// See there.
+    /// Bytes of all packs after it.
     pub after: u64,
     /// Forgotten snapshots that can't be had back any more.
     pub cleared: u64,
@@ -191,7 +191,7 @@ pub fn plan_without(
         let before = named()?;
         let look = Look::at(repository, cache, options, (&plans, forgotten), monitor);
         looks += 1;
-        // Who registers nothing has packs moved and removed under his eyes.
+        // This has no session, so others may move and remove packs meanwhile: then it looks again.
         if looks == LOOKS_MAX || matches!(look, Err(Error::Interrupted)) || before.is_subset(&named()?) {
             break look?;
         }
@@ -219,7 +219,8 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     }
 }
 
-/// `None`: it has gone out of another's way, which is through now. `waited`: for how long it has waited so far.
+/// `None`: it gave way to another prune or a repair, which has ended by now. `waited`: for how long it has waited so
+/// far.
 fn attempt(
     repository: &Repository,
     cache: &Arc<Cache>,

@@ -72,7 +72,8 @@ pub(super) struct Look {
     objects: Vec<IndexId>,
     /// Losses of which nothing is missing any more.
     pub healed: Vec<LossId>,
-    /// Losses of which some is there again, as they are without that: what is there once more is not to be excused when it is missing.
+    /// Losses some of whose chunks are there again, without those: if one of these goes missing once more, that must
+    /// not pass for a known loss.
     pub narrowed: Vec<Loss>,
     /// All losses that stand.
     losses: HashSet<LossId>,
@@ -85,7 +86,8 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Look at everything and change nothing. What plans condemn already may go at any time, or never; and snapshots pass for forgotten.
+    /// Look at everything and change nothing. What `plans` condemn may be removed at any time, or never. The snapshots
+    /// in `forgotten` are treated as forgotten.
     pub fn at(
         repository: &Repository,
         cache: &Arc<Cache>,
@@ -114,7 +116,8 @@ impl Look {
         let is_choice =
             |pack: &PackId| is_newest(pack) && (own.is_empty() || !is_tree(&ground, pack) || own.contains(pack));
         let mixed = known.iter().any(|pack| !is_choice(pack));
-        // Of what stands twice, what is sealed with the newest secrets stays; and of nodes what those can open who took them.
+        // Of chunks that exist twice, the one sealed with the newest secrets stays; of nodes, the one that the writers
+        // of the snapshots can open.
         let comes_first = |pack: &PackId| !condemned.contains(pack) && (!mixed || is_choice(pack));
         let first = known.iter().filter(|pack| comes_first(pack)).copied().collect();
         let reserve = if condemned.is_empty() && !mixed { HashSet::new() } else { known.clone() };
@@ -238,19 +241,19 @@ fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
 struct Doubtful(BTreeMap<PackId, Vec<Entry>>);
 
 impl Doubtful {
-    /// Of this pack, too, nobody knows what is so.
+    /// Add a pack about which nobody knows what is right; `entry` is the first thing that is said of it.
     fn begin(&mut self, entry: Entry) {
         self.0.insert(entry.pack, vec![entry]);
     }
 
-    /// This is said as well.
+    /// Note what another index object says, if it is about one of these packs.
     fn hear(&mut self, entry: Entry) {
         if let Some(said) = self.0.get_mut(&entry.pack).filter(|said| !said.contains(&entry)) {
             said.push(entry);
         }
     }
 
-    /// One thing of each pack of which there are any left; `None` once there are no more.
+    /// Take one entry of each pack that has any left; `None` once no pack has.
     fn next(&mut self) -> Option<Vec<Entry>> {
         self.0.retain(|_, said| !said.is_empty());
         let next: Vec<Entry> = self.0.values_mut().filter_map(Vec::pop).collect();
@@ -283,8 +286,8 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Have other index objects name what these ones name, but for condemned packs and such that are gone. Of a pack of which they say different
-    /// things they say what it says itself; where that can't be read all that these say, until it can.
+    /// Have new index objects name what these ones name, except for packs that are condemned or gone. If these disagree
+    /// about a pack, the new ones say what its own table says; as long as that can't be read, all that these say.
     fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
         let contested = self.keys.as_ref().map(|keys| &keys.contested).filter(|contested| !contested.is_empty());

@@ -13,14 +13,15 @@ use std::sync::Arc;
 pub(crate) enum Found {
     /// It is there, by the word of the index.
     At(Place),
-    /// It is in a pack of which the keys know nothing that counts: an index object names it that has come since they were read, or it can't be said
-    /// which of several is right.
+    /// It is in a pack that the keys can't speak for: an index object that came after they were read names it, or
+    /// several disagree about it.
     Newer(Arc<PackInfo>, u32),
     /// No index object names it.
     Nowhere,
 }
 
-/// Several stretches are followed at once: as many workers as a backup has, or as snapshots that a tree comes from.
+/// Several stretches are followed at once: several workers of a backup, or several backups, have stored a tree's
+/// chunks.
 const CURSORS: usize = 4;
 /// Keys that are read at a time.
 const WINDOW_KEYS: usize = 170;
@@ -84,7 +85,7 @@ pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> R
     Ok(look_up(keys, index, kind, id)?.map_or(Found::Nowhere, |(found, _)| found))
 }
 
-/// The same, and where the index has that.
+/// As [`ask`], and also where the index has that chunk; `None` if it is nowhere.
 pub(crate) fn look_up(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Option<(Found, Location)>> {
     let (wanted, mut read, mut said, mut doubtful) = (key(id), Ok(()), Vec::new(), false);
     let mut stands = |info: &PackInfo, ordinal| {

@@ -116,10 +116,10 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Bodies that were met with a leaf that can't be read, and so not decoded: another leaf may have the same.
+/// Bodies that were met, but not decoded, because their leaf can't be read. Another leaf may have the same body.
 #[derive(Default)]
 struct Left {
-    /// Set before the first of them is met: as long as all is well nobody asks for the lock.
+    /// Set before the first of them is noted, so that nobody takes the lock as long as all is well.
     is_any: AtomicBool,
     bodies: Mutex<HashSet<ChunkId>>,
 }
@@ -129,7 +129,7 @@ impl Left {
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it falls to the caller, who has a leaf for it, to see to a body that was met before.
+    /// Whether the caller, who has a leaf that can be read, has to decode a body that was met before.
     fn take(&self, body: &ChunkId) -> bool {
         self.is_any.load(Ordering::SeqCst) && self.lock().remove(body)
     }

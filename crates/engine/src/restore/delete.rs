@@ -130,7 +130,8 @@ impl Deletion<'_> {
     }
 }
 
-/// Whether an entry of a directory is a folder with a repository in it, whoever's: a backup leaves out its own, which another client may have made.
+/// Whether an entry of a directory is a folder that holds a repository, whoever's. A backup leaves out the repository
+/// that it writes to, so the snapshot of another client may lack one that must stay.
 ///
 /// # Errors
 /// What may tell can't be read.

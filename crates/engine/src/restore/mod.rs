@@ -73,16 +73,18 @@ pub struct Options {
     pub target: PathBuf,
     /// What to do with files that are there.
     pub overwrite: Overwrite,
-    /// Delete what is in restored directories and not in the snapshot: at and below what was saved. In the directories above that the backup
-    /// saw nothing but the way.
+    /// Delete what is in restored directories but not in the snapshot, at and below the sources of the backup. Above
+    /// them the backup has recorded only the directories that lead to them.
     pub delete: bool,
-    /// The repository's own folder, if it is one of this machine: nothing is written into it.
+    /// The folder of the repository that is read, if it is on this machine: nothing is restored into it.
     pub repository: Option<PathBuf>,
-    /// Files and folders that are not deleted, and what they lie in isn't, either. The repository is one of them.
+    /// Files and folders that are never deleted, nor are the folders above them. The repository is one of them.
     pub spared: Vec<PathBuf>,
-    /// Files and folders of which no file that is there is replaced by another one, which is told: what the program opens repositories with.
+    /// Files, and folders of files, with which the program opens repositories: keys and passwords. One that is there is
+    /// not replaced by a different one from the snapshot; that is told.
     pub guarded: Vec<PathBuf>,
-    /// The same without a word: what it remembers, of which an older state is always another one.
+    /// Files and folders that are kept in the same way, but without telling: what the program remembers, whose older
+    /// states always differ.
     pub remembered: Vec<PathBuf>,
     /// Only say what would be done.
     pub dry_run: bool,

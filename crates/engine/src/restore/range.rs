@@ -23,7 +23,7 @@ impl Range {
             && self.end.as_ref().is_none_or(|end| at < (&end.0[..], &end.1[..]))
     }
 
-    /// Whether all entries of a directory of which some are in this stretch are.
+    /// Whether all entries of a directory are in this stretch, if some of them are.
     pub fn has_all_of(&self, dir: &[u8]) -> bool {
         // A stretch begins with a single entry, or with the first one of a directory that is wanted with all below it.
         !self.way && (&self.start.0[..], &self.start.1[..]) <= (dir, b"")

@@ -57,7 +57,7 @@ impl Selection {
         !is_wanted || !self.is_of_sources(&join(dir, name))
     }
 
-    /// The same, or it is a source that was given with a slash at the end.
+    /// Whether [`Selection::is_way`] says so, or it is a source that was given with a slash at the end.
     pub fn may_be_link(&self, dir: &[u8], name: &[u8]) -> bool {
         self.is_way(dir, name) || self.followed.contains(&join(dir, name))
     }

@@ -201,8 +201,8 @@ impl<'a> Worker<'a> {
         Worker { context, scratch: Vec::new(), block: Vec::new(), dirs: Vec::new() }
     }
 
-    /// Work until there is no more: neither tasks, nor somebody who has one, for whom blocks may have to be fetched. `at_work` is dropped when
-    /// this one has no more tasks; `others` ends with the last of them.
+    /// Work until no worker has a task left. A worker without tasks still fetches blocks for those that have some.
+    /// `at_work` is dropped when this worker has no more tasks; `others` ends when all of them have dropped theirs.
     pub fn run(mut self, tasks: &Receiver<Task>, at_work: Sender<Infallible>, others: &Receiver<Infallible>) {
         let fetches = self.context.fetches.1.clone();
         loop {
@@ -274,7 +274,7 @@ impl<'a> Worker<'a> {
             let used = &window.uses[at];
             let chunk = &table.chunks[used.ordinal as usize];
             let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
-            // The index alone says which one it is, and anybody who writes may have made that.
+            // That it is here, only the index says, which any writer may have made: so it is compared with the table.
             let wanted = window.chunk(used);
             let fault = match (&damage, content) {
                 (Some(cause), _) => Some(cause.clone()),

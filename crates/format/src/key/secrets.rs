@@ -14,7 +14,7 @@ const DATA_CHUNK: &str = "data chunk";
 const TREE_CHUNK: &str = "tree chunk";
 /// More than the secrets of any role take, sealed: their memory is never given back unwiped for a larger piece.
 const SECRETS_ROOM: usize = 1024;
-/// The same for each generation behind the first.
+/// As much again for each generation after the first.
 const GENERATION_ROOM: usize = 160;
 /// The private half of a key's own pair, where it signs.
 const WRAPPING: &str = "key wrapping";

@@ -10,21 +10,23 @@ pub struct Boundaries {
 }
 
 impl Boundaries {
-    /// A leaf ends after one key in so many, on average...
+    /// A leaf ends after one key in 2 to this power, on average...
     const LEAF_BITS: u32 = 8;
-    /// ...not before so many entries...
+    /// ...but not before it has so many entries...
     const LEAF_MIN: usize = 64;
-    /// ...and at the latest after so many entries...
+    /// ...and at the latest when it has so many entries...
     const LEAF_MAX: usize = 1024;
     /// ...or so many bytes of names.
     const LEAF_TEXT_MAX: usize = 256 << 10;
-    /// An inner node ends after one child in so many, on average.
+    /// An inner node ends after one child in 2 to this power, on average...
     const INNER_BITS: u32 = 6;
+    /// ...but not before it has so many children...
     const INNER_MIN: usize = 16;
+    /// ...and at the latest when it has so many...
     const INNER_MAX: usize = 256;
-    /// ...or so many bytes of directories and names, but never with a single child, or levels would rise without end.
+    /// ...or so many bytes of directories and names; but never with a single child, or there would be no end of levels.
     const INNER_TEXT_MAX: usize = 1 << 20;
-    /// A leaf ends when its body holds so many bytes of targets and attributes, see [`super::Content::weight`].
+    /// A leaf also ends when its body holds so many bytes of targets and attributes, see [`super::Content::weight`].
     const BODY_WEIGHT_MAX: usize = 1 << 20;
 
     /// The boundaries of a repository with this secret for cutting.

@@ -32,10 +32,10 @@ use tag::Tag;
 pub struct FilterOptions {
     /// Patterns, the later ones stronger.
     pub exclude: Vec<Pattern>,
-    /// `NAME` or `NAME:HEADER`: a directory that holds a file of this name (that begins with these bytes) is kept with
-    /// that file alone.
+    /// `NAME` or `NAME:HEADER`: of a directory that contains a file of this name (that starts with these bytes), only
+    /// that file is kept.
     pub exclude_if_present: Vec<String>,
-    /// The same for `CACHEDIR.TAG` with its signature (<https://bford.info/cachedir/>).
+    /// Only `CACHEDIR.TAG` is kept of directories where it has its signature (<https://bford.info/cachedir/>).
     pub exclude_caches: bool,
     /// Regular files larger than this are left out.
     pub exclude_larger_than: Option<u64>,

@@ -61,8 +61,8 @@ impl TargetDir {
         }
     }
 
-    /// The same without opening it. Of the inode flags that it shall have, those are set that work only while it is empty (see
-    /// [`TargetDir::set_early_flags`]).
+    /// Creates a directory without opening it. Of the inode flags that it shall have, those are set that work only
+    /// while it is empty (see [`TargetDir::set_early_flags`]).
     pub fn create_dir(&self, name: &[u8], flags: u32) -> Result<()> {
         check_name(name)?;
         fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| Error::system("create", name, e))?;
@@ -298,7 +298,7 @@ impl TargetDir {
     /// Whether [`TargetDir::amend`] would do that; nothing is changed.
     ///
     /// # Errors
-    /// The same.
+    /// As [`TargetDir::amend`].
     pub fn may_amend(&self, name: &[u8], kind: Kind, id: FileId, wanted: &Wanted<'_>) -> Result<()> {
         self.with_amendable(name, kind, id, wanted, |_, _| ())
     }

@@ -155,7 +155,8 @@ impl TempFile {
         self.commit(name, wanted, |_, from| dir.replace(from, name))
     }
 
-    /// The same where nothing has that name: an error if something has by now ([`Error::is_exists`]).
+    /// Gives the file its metadata and the name `name`, which nothing has: an error if something has it by now
+    /// ([`Error::is_exists`]).
     pub fn commit_new(self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
         self.commit(name, wanted, |dir, from| {
             match fs::renameat_with(dir, from, dir, name, RenameFlags::NOREPLACE) {

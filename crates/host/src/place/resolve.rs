@@ -45,7 +45,7 @@ pub(super) fn open_path(at: BorrowedFd<'_>, path: &[u8]) -> Result<Opened> {
     open_path_with(at, path, !NO_OPENAT2.load(Ordering::Relaxed))
 }
 
-/// The same with the choice of the call left to the caller, so that both ways can be tested.
+/// As [`open_path`], but the caller chooses which system call is used, so that both can be tested.
 pub(super) fn open_path_with(at: BorrowedFd<'_>, path: &[u8], openat2: bool) -> Result<Opened> {
     if path.is_empty() {
         return open_with(b".", |flags| fs::openat(at, c".", flags, Mode::empty()));

@@ -167,8 +167,8 @@ impl Walk {
         self.next_unless(|| false)
     }
 
-    /// The same, for who may not want to wait any longer: once `stop` says so the walk is stopped, though a file system that doesn't answer
-    /// may hold its workers for good.
+    /// As [`Walk::next`], for a caller that may stop waiting: once `stop` says so the walk is stopped, though a file
+    /// system that doesn't answer may hold its workers for good.
     pub fn next_unless(&mut self, stop: impl Fn() -> bool) -> Option<Listing> {
         loop {
             if let Some(listing) = self.run.as_mut().and_then(Iterator::next) {

@@ -84,7 +84,7 @@ impl Recipe {
         Cost { read, written: self.len() * self.rows as u64 }
     }
 
-    /// The same band by the way that reads least: of what stands in the old ones, or of its packs alone.
+    /// This band, made in the way that reads least: from what the old bands have, or from its packs alone.
     #[must_use]
     pub fn cheapest(self, bands: &Bands) -> Self {
         let anew = Recipe { from: Vec::new(), ..self.clone() };

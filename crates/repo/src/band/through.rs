@@ -27,7 +27,7 @@ const HEALED_MAX: usize = 4;
 /// What was made of a span of a band: of each seat and slice that was damaged its bytes, or that they can't be had.
 type Span = HashMap<(usize, usize), Option<Vec<u8>>>;
 
-/// See there.
+/// A store in which packs that are gone or damaged read as they were, as far as their bands bear it.
 pub struct Through {
     repository: Repository,
     bands: Vec<Known>,

@@ -48,7 +48,7 @@ pub struct Cache {
     pack_keys: Mutex<Option<HashMap<PackId, Secret>>>,
     /// `None` where nothing is kept, or where the storage is as near as a copy would be.
     copies: Option<Copies>,
-    /// The same.
+    /// `None` in the same cases.
     tables: Option<Tables>,
 }
 
@@ -106,7 +106,7 @@ impl Cache {
         unnamed_file(folder).or_else(|e| self.file_elsewhere().map_err(|_| e))
     }
 
-    /// The same where the cache is not: for what there is no room for in it.
+    /// A scratch file outside of the cache, for what the cache has no room for.
     pub(crate) fn file_elsewhere(&self) -> Result<File> {
         unnamed_file(&self.scratch)
     }

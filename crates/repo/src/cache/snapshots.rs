@@ -22,8 +22,8 @@ pub(crate) struct Snapshots {
 }
 
 impl Repository {
-    /// The same repository, for who only reads: of a storage far away snapshots that this client has read before are taken from the caches in
-    /// `folder`.
+    /// This repository, for reading: if its storage is far away, snapshots that this client has read before are taken
+    /// from the caches in `folder`.
     #[must_use]
     pub fn keeping_snapshots(mut self, folder: &Path) -> Self {
         let folder = folder.join(self.config().id.to_string()).join(names::SNAPSHOTS);

@@ -64,7 +64,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// The same, of whom a decision was announced.
+    /// This desk, of a session whose decision was announced.
     pub(crate) fn having_announced(self, announced: Option<Announced>) -> Self {
         Desk { announced, ..self }
     }
@@ -179,7 +179,7 @@ impl<'a> Desk<'a> {
         self.evicted_among(objects, self.repository.decided_on()?)
     }
 
-    /// The same, where those that somebody has decided on are listed already: after the index objects were.
+    /// As [`Desk::evicted`]; `decided`: the sessions that were decided on, listed after the index objects were.
     pub fn evicted_among(
         &self,
         objects: &[IndexId],

@@ -107,7 +107,7 @@ enum View {
 #[derive(Default)]
 struct Layers {
     runs: Vec<Layer>,
-    /// Runs of which something was replaced by others since: only asked what stood in a pack that is gone.
+    /// Runs of which something was replaced by others since. They are asked only what was in a pack that is gone.
     retired: Vec<Layer>,
     packs: Vec<Arc<PackInfo>>,
 }
@@ -137,18 +137,19 @@ impl Index {
         Index::open_with(repository, cache, IndexMode::Exact)
     }
 
-    /// The index for who only reads what there is, or a part of it, and perhaps never comes again. Index objects that are damaged are passed over
-    /// ([`Repository::passed_over`]).
+    /// The lean index, for commands that only read, perhaps only a part, and perhaps only once. Damaged index objects
+    /// are passed over ([`Repository::passed_over`]).
     pub fn open_lean(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
         Index::open_lenient(repository, cache, IndexMode::Lean)
     }
 
-    /// The index in a mode, for who only reads what there is. Index objects that are damaged are passed over ([`Repository::passed_over`]).
+    /// The index in a mode, for commands that only read. Damaged index objects are passed over
+    /// ([`Repository::passed_over`]).
     pub fn open_lenient(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_view(repository, cache, mode, View::All, true)
     }
 
-    /// The index in a mode, for whoever reads: all that is there counts.
+    /// The index in a mode, for reading: it has all packs that are named. A damaged index object is an error.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_view(repository, cache, mode, View::All, false)
     }
@@ -159,12 +160,13 @@ impl Index {
         Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false)
     }
 
-    /// The index of what a writer that is registered may refer to. Index objects that are damaged are passed over ([`Repository::passed_over`]).
+    /// The index of what a registered writer may refer to. Damaged index objects are passed over
+    /// ([`Repository::passed_over`]).
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_for_without(registration, cache, mode, &HashSet::new())
     }
 
-    /// The same without packs that are known to be damaged.
+    /// As [`Index::open_for`], without packs that are known to be damaged.
     pub fn open_for_without(
         registration: &Registration,
         cache: Arc<Cache>,

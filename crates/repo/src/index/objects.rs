@@ -27,7 +27,7 @@ impl Repository {
         }
     }
 
-    /// The same of an object whose length is known: as a rule in one step.
+    /// As [`Repository::index_hooks`], of an object whose length is known: as a rule in one step.
     pub fn index_hooks_of(&self, id: IndexId, object_len: u64) -> Result<Option<(u32, Vec<Hooks>)>> {
         let name = names::index(id);
         let read = || -> Result<(u32, Vec<Hooks>)> {

@@ -20,7 +20,7 @@ const LOOKS_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Index objects are read until they hold so many chunks, then a run is made of them.
 const RUN_CHUNKS: usize = 64 << 10;
-/// The same of hooks: of so many objects, each of which has a thousand or fewer.
+/// If only hooks are read, a run is made of so many objects, each of which has a thousand hooks or fewer.
 const HOOKS_OBJECTS: usize = 64;
 /// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's key.
 const OBJECT_BYTES_A_CHUNK: u64 = 36;
@@ -191,7 +191,8 @@ impl Index {
         Ok(gone)
     }
 
-    /// The same of a sparse index: of data packs their hooks alone are read. Of tree packs all chunks count, as their own tables name them.
+    /// Read these index objects for a sparse index: of data packs only the hooks. Of tree packs all chunks count, as
+    /// their own tables name them.
     fn read_hooks(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
         let mut gone = None;
         for ids in ids.chunks(HOOKS_OBJECTS) {

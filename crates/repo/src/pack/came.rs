@@ -9,7 +9,7 @@ use drumlin_format::PackId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Of the room, the part for blocks of which all was used: of a chunk that stands in a file twice, or in two files.
+/// One part in so many of the room is for blocks that were used up: a chunk may be in a file twice, or in two files.
 const SPENT_PART: usize = 4;
 
 /// A pack, and a block's number in its table.
@@ -22,15 +22,15 @@ pub(super) struct Came {
 }
 
 struct State {
-    /// Of these something was not used so far.
+    /// Blocks of which something was not used so far.
     kept: Lru<At, Vec<u8>>,
-    /// All of these was, once.
+    /// Blocks of which everything was used once.
     spent: Lru<At, Vec<u8>>,
     /// Bytes of blocks in `kept` that were used.
     used: HashMap<At, u64>,
     /// Bytes of blocks that are known to be wanted yet.
     wanted: HashMap<At, u64>,
-    /// Those that somebody fetches just now.
+    /// Blocks that are being fetched now.
     coming: HashSet<At>,
 }
 

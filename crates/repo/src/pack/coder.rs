@@ -13,8 +13,8 @@ pub enum Coding {
     Raw,
     /// By zstd at this level, unless it doesn't help.
     Zstd(i32),
-    /// The same, or with few matches where that makes less of it: lines full of numbers, such as logs and dumps of databases, offer
-    /// many short ones that cost more than they save.
+    /// By zstd at this level, or with few matches where that makes it smaller: lines full of numbers, such as logs and
+    /// dumps of databases, offer many short matches that cost more than they save.
     Best(i32),
 }
 
@@ -97,8 +97,8 @@ const TRY_EVERY: u32 = 16;
 const TRY_BYTES: usize = 256 << 10;
 /// zstd's fastest level that is no worse on all sorts of data than it has to be.
 const FASTEST: Effort = Effort::level(1);
-/// The same with a table of as few as 2^11 or 2^9 places: what stands in one is soon written over, so that of what was seen before only that is found which is
-/// long or not far behind. The second is for data that the first one suits.
+/// The fastest level with a table of only 2^11 or 2^9 places. Places are soon overwritten, so only matches that are
+/// long or not far back are found. The second is for data that the first one suits.
 const FEW_MATCHES: [Effort; 2] = [Effort { level: 1, hash_log: 11 }, Effort { level: 1, hash_log: 9 }];
 
 /// How zstd looks for matches.

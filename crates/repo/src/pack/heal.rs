@@ -96,8 +96,8 @@ impl Healed {
         }))
     }
 
-    /// The same of a pack of which nothing is known but its name and length, and whose footer is of no use: a directory is
-    /// looked for from its end.
+    /// A pack of which only name and length are known, and whose footer is of no use: a directory is looked for from its
+    /// end. `None` as for [`Healed::open`].
     pub fn find(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<Option<Self>> {
         let name = names::pack(kind, id);
         if len > LEN_MAX {
@@ -201,11 +201,11 @@ impl Healed {
         Ok(())
     }
 
-    /// The same, for who can't tell by a key whether what comes is what was sealed: the sums must say so. Whether something had
-    /// to be made again.
+    /// As [`Healed::read_at`], for callers that can't tell by a key whether the bytes are those that were sealed: the sums
+    /// must say so. Gives whether something had to be made again.
     ///
     /// # Errors
-    /// As there, and [`Error::Damaged`] where the sums say that it is something else, or where there are none.
+    /// As [`Healed::read_at`], and [`Error::Damaged`] where the sums say that it is something else, or there are none.
     pub fn read_sound(&mut self, offset: u64, out: &mut [u8]) -> Result<bool> {
         self.read_at(offset, out)?;
         let shard = SHARD_BYTES as u64;

@@ -112,7 +112,7 @@ impl Packer {
         Packer { repository, kind, generation, current, sink, copies: None, stored, closing, failed, given_up }
     }
 
-    /// The same, keeping copies of its blocks in a cache.
+    /// This packer, which now keeps copies of its blocks in a cache.
     pub(crate) fn with_copies(self, cache: Arc<Cache>) -> Self {
         Packer { copies: Some(cache), ..self }
     }
@@ -135,7 +135,7 @@ impl Packer {
         Ok(appended)
     }
 
-    /// The same of chunks that stand one behind the other in `raw`.
+    /// Code, seal, check and append a block of chunks that stand one after the other in `raw`.
     pub fn append_chunks(
         &self,
         raw: &[u8],

@@ -43,11 +43,11 @@ pub struct Reader {
     pub(super) doubted: Mutex<HashSet<PackId>>,
     /// Packs that are of other generations than the index says.
     pub(super) generations: Mutex<HashMap<PackId, u32>>,
-    /// Whether what index objects say of packs' tables will do, where packs can't give out their own.
+    /// Whether what index objects say of a pack's table is used where the table itself can't be read.
     pub(super) believes: bool,
-    /// What they say.
+    /// What index objects say of tables.
     pub(super) told: Mutex<Told>,
-    /// The same on packs as they are seen through their bands, if there are any.
+    /// A reader of the packs as seen through their bands, if there are any.
     pub(super) through: OnceLock<Option<Arc<Reader>>>,
 }
 
@@ -82,25 +82,25 @@ impl Reader {
         }
     }
 
-    /// The same, but damage is told even where parity makes up for it.
+    /// This reader, which now tells damage even where parity makes up for it.
     pub fn without_parity(self) -> Self {
         Reader { heals: false, ..self }
     }
 
-    /// The same, but what this client has copies of it takes from there, once it has seen that the pack itself is there and as long as it should
-    /// be; and it keeps copies of what it reads. Not for those who want to know what is in the repository.
+    /// This reader, which now uses this client's copies of tree packs and keeps copies of what it reads. Before it uses
+    /// a copy it makes sure that the pack itself is there and has the right length. Not for checks of the repository.
     pub fn with_copies(self) -> Self {
         Reader { copies: true, ..self }
     }
 
-    /// The same, but a pack that can't give out its table, not by its parity either, is read by that which the index has of it. For who wants contents back, and
-    /// not for who means to refer to them.
+    /// This reader, which now uses what the index says of a pack's table if the table itself can't be read, not even
+    /// through its parity. For commands that want contents back, not for those that will refer to them.
     pub fn with_told_tables(self) -> Self {
         Reader { believes: true, ..self }
     }
 
-    /// The same, but of a storage far away the blocks of contents that came last are kept, sealed, up to so many bytes: those longest of which something
-    /// is left, by what is told to [`Reader::used`].
+    /// This reader, which now keeps up to so many bytes of the last blocks of contents from a far storage, sealed.
+    /// Those that are not used up yet, according to [`Reader::used`], stay longest.
     pub fn with_room(self, bytes: usize) -> Self {
         let came = self.repository.store().is_far().then(|| Came::new(bytes));
         Reader { came, ..self }
@@ -374,7 +374,7 @@ impl Reader {
         self.read_chunk(info, self.table(info)?, ordinal, kind, id, self.heals)
     }
 
-    /// The same, through the pack's parity where it must be, whatever the reader does otherwise.
+    /// As [`Reader::chunk_in`], but always through the pack's parity where that is needed.
     pub fn healed_chunk(&self, info: &PackInfo, ordinal: u32, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         self.read_chunk(info, self.healed_table(info)?, ordinal, kind, id, true)
     }
@@ -429,7 +429,7 @@ impl Reader {
         }
     }
 
-    /// The same of a pack's table.
+    /// A hint that this pack's table will soon be asked for.
     pub fn expect_table(&self, info: &PackInfo) {
         let len = info.table_len as usize;
         if !lock(&self.tables).contains(&info.id) && !self.kept_tables().is_some_and(|tables| tables.has(info.id)) {
@@ -455,7 +455,7 @@ impl Reader {
         }
     }
 
-    /// The same of a block: see [`Reader::block`].
+    /// A hint that this block will soon be asked for ([`Reader::block`]).
     pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
         if let Some(block) = table.blocks.get(number as usize)
             && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, block.offset, block.stored_len as usize))

@@ -187,7 +187,7 @@ pub(crate) fn read_table(repository: &Repository, info: &PackInfo) -> Result<(Ta
     read_own(repository, info).map(|(table, signer, _)| (table, signer))
 }
 
-/// The same with the tag of the pack's generation, by its own word if that is another than the index says.
+/// As [`read_table`], with the tag of the pack's generation: the pack's own word on it, if the index says otherwise.
 fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, u32)> {
     let as_it_is =
         |info: &PackInfo| read_table_as_is(repository, info).map(|(table, signer)| (table, signer, info.generation));

@@ -65,7 +65,8 @@ impl Inner {
         }
     }
 
-    /// The same, tried once: whoever gives up an upload may do so because nothing answers. Others clear it one day.
+    /// Abort an upload, trying only once: whoever gives up an upload may do so because nothing answers. If it fails,
+    /// somebody else clears it one day.
     pub(super) fn abort_if_possible(&self, name: &str, id: &str) {
         let query = [("uploadId", id)];
         let ask = Ask { query: &query, ..Ask::new("AbortMultipartUpload", "DELETE", name) };

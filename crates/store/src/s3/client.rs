@@ -19,13 +19,13 @@ use crate::lock::lock;
 use crate::retry::{Outage, doze};
 use crate::{Action, Error, Kind, Result, Retries};
 
-/// An answer that says why not is no longer.
+/// Of an error's body no more than so many bytes are read.
 const ERROR_BYTES_MAX: usize = 1 << 20;
-/// A server that names a time to wait is heeded up to so much at once.
+/// If a server names a time to wait, at most so many seconds are waited at once.
 const RETRY_AFTER_MAX: u64 = 60;
-/// Clocks that are so many seconds apart are as good as one.
+/// Clocks that are at most so many seconds apart count as equal.
 const SKEW_MIN: i64 = 60;
-/// So often a request is sent again at once, with what its refusal has taught.
+/// So often a request is sent again at once, with what was learnt from its refusal.
 const LESSONS_MAX: usize = 3;
 
 /// A request.
@@ -38,7 +38,7 @@ pub(super) struct Ask<'a> {
     pub query: &'a [(&'a str, &'a str)],
     pub headers: &'a [(&'a str, &'a str)],
     pub body: &'a [u8],
-    /// Of a success's body no more than this is taken.
+    /// Of a success's body no more than so many bytes are read.
     pub most: usize,
     /// Once this is set nobody wants an answer any more.
     pub given_up: Option<&'a AtomicBool>,
@@ -64,7 +64,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Of this request even a success may bring an error along, because it takes long.
+/// Even a success of this request may contain an error, because it takes long.
 pub(super) const COMPLETE: &str = "CompleteMultipartUpload";
 
 /// What a refusal has taught.

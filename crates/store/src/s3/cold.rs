@@ -26,7 +26,7 @@ impl Inner {
         self.thaw_version(name, None, haste)
     }
 
-    /// The same of a version of it, or of what is there now.
+    /// Thaw a version of an object, or the one that is there now.
     pub(super) fn thaw_version(&self, name: &str, version: Option<&str>, haste: Haste) -> Result<Thaw> {
         let Some(head) = self.head_version(Action::Thaw, name, version)? else {
             return Err(self.because(Kind::Missing, Action::Thaw, name, "there is no such object"));

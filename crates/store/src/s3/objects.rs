@@ -32,7 +32,8 @@ impl Inner {
         self.head_version(verb, name, None)
     }
 
-    /// The same of a version of it, or of what is there now.
+    /// What is said of a version of an object besides its bytes, or of the one that is there now; `None` if there is
+    /// none.
     pub(super) fn head_version(&self, verb: Action, name: &str, version: Option<&str>) -> Result<Option<Response>> {
         let query = version.map(|version| ("versionId", version));
         let ask = Ask { query: query.as_slice(), ..Ask::new("HeadObject", "HEAD", name) };
@@ -73,7 +74,7 @@ impl Inner {
         self.get_version(name, None)
     }
 
-    /// The same of a version of it, or of what is there now.
+    /// A whole version of an object, or the one that is there now.
     pub(super) fn get_version(&self, name: &str, version: Option<&str>) -> Result<Vec<u8>> {
         let version = version.map(|version| ("versionId", version));
         let ask = Ask {
@@ -93,7 +94,7 @@ impl Inner {
         self.read_version(name, None, offset, buf)
     }
 
-    /// The same of a version of it, or of what is there now.
+    /// Fill `buf` from `offset` of a version of an object, or of the one that is there now.
     pub(super) fn read_version(&self, name: &str, version: Option<&str>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let wanted = offset.saturating_add(buf.len() as u64);
         let ends = |len: u64| Error::truncated(Action::Read, name, self.location(), wanted, len);

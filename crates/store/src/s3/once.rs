@@ -66,7 +66,7 @@ impl Inner {
         Ok(found)
     }
 
-    /// The same, as far as can be told without writing.
+    /// Whether [`Inner::tested`] would say so, as far as that can be known without writing.
     pub(super) fn looked(&self) -> Result<bool> {
         if let Some(known) = *lock(&self.once.tested) {
             return Ok(known);

@@ -15,7 +15,7 @@ pub(super) fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a
     })
 }
 
-/// The same of several names, in the order in which they stand there; which of the names it is comes first.
+/// What stands in the elements of several names, in the order in which they stand there, each with its name's number.
 pub(super) fn any_of<'a>(xml: &'a str, names: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str)> {
     // Where the search for each goes on, and what it has found.
     let mut found: Vec<_> = names.iter().map(|name| next(xml, name)).collect();

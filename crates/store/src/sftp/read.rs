@@ -290,8 +290,8 @@ impl Inner {
         judge(peer, &mut flight.land()?.into_iter())
     }
 
-    /// The same, and what its first bytes from `offset` are, asked for along with it. Nothing, if that can't be done, or if it isn't certain
-    /// that they are this object's; they may be fewer.
+    /// As `open`, and its first bytes from `offset`, asked for in the same round trip. They may be fewer, and none if
+    /// that can't be done, or if it isn't certain that they are this object's.
     fn open_to_read(
         &self,
         peer: &Arc<Peer>,

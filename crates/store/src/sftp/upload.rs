@@ -94,9 +94,9 @@ pub(super) struct SftpUpload {
     end: u64,
     /// Bytes that are on the server's disk.
     safe: u64,
-    /// Nothing is left to be taken away.
+    /// Nothing is left to be removed.
     finished: bool,
-    /// A piece was refused: what the file has in it is not what was written, and whoever goes on is told the same again.
+    /// A piece was refused, so the file doesn't hold what was written: every further call fails with this.
     failed: Option<(Kind, String)>,
 }
 
@@ -150,7 +150,8 @@ impl SftpUpload {
         }
     }
 
-    /// The same of a file that was written already: if that is gone, it isn't the object that is missing, as it would be for who reads.
+    /// As [`SftpUpload::error`], for a file that was written already: if it is gone, that is a failed write, and not a
+    /// missing object as it would be for a reader.
     fn late_error(&self, peer: &Peer, trouble: &Trouble) -> Error {
         let error = self.error(peer, trouble);
         match error.kind {
