@@ -54,9 +54,9 @@ impl Error {
         self.errno() == Some(libc::ENOENT)
     }
 
-    /// It may be there, and this machine or this user can't look into it now.
+    /// It may be there, and this machine can't look into it now. (What this user may not look into is another matter.)
     pub fn is_unread(&self) -> bool {
-        let codes = [libc::EIO, libc::EACCES, libc::EPERM, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ESTALE];
+        let codes = [libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ESTALE];
         self.errno().is_some_and(|code| codes.contains(&code))
     }
 
