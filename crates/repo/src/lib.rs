@@ -9,6 +9,7 @@ mod access;
 mod beside;
 mod cache;
 mod config;
+mod descriptors;
 mod entropy;
 mod error;
 mod forgotten;

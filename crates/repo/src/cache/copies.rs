@@ -10,6 +10,7 @@
 //! append at once: each record is one write.
 
 use super::shelf::Shelf;
+use crate::descriptors;
 use drumlin_format::PackId;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -120,6 +121,7 @@ impl Copies {
 impl Copy {
     fn open(path: &Path, make: bool) -> io::Result<Self> {
         let open = || OpenOptions::new().read(true).append(true).create(make).mode(0o600).open(path);
+        let open = || descriptors::wait_for(open);
         let file = match open() {
             Err(e) if make && e.kind() == io::ErrorKind::NotFound => {
                 super::make_folder(path.parent().unwrap_or(path))?;

@@ -22,7 +22,7 @@ pub(crate) use copies::Copies;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use tables::Tables;
 
-use crate::{Error, Index, Repository, Result, names};
+use crate::{Error, Index, Repository, Result, descriptors, names};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
 use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
@@ -153,14 +153,15 @@ impl Cache {
         let mut record = key.expose().to_vec();
         self.pack_seal(pack).seal(0, &pack.0, &mut record);
         let record = [&pack.0[..], &record].concat();
-        let append = || OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?.write_all(&record);
+        let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        let append = || descriptors::wait_for(open)?.write_all(&record);
         append().map_err(|source| Error::Cache { action: "append to", path: path.display().to_string(), source })
     }
 
     fn load_pack_keys(&self) -> io::Result<HashMap<PackId, Secret>> {
         let mut bytes = Vec::new();
         if let Some(path) = self.pack_keys_path() {
-            File::open(path)?.read_to_end(&mut bytes)?;
+            descriptors::wait_for(|| File::open(&path))?.read_to_end(&mut bytes)?;
         }
         let mut keys = HashMap::new();
         for record in bytes.chunks_exact(KEY_RECORD_BYTES) {
@@ -196,7 +197,8 @@ impl Cache {
 
     /// What was remembered under a name; `None` if there is nothing, or nothing sound.
     pub fn recall(&self, name: &str) -> Option<Remembered> {
-        let bytes = fs::read(self.folder.as_ref()?.join("last").join(file_name(name))).ok()?;
+        let path = self.folder.as_ref()?.join("last").join(file_name(name));
+        let bytes = descriptors::wait_for(|| fs::read(&path)).ok()?;
         let (fresh, sealed) = bytes.split_first_chunk::<16>()?;
         let mut sealed = sealed.to_vec();
         self.memory_seal(fresh).open(0, name.as_bytes(), &mut sealed).ok().map(|plain| plain.to_vec())
@@ -217,7 +219,8 @@ fn unnamed_file(folder: &Path) -> Result<File> {
     let fail =
         |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };
     let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-    match rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600)) {
+    let unnamed = || Ok(rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600))?);
+    match descriptors::wait_for(unnamed) {
         Ok(fd) => Ok(fd.into()),
         // Some file systems know no nameless files.
         Err(_) => {
@@ -250,8 +253,8 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let fail = |source| Error::Cache { action: "write", path: path.display().to_string(), source };
     let temporary = path.with_extension(format!("new-{}", std::process::id()));
     let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        descriptors::wait_for(open)?.write_all(bytes)?;
         fs::rename(&temporary, path)
     };
     write().map_err(|e| {

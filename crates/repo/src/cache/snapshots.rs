@@ -7,7 +7,7 @@
 //! A snapshot never changes, but for its seal. A copy is believed as far as its seal and its signature go, and only while the storage lists
 //! the snapshot. Whoever looks after the repository itself (a check, a repair, a prune) reads what is there.
 
-use crate::{Repository, names};
+use crate::{Repository, descriptors, names};
 use drumlin_format::SnapshotId;
 use std::collections::HashSet;
 use std::fs;
@@ -35,7 +35,7 @@ impl Repository {
 
 impl Snapshots {
     pub fn get(&self, id: SnapshotId) -> Option<Vec<u8>> {
-        fs::read(self.path(id)).ok()
+        descriptors::wait_for(|| fs::read(self.path(id))).ok()
     }
 
     pub fn has(&self, id: SnapshotId) -> bool {
@@ -46,7 +46,8 @@ impl Snapshots {
     pub fn keep(&self, id: SnapshotId, bytes: &[u8]) {
         let path = self.path(id);
         // A torn one is found by its seal.
-        let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let open = || fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let file = descriptors::wait_for(open);
         if file.and_then(|mut file| file.write_all(bytes)).is_err() {
             let _ = fs::remove_file(&path);
         }

@@ -8,6 +8,7 @@
 //! and where one isn't what it should be the table goes, and the pack's own counts.
 
 use super::shelf::Shelf;
+use crate::descriptors;
 use drumlin_format::PackId;
 use drumlin_format::pack::Table;
 use drumlin_seal::{SealKey, Secret, Suite, TAG_BYTES, derive};
@@ -35,7 +36,7 @@ impl Tables {
 
     /// A pack's table; `None` if there is none, or none that is sound.
     pub fn get(&self, pack: PackId) -> Option<Table> {
-        let mut bytes = fs::read(self.shelf.path(pack)).ok()?;
+        let mut bytes = descriptors::wait_for(|| fs::read(self.shelf.path(pack))).ok()?;
         let table = bytes.split_first_chunk_mut::<FRESH_BYTES>().and_then(|(fresh, sealed)| {
             let plain = self.seal(fresh).open(0, &pack.0, sealed).ok()?;
             Table::decode(plain).ok()

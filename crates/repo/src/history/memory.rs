@@ -10,7 +10,7 @@
 
 use super::seen::Seen;
 use crate::cache::make_folder;
-use crate::{Repository, random_id};
+use crate::{Repository, descriptors, random_id};
 use drumlin_format::SnapshotId;
 use drumlin_seal::{SealKey, Secret, Suite, derive};
 use std::fs::{self, OpenOptions};
@@ -135,7 +135,8 @@ impl Memory {
         let write = || {
             // Of a killed process that had this one's number.
             let _ = fs::remove_file(&temporary);
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
+            let mut file = descriptors::wait_for(open)?;
             // What root makes in another one's folder (`sudo` may keep HOME) is that one's, or he couldn't read it any more.
             let owner = fs::metadata(folder)?;
             if rustix::process::geteuid().is_root() && owner.uid() != 0 {
@@ -159,7 +160,7 @@ impl Memory {
     /// What the file says; nothing if there is none.
     fn load(&self) -> std::result::Result<Seen, Trouble> {
         let Some(path) = &self.path else { return Ok(Seen::default()) };
-        let bytes = match fs::read(path) {
+        let bytes = match descriptors::wait_for(|| fs::read(path)) {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Seen::default()),
             Err(e) => return Err(Trouble::Unread(e.to_string())),
             Ok(bytes) => bytes,

@@ -7,7 +7,7 @@
 use super::run::{Run, cache_error};
 use super::sync::Objects;
 use crate::cache::{self, replace_file};
-use crate::{Cache, Error, Result, random_id};
+use crate::{Cache, Error, Result, descriptors, random_id};
 use drumlin_format::IndexId;
 use drumlin_seal::checksum;
 use minicbor::{Decode, Encode};
@@ -54,7 +54,8 @@ impl Manifest {
     /// What the cache names; empty if there is none, or none that is sound.
     pub fn load(folder: Option<&Path>) -> Self {
         let read = || {
-            let bytes = fs::read(folder?.join(NAME)).ok()?;
+            let path = folder?.join(NAME);
+            let bytes = descriptors::wait_for(|| fs::read(&path)).ok()?;
             let (body, sum) = bytes.split_last_chunk::<16>()?;
             (*sum == checksum(body)).then(|| minicbor::decode(body).ok())?
         };
@@ -137,6 +138,7 @@ pub(super) fn new_run(cache: &Cache, folder: Option<&Path>) -> Result<(File, Str
     let random: String = random_id()?.iter().map(|b| format!("{b:02x}")).collect();
     let name = format!("run-{}-{random}", std::process::id());
     let path = folder.join(&name);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let file = descriptors::wait_for(open);
     Ok((file.map_err(cache_error("make", &path))?, name))
 }

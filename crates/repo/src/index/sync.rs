@@ -5,7 +5,7 @@ use super::manifest::{Covered, Manifest};
 use super::run::{PackInfo, Run, RunEntry, key};
 use super::{Index, View, sparse};
 use crate::collection::Desk;
-use crate::{Error, Repository, Result, names};
+use crate::{Error, Repository, Result, descriptors, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
 use drumlin_format::pack::{PackKind, Table};
@@ -82,7 +82,8 @@ impl Index {
         let Some(folder) = &self.folder else { return };
         for covered in Manifest::load(Some(folder)).runs {
             if covered.is_among(objects)
-                && let Ok(run) = File::open(folder.join(&covered.name)).and_then(Run::open)
+                && let Ok(file) = descriptors::wait_for(|| File::open(folder.join(&covered.name)))
+                && let Ok(run) = Run::open(file)
             {
                 self.push_layer(Arc::new(run), covered);
             }
