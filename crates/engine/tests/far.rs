@@ -595,11 +595,22 @@ fn a_new_machine_that_wants_a_part_fetches_a_part_of_the_index() {
     let of_contents = |call: &&Call| matches!(call, Call::ReadAt { name, .. } if name.starts_with("data/"));
     assert_eq!(calls.iter().filter(of_contents).count(), 0, "of contents nothing is needed");
 
-    restore_one(&other, &last, source, "20/noise 9020");
-    let calls = log.take();
-    assert_eq!(index_read(&calls, &bench.memory), (0, 0), "hooks are kept");
-    let reads = calls.iter().filter(of_contents).count();
-    assert!((2..=7).contains(&reads), "{reads}: up to six tables, and a block");
+    // Where contents went depends on who came first, and ids are random: of some files no hook around leads to the pack. Of most one does.
+    let by_hooks = (0..6).filter(|n| {
+        let machine = self::other(bench);
+        let file = 3020 + 3000 * n;
+        select::open_reader(&machine.repository, &machine.cache).unwrap();
+        log.take();
+        restore_one(&machine, &last, source, &format!("{:02}/noise {file}", file % 36));
+        let calls = log.take();
+        let (bytes, whole) = index_read(&calls, &bench.memory);
+        let reads = calls.iter().filter(of_contents).count();
+        assert!(whole > 0 || (2..=7).contains(&reads), "{reads}: up to six tables, and a block");
+        assert!(whole > 0 || bytes == 0, "hooks are kept, but {bytes} bytes were read");
+        whole == 0
+    });
+    let by_hooks = by_hooks.count();
+    assert!(by_hooks >= 3, "{by_hooks} of 6 were found without the whole index");
     // All of it is another matter.
     assert_restores(&other, &last, source);
     assert_ne!(index_read(&log.take(), &bench.memory).1, 0);
