@@ -6,6 +6,7 @@ use crate::render::Out;
 use crate::{place, process, signals, unlock};
 use drumlin_repo::names;
 use drumlin_store::Surroundings;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,10 +27,8 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
         ssh_config: None,
         ssh_command: global.ssh_command.clone().or_else(|| profile.and_then(|p| p.ssh_command.clone())),
         endpoint: global.endpoint.clone().or_else(|| profile.and_then(|p| p.endpoint.clone())),
-        aws: std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| name.starts_with("AWS_"))
-            .collect(),
+        aws: variables(|name| name.starts_with("AWS_")),
+        proxies: variables(|name| name.to_ascii_lowercase().ends_with("_proxy")),
         allow_http: global.allow_http || profile.is_some_and(|p| p.allow_http),
         storage_classes: class.map(|class| (names::DATA.to_owned(), class)).into_iter().collect(),
         object_lock: lock.map(|lock| (lock, names::LASTING.map(str::to_owned).to_vec())),
@@ -44,4 +43,12 @@ pub fn around(global: &Global, profile: Option<&Profile>, out: &Out) -> Surround
         download_limit: rate(global.limit_download.or_else(|| of_profile(|p| p.limit_download))),
         ..Surroundings::default()
     }
+}
+
+/// The variables of the environment with such names.
+fn variables(which: impl Fn(&str) -> bool) -> HashMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| which(name))
+        .collect()
 }

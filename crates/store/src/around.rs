@@ -33,6 +33,8 @@ pub struct Surroundings {
     pub endpoint: Option<String>,
     /// The variables of the environment whose names begin with `AWS_`, by which all programs for S3 are told of credentials and regions.
     pub aws: HashMap<String, String>,
+    /// The variables of the environment whose names end with `_proxy`, in either case, by which all programs are told of proxies: S3's servers are asked by these.
+    pub proxies: HashMap<String, String>,
     /// A server may be spoken to without TLS even if it is another machine.
     pub allow_http: bool,
     /// Folders of a repository whose objects are put into a storage class of S3, and the class.

@@ -63,7 +63,7 @@ fn render(mut command: clap::Command, whole: bool, page: &mut Vec<u8>) -> std::i
 }
 
 /// Variables that are read.
-const VARIABLES: [(&str, &str); 13] = [
+const VARIABLES: [(&str, &str); 14] = [
     ("DRUMLIN_REPOSITORY", "the repository, unless -r or a profile names one"),
     ("DRUMLIN_PASSWORD", "the passphrase"),
     ("DRUMLIN_PASSWORD_FILE", "a file whose first line is the passphrase"),
@@ -83,6 +83,10 @@ const VARIABLES: [(&str, &str); 13] = [
     (
         "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE, AWS_REGION, ...",
         "credentials and settings for S3, as other programs use them",
+    ),
+    (
+        "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
+        "proxies by which S3's servers are reached (http://USER:PASSWORD@HOST:PORT), and servers that are reached directly",
     ),
     ("TERM, COLUMNS", "what the terminal supports, and how wide it is"),
     ("NO_COLOR", "if it is set, no colours are used"),

@@ -101,7 +101,7 @@ impl Client {
         let limits = Limits { upload: Limit::new(around.upload_limit), download: Limit::new(around.download_limit) };
         Client {
             region: Mutex::new(settings.region.clone()),
-            pool: Pool::new(limits, settings.bundle.clone()),
+            pool: Pool::new(limits, settings.bundle.clone(), settings.proxies.clone()),
             settings,
             location,
             keys,

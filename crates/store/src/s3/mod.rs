@@ -91,7 +91,7 @@ impl S3Store {
         let user = User::new(around.aws.clone(), around.home.clone());
         let profile = Profile::read(&user).map_err(refused)?;
         let settings = Settings::new(address, around, &user, &profile).map_err(refused)?;
-        let keys = Chain::new(user, profile, settings.is_amazon());
+        let keys = Chain::new(user, profile, settings.is_amazon(), settings.proxies.clone());
         let client = Client::new(settings, keys, location, around);
         Ok(S3Store {
             inner: Arc::new(Inner {

@@ -200,6 +200,9 @@ impl Said {
             "MethodNotAllowed" if self.status == 405 => {
                 refused(format!("the server doesn't allow {action} there, because of a lock perhaps{told}"))
             }
+            _ if self.status == 407 => refused(
+                "the proxy wants a user and a password: http://USER:PASSWORD@HOST:PORT in HTTP_PROXY".to_owned(),
+            ),
             _ if self.passes() => (Kind::Transient, format!("the server can't do it now{told}")),
             _ if self.status == 403 || self.status == 401 => match self.is_foreign(is_head) {
                 // What isn't there is told only to those who may list.

@@ -1,10 +1,11 @@
 //! Which server, which bucket, which region: what the address, the command line, the environment and the profile say, in this order.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::address::S3Address;
 use super::credentials::{Profile, User};
-use super::http::Endpoint;
+use super::http::{Endpoint, Proxies};
 use super::retention::ObjectLock;
 use super::sign::encode;
 use crate::around::Surroundings;
@@ -20,6 +21,8 @@ pub(super) struct Settings {
     pub base: String,
     /// Certificates to trust in, in place of the system's.
     pub bundle: Option<PathBuf>,
+    /// By whom servers are asked.
+    pub proxies: Arc<Proxies>,
     /// Folders whose objects are put into a storage class.
     pub classes: Vec<(String, String)>,
     /// Objects and folders that are kept from being removed, and for how long.
@@ -67,6 +70,7 @@ impl Settings {
             bucket: address.bucket.clone(),
             base: if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) },
             bundle: user.get("AWS_CA_BUNDLE").map(PathBuf::from),
+            proxies: Arc::new(Proxies::read(&around.proxies)?),
             classes: around.storage_classes.clone(),
             lock: around.object_lock.clone(),
         })
@@ -113,12 +117,12 @@ impl Settings {
         of.map(|(_, class)| class.as_str())
     }
 
-    /// For how long an object is kept from being removed, if it is.
-    /// Whether anything is.
+    /// Whether any object is kept from being removed.
     pub(super) fn locks(&self) -> bool {
         self.lock.is_some()
     }
 
+    /// For how long an object is kept from being removed, if it is.
     pub(super) fn lock(&self, name: &str) -> Option<ObjectLock> {
         let (lock, of) = self.lock.as_ref()?;
         of.iter().any(|of| name == of || crate::name::is_below(name, of)).then_some(*lock)

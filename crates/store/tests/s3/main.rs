@@ -6,5 +6,6 @@ mod locks;
 mod once;
 mod past;
 mod place;
+mod proxies;
 mod slips;
 mod tls;

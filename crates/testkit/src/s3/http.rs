@@ -63,7 +63,12 @@ fn read(from: &mut BufReader<impl Read>) -> Option<Request> {
     let len = headers.get("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
     let mut body = vec![0; len];
     from.read_exact(&mut body).ok()?;
-    let (path, raw_query) = target.split_once('?').unwrap_or((&target, ""));
+    // A whole URL, as a proxy gets it.
+    let target = match target.strip_prefix("http://") {
+        Some(rest) => &rest[rest.find('/').unwrap_or(rest.len())..],
+        None => &target,
+    };
+    let (path, raw_query) = target.split_once('?').unwrap_or((target, ""));
     let pairs = raw_query.split('&').filter(|pair| !pair.is_empty());
     let query = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let query = query.map(|(name, value)| (decode(name), decode(value))).collect();

@@ -120,7 +120,7 @@ impl S3 {
         Self::begin(habits, None)
     }
 
-    /// One that speaks TLS, as `localhost`, with a certificate of an authority that only [`S3::authority`] knows.
+    /// One that speaks TLS, as `localhost` and as `far.test`, with a certificate of an authority that only [`S3::authority`] knows.
     ///
     /// # Panics
     /// If there is no port to be had.

@@ -1,4 +1,4 @@
-//! A certificate for `localhost`, and the authority that signed it: made for these tests, good for a hundred years, and for nothing else.
+//! A certificate for `localhost` and `far.test`, and the authority that signed it: made for these tests, good for a hundred years, and for nothing else.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::http::Pool;
+use super::http::{Pool, Proxies};
 use super::sign::{Keys, Secret};
 use super::time;
 use crate::limit::Limits;
@@ -64,9 +64,10 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn new(user: User, profile: Profile, is_amazon: bool) -> Self {
+    pub(super) fn new(user: User, profile: Profile, is_amazon: bool, proxies: Arc<Proxies>) -> Self {
         let bundle = user.get("AWS_CA_BUNDLE").map(PathBuf::from);
-        Chain { user, profile, is_amazon, pool: Pool::new(Limits::default(), bundle), known: Mutex::default() }
+        let pool = Pool::new(Limits::default(), bundle, proxies);
+        Chain { user, profile, is_amazon, pool, known: Mutex::default() }
     }
 
     /// The keys; those that were found before as long as they count.

@@ -12,7 +12,7 @@ fn user(home: Option<&std::path::Path>, variables: &[(&str, &str)]) -> User {
 fn find(home: Option<&std::path::Path>, variables: &[(&str, &str)], is_amazon: bool) -> Result<Arc<Keys>, NoKeys> {
     let user = user(home, variables);
     let profile = Profile::read(&user).map_err(NoKeys::Never)?;
-    Chain::new(user, profile, is_amazon).keys()
+    Chain::new(user, profile, is_amazon, Arc::default()).keys()
 }
 
 fn shown(keys: &Keys) -> (&str, &str, Option<&str>, &str) {
@@ -153,7 +153,7 @@ fn keys_count_to_their_end_though_there_are_no_others() {
         );
         std::fs::write(dir.path().join(".aws/config"), text).unwrap();
         let user = user(Some(dir.path()), &[]);
-        (Chain::new(user.clone(), Profile::read(&user).unwrap(), false), dir)
+        (Chain::new(user.clone(), Profile::read(&user).unwrap(), false, Arc::default()), dir)
     };
     let (chain, _dir) = of(200);
     let first = chain.keys().unwrap();
@@ -176,7 +176,7 @@ fn what_ends_is_asked_for_again() {
     );
     std::fs::write(dir.path().join(".aws/config"), text).unwrap();
     let user = user(Some(dir.path()), &[]);
-    let chain = Chain::new(user.clone(), Profile::read(&user).unwrap(), false);
+    let chain = Chain::new(user.clone(), Profile::read(&user).unwrap(), false, Arc::default());
     let first = chain.keys().unwrap();
     let second = chain.keys().unwrap();
     assert_eq!((shown(&first).0, shown(&second).0), ("1", "2"), "they end within five minutes");

@@ -8,6 +8,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::Endpoint;
+use super::proxy::Proxy;
 use super::socket::Socket;
 use crate::limit::Limits;
 
@@ -96,6 +97,8 @@ impl Write for Stream {
 
 pub(super) struct Connection {
     stream: Stream,
+    /// A proxy that gets the requests: what stands before each target, and what it is told of the user.
+    by: Option<(String, Option<String>)>,
     /// What came and was not taken yet begins at `taken`.
     came: Vec<u8>,
     taken: usize,
@@ -103,18 +106,45 @@ pub(super) struct Connection {
     heard: bool,
 }
 
+/// Have a proxy connect to a server: from then on the socket is as one to that.
+fn tunnel(socket: Socket, proxy: &Proxy, endpoint: &Endpoint) -> io::Result<Socket> {
+    let mut connection = Connection::over(Stream::Plain(socket), None);
+    let to = endpoint.with_port();
+    let user = proxy.authorization.iter().map(|user| ("proxy-authorization", user.clone()));
+    let headers: Vec<_> = std::iter::once(("host", to.clone())).chain(user).collect();
+    let request = Request { method: "CONNECT", target: &to, headers: &headers, body: b"" };
+    let answer = connection.exchange(&request, &|_| 0)?;
+    if answer.status >= 300 {
+        return Err(proxy.refusal(answer.status));
+    }
+    match connection.stream {
+        // A server that speaks TLS waits for the client to begin.
+        Stream::Plain(socket) if connection.taken == connection.came.len() => Ok(socket),
+        _ => Err(malformed()),
+    }
+}
+
 impl Connection {
-    /// `patience` in place of the usual one, for connecting and for silence.
+    /// By way of a proxy, if there is one. `patience` in place of the usual one, for connecting and for silence.
     pub(super) fn dial(
         endpoint: &Endpoint,
+        proxy: Option<&Proxy>,
         tls: Option<Arc<ClientConfig>>,
         limits: &Limits,
         patience: Option<Duration>,
     ) -> io::Result<Self> {
-        let mut socket = Socket::dial(endpoint, limits, patience)?;
+        let to = proxy.map_or((endpoint.host.as_str(), endpoint.port), |proxy| (proxy.host.as_str(), proxy.port));
+        let mut socket = Socket::dial(to, limits, patience)?;
+        let mut by = None;
         let stream = match tls {
-            None => Stream::Plain(socket),
+            None => {
+                by = proxy.map(|proxy| (format!("http://{}", endpoint.authority()), proxy.authorization.clone()));
+                Stream::Plain(socket)
+            }
             Some(config) => {
+                if let Some(proxy) = proxy {
+                    socket = tunnel(socket, proxy, endpoint)?;
+                }
                 let name = ServerName::try_from(endpoint.host.clone()).map_err(io::Error::other)?;
                 let mut session = ClientConnection::new(config, name).map_err(io::Error::other)?;
                 while session.is_handshaking() {
@@ -123,7 +153,11 @@ impl Connection {
                 Stream::Tls(Box::new(StreamOwned::new(session, socket)))
             }
         };
-        Ok(Connection { stream, came: Vec::new(), taken: 0, reusable: true, heard: false })
+        Ok(Self::over(stream, by))
+    }
+
+    fn over(stream: Stream, by: Option<(String, Option<String>)>) -> Self {
+        Connection { stream, by, came: Vec::new(), taken: 0, reusable: true, heard: false }
     }
 
     /// Nothing is left over from the last answer, and it is not closed.
@@ -167,7 +201,12 @@ impl Connection {
     }
 
     fn send(&mut self, request: &Request<'_>) -> io::Result<()> {
-        let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.target);
+        let (before, authorization) =
+            self.by.as_ref().map_or(("", None), |(before, user)| (before.as_str(), user.as_ref()));
+        let mut head = format!("{} {before}{} HTTP/1.1\r\n", request.method, request.target);
+        if let Some(authorization) = authorization {
+            head.push_str(&format!("proxy-authorization: {authorization}\r\n"));
+        }
         for (name, value) in request.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -194,7 +233,8 @@ impl Connection {
             }
             let mut response = Response { status, headers, body: Vec::new() };
             let most = most(status);
-            let whole = if method == "HEAD" || matches!(status, 204 | 304) {
+            let is_tunnel = method == "CONNECT" && status < 300;
+            let whole = if method == "HEAD" || is_tunnel || matches!(status, 204 | 304) {
                 true
             } else if response.header("transfer-encoding").is_some_and(|of| of.to_ascii_lowercase().contains("chunked"))
             {

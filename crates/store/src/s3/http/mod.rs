@@ -1,13 +1,15 @@
 //! HTTP/1.1 as a client of object storage needs it: one request after the other over a connection that is kept, bodies of known length
-//! out, any sort of body in (RFC 9112). Not here: redirects, cookies, compression, proxies.
+//! out, any sort of body in (RFC 9112). Not here: redirects, cookies, compression.
 
 mod connection;
 mod pool;
+mod proxy;
 mod socket;
 mod tls;
 
 pub(crate) use connection::{Request, Response};
 pub(crate) use pool::Pool;
+pub(crate) use proxy::Proxies;
 
 /// `http://host:port/path` or `https://…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,12 @@ impl Endpoint {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let usual = if self.tls { 443 } else { 80 };
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// Host and port, as a tunnel is asked for.
+    fn with_port(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{host}:{}", self.port)
     }
 
     /// What is sent there stays on this machine.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 
 use super::connection::{Broken, Connection, Request, Response};
+use super::proxy::Proxies;
 use super::{Endpoint, tls};
 use crate::limit::Limits;
 use crate::lock::lock;
@@ -21,14 +22,15 @@ pub(crate) struct Pool {
     limits: Limits,
     /// A file of certificates to trust in, in place of the system's.
     bundle: Option<PathBuf>,
+    proxies: Arc<Proxies>,
     tls: OnceLock<Arc<ClientConfig>>,
     /// To whom, since when.
     idle: Mutex<Vec<(Endpoint, Connection, Instant)>>,
 }
 
 impl Pool {
-    pub(crate) fn new(limits: Limits, bundle: Option<PathBuf>) -> Self {
-        Pool { limits, bundle, tls: OnceLock::new(), idle: Mutex::default() }
+    pub(crate) fn new(limits: Limits, bundle: Option<PathBuf>, proxies: Arc<Proxies>) -> Self {
+        Pool { limits, bundle, proxies, tls: OnceLock::new(), idle: Mutex::default() }
     }
 
     /// Send a request, and take in its answer's body up to as many bytes as `most` says for its status. `sent` counts how often it was
@@ -64,7 +66,7 @@ impl Pool {
         patience: Duration,
         most: usize,
     ) -> io::Result<Response> {
-        let mut connection = Connection::dial(endpoint, None, &Limits::default(), Some(patience))?;
+        let mut connection = Connection::dial(endpoint, None, None, &Limits::default(), Some(patience))?;
         connection.call(request, &|_| most).map_err(|broken| broken.error)
     }
 
@@ -77,7 +79,14 @@ impl Pool {
                 Some(self.tls.get_or_init(|| made).clone())
             }
         };
-        Connection::dial(endpoint, tls, &self.limits, None)
+        let proxy = self.proxies.to(endpoint);
+        let dialed = Connection::dial(endpoint, proxy, tls, &self.limits, None);
+        match proxy {
+            Some(proxy) => dialed.map_err(|error| {
+                io::Error::new(error.kind(), format!("by the proxy {proxy}: {}", crate::error::plain(&error)))
+            }),
+            None => dialed,
+        }
     }
 
     fn kept(&self, endpoint: &Endpoint) -> Option<Connection> {

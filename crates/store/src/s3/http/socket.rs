@@ -5,7 +5,6 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::Endpoint;
 use crate::limit::Limits;
 
 /// How often somebody who waits looks whether anything moves.
@@ -24,9 +23,9 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn dial(endpoint: &Endpoint, limits: &Limits, connecting: Option<Duration>) -> io::Result<Self> {
+    pub(super) fn dial((host, port): (&str, u16), limits: &Limits, connecting: Option<Duration>) -> io::Result<Self> {
         let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in (endpoint.host.as_str(), endpoint.port).to_socket_addrs()? {
+        for address in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, connecting.unwrap_or(CONNECTING)) {
                 Ok(tcp) => {
                     tcp.set_nodelay(true)?;

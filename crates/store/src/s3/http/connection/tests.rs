@@ -33,7 +33,7 @@ fn ask(connection: &mut Connection, method: &'static str, most: usize) -> Result
 }
 
 fn dial(endpoint: &Endpoint) -> Connection {
-    Connection::dial(endpoint, None, &Limits::default(), None).unwrap()
+    Connection::dial(endpoint, None, None, &Limits::default(), None).unwrap()
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn silence_breaks_too() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     let mut connection =
-        Connection::dial(&endpoint, None, &Limits::default(), Some(Duration::from_millis(200))).unwrap();
+        Connection::dial(&endpoint, None, None, &Limits::default(), Some(Duration::from_millis(200))).unwrap();
     let broken = ask(&mut connection, "GET", 100).unwrap_err();
     assert!(broken.unheard && broken.silent, "{:?}", broken.error);
     drop(listener);
