@@ -32,7 +32,10 @@ fn few_descriptors_do() {
     home.write("src/new", "once more");
     let run = |args: &[&str]| limited(&home, "--nofile=48:48", None, args);
     run(&["backup", "src", "--workers", "8"]).ok();
-    run(&["check", "--read-data"]).ok();
+    // Whatever is left when the last pack has been read.
+    for most in 40..=56 {
+        limited(&home, &format!("--nofile={most}:{most}"), None, &["check", "--read-data"]).ok();
+    }
     run(&["restore", &home.saved_folder(), "-t", "out", "--workers", "8"]).ok();
     assert!(same(&home.path("src"), &home.path("out")));
     run(&["forget", "--keep-last", "1", "--prune"]).ok();
@@ -53,7 +56,9 @@ fn few_threads_do() {
         home.write(&format!("src/many/{n}"), Rng::new(n).bytes(3000));
     }
     // Not every folder above the program is open to all.
-    std::fs::copy(env!("CARGO_BIN_EXE_drumlin"), home.path("drumlin")).unwrap();
+    // By a program of its own: a child that another test has just begun would hold it open for writing.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_drumlin")).arg(home.path("drumlin")).status();
+    assert!(copied.unwrap().success());
     let owned = |path: &str| {
         let owner = format!("{uid}:{uid}");
         assert!(Command::new("chown").args(["-R", "-h", &owner]).arg(home.path(path)).status().unwrap().success());
@@ -67,6 +72,8 @@ fn few_threads_do() {
         let ran = run(most, &["backup", "src", "--workers", "4"]);
         assert!(!ran.stderr.contains("a bug"), "{most}: {}", ran.stderr);
         done += u32::from(ran.code == Some(0));
+        // As many as there are of them at once at most.
+        assert!(most < 8 || ran.code == Some(0), "{most}: {}", ran.stderr);
         if ran.code != Some(0) {
             assert!(ran.stderr.contains("Resource temporarily unavailable"), "{most}: {}", ran.stderr);
             continue;
@@ -77,5 +84,5 @@ fn few_threads_do() {
         run(most, &["forget", "--keep-last", "1", "--prune"]).ok();
         run(most, &["check", "--read-data"]).ok();
     }
-    assert!(done > 6, "{done}");
+    assert!(done > 4, "{done}");
 }

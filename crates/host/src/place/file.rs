@@ -17,6 +17,7 @@ use super::error::{Error, Problems, Result};
 use super::gift::MODE_NEW;
 use super::handle::Handle;
 use crate::meta::Stat;
+use crate::sys::open_retry;
 
 /// A regular file open for writing. Parts may be written in any order and by several threads.
 ///
@@ -264,7 +265,8 @@ pub(super) fn write_all_at(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8])
 
 /// What closing would say, while the file stays open: a file system far away tells there that it has no room.
 fn hear(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    close(fd.try_clone_to_owned().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?)
+    let copy = || fd.try_clone_to_owned().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+    close(open_retry(copy)?)
 }
 
 /// Closes and listens: network file systems and quotas may report a lost write only here.

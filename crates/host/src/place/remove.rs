@@ -14,6 +14,7 @@ use super::entry::{FileId, stat_fd};
 use super::error::{Error, Result};
 use super::handle::Handle;
 use crate::meta::Stat;
+use crate::sys::open_retry;
 
 /// Descriptors held at once; the deeper ones come first.
 const HELD_MAX: usize = 48;
@@ -219,7 +220,7 @@ fn up(level: &Level, parent: FileId) -> Result<OwnedFd> {
     let lost = || Error::Swapped(level.name.clone());
     let fd = level.fd.as_ref().ok_or_else(lost)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = fs::openat(fd, c"..", flags, Mode::empty()).map_err(|e| Error::system("open", b"..", e))?;
+    let fd = open_retry(|| fs::openat(fd, c"..", flags, Mode::empty())).map_err(|e| Error::system("open", b"..", e))?;
     let stat = stat_fd(fd.as_fd()).map_err(|e| Error::system("stat", b"..", e))?;
     if FileId::of(&stat) == parent { Ok(fd) } else { Err(lost()) }
 }
@@ -238,7 +239,7 @@ fn open_to_empty(at: BorrowedFd<'_>, name: &[u8], is_root: bool) -> Result<(Owne
         e => Error::system("remove", name, e),
     };
     let stat = |fd: &OwnedFd| stat_fd(fd.as_fd()).map_err(error);
-    match open(flags | OFlags::RDONLY) {
+    match open_retry(|| open(flags | OFlags::RDONLY)) {
         Ok(fd) => {
             let stat = stat(&fd)?;
             if !is_root && stat.mode & 0o700 != 0o700 {

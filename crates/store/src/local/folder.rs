@@ -100,7 +100,8 @@ impl Root {
 
     /// Make the root's own entry durable, in the folder that it is in.
     pub(super) fn persist_root(&self) -> Result<()> {
-        match retry_on_intr(|| fs::openat(&self.dir, "..", FOLDER, Mode::empty())) {
+        let open = || retry_on_intr(|| fs::openat(&self.dir, "..", FOLDER, Mode::empty()));
+        match wait_for_descriptors(open) {
             Ok(above) => sync_folder(above),
             // A folder that one may pass and not read can't be synced by itself.
             Err(Errno::ACCESS) => fs::syncfs(&self.dir),
@@ -261,7 +262,8 @@ fn told_link(above: impl AsFd, segment: &str, errno: Errno) -> Errno {
 /// The folders in a folder, by their paths below the root; as far as that can be told by looking at it once.
 fn folders_in(dir: &OwnedFd, folder: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let Ok(dir) = retry_on_intr(|| fs::openat(dir, ".", FOLDER, Mode::empty())) else { return found };
+    let open = || retry_on_intr(|| fs::openat(dir, ".", FOLDER, Mode::empty()));
+    let Ok(dir) = wait_for_descriptors(open) else { return found };
     let mut buffer = Vec::with_capacity(8 << 10);
     let mut listing = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(Ok(entry)) = listing.next() {

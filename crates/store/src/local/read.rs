@@ -12,16 +12,26 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, Advice, FileType, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::folder::{Root, wait_for_descriptors};
 use crate::{TOO_LONG, WHOLE_BYTES_MAX};
 
-/// How many descriptors are kept open.
+/// How many descriptors are kept open, where there are many to be had.
 pub(super) const HANDLES_MAX: usize = 64;
+
+/// How many are kept open: of few descriptors a part, since whoever else needs one can't take them away.
+fn handles_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let soft = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+        usize::try_from(soft / 4).unwrap_or(usize::MAX).clamp(4, HANDLES_MAX)
+    })
+}
 
 /// Objects of up to this length may be replaced: `put` is for those of a few MiB.
 const REPLACED_BYTES_MAX: u64 = 8 << 20;
@@ -178,7 +188,7 @@ impl Handles {
             return;
         }
         let mut evicted = None;
-        if kept.handles.len() >= HANDLES_MAX
+        if kept.handles.len() >= handles_max()
             && let Some(oldest) = kept.handles.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone())
         {
             evicted = kept.handles.remove(&oldest);

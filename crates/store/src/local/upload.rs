@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, ftruncate};
 use rustix::io::{Errno, Result, dup, retry_on_intr};
 
 use super::Inner;
-use super::folder::split;
+use super::folder::{split, wait_for_descriptors};
 use super::temporary::Temporary;
 use super::writer::{Buffer, Output, Seat};
 use crate::{Action, Put, Upload};
@@ -51,7 +51,7 @@ impl LocalUpload {
             Err(_) => ftruncate(temporary.file(), 0).map(|()| 0)?,
             Ok(()) => 0,
         };
-        let output = Arc::new(Output::new(dup(temporary.file())?.into(), direct));
+        let output = Arc::new(Output::new(wait_for_descriptors(|| dup(temporary.file()))?.into(), direct));
         let name = name.to_owned();
         Ok(Self { store, name, temporary: Some(temporary), output, seat, buffer: None, offset: 0, allocated })
     }
