@@ -162,27 +162,7 @@ fn attempt(
     match run.pipeline(pace, feed).and_then(|outcome| run.conclude(outcome)) {
         Ok(end) => run.end(cache, end),
         Err(e) => {
-            if matches!(&e, Error::Repo(e) if is_of_tree(e)) {
-                damaged.extend(distrusted(&run.reader).unwrap_or_default());
-            }
-            let placed = *run.placed();
-            if let Ok(session) = run.end_session() {
-                // Beside a checkpoint nothing is risked: an index object that fails, and may land late, would keep that from being decided on.
-                if matches!(placed, Placed::Nothing) && is_worth_naming(&e) {
-                    // Who wants to end doesn't wait for a line.
-                    let _ = session.name_finished(!(monitor.stop() && repository.store().is_far()));
-                }
-                let _ = match placed {
-                    // What it has named may yet appear: the session stays, and is evicted one day.
-                    _ if session.is_in_doubt() => Ok(()),
-                    // As whole as any partial snapshot.
-                    Placed::Snapshot(checkpoint) => session.commit(checkpoint),
-                    // Nobody refers to what was written.
-                    Placed::Nothing => session.abandon(),
-                    // It may yet appear, and must not count then without a session that protects what it refers to.
-                    Placed::Unknown => Ok(()),
-                };
-            }
+            run.give_up(&e, damaged);
             Err(e)
         }
     }
@@ -516,6 +496,30 @@ impl Run<'_> {
             return Ok(false);
         }
         parent::is_latest(self.repository, parent)
+    }
+
+    /// End the session of a run that has failed, with what it has stored named, if that may be of use to the next.
+    fn give_up(self, error: &Error, damaged: &mut HashSet<PackId>) {
+        if matches!(error, Error::Repo(e) if is_of_tree(e)) {
+            damaged.extend(distrusted(&self.reader).unwrap_or_default());
+        }
+        let (placed, stop, is_far) = (*self.placed(), self.monitor.stop(), self.repository.store().is_far());
+        let Ok(session) = self.end_session() else { return };
+        // Beside a checkpoint nothing is risked: an index object that fails, and may land late, would keep that from being decided on.
+        if matches!(placed, Placed::Nothing) && is_worth_naming(error) {
+            // Who wants to end doesn't wait for a line.
+            let _ = session.name_finished(!(stop && is_far));
+        }
+        let _ = match placed {
+            // What it has named may yet appear: the session stays, and is evicted one day.
+            _ if session.is_in_doubt() => Ok(()),
+            // As whole as any partial snapshot.
+            Placed::Snapshot(checkpoint) => session.commit(checkpoint),
+            // Nobody refers to what was written.
+            Placed::Nothing => session.abandon(),
+            // It may yet appear, and must not count then without a session that protects what it refers to.
+            Placed::Unknown => Ok(()),
+        };
     }
 
     fn end_session(self) -> Result<WriteSession> {

@@ -151,25 +151,8 @@ impl Look {
         let problems = scales.problems().chain(duplicates.problems()).collect();
         (survey.snapshots, survey.lost) = (snapshots.len(), ground.lost().count());
         ground.orphans().for_each(|pack| survey.orphans.add(ground.packs[&pack].1));
-        let mut objects: Vec<_> =
-            ground.objects.iter().filter(|(_, (len, _))| *len < SMALL_OBJECT_BYTES).map(|(id, _)| *id).collect();
-        if objects.len() <= SMALL_OBJECTS_MAX {
-            objects.clear();
-        }
-        survey.indexes = objects.len();
-        objects.extend(ground.of_evicted(repository)?);
-        objects.extend(plans.plans.iter().flat_map(|plan| &plan.indexes).filter(|id| ground.objects.contains_key(*id)));
-        // What is said of a pack that can't be asked itself is as good as what else is said of it.
-        let keys = places.keys();
-        objects.extend(ground.naming(&keys.contested.difference(&keys.unsettled).copied().collect()));
-        // A backup would take what they name for stored.
-        objects.extend(ground.naming(&ground.lost().collect()));
-        // Those of older generations that name no pack of one: nothing else would ever make them anew.
-        let bare = |id: &IndexId| {
-            let (_, named) = &ground.objects[id];
-            named.iter().all(|pack| !ground.packs.contains_key(pack) || is_newest(pack))
-        };
-        objects.extend(ground.generations.iter().filter(|(id, tag)| **tag != newest && bare(id)).map(|(id, _)| *id));
+        let (objects, small) = replaced_objects(repository, &ground, (&places, newest), plans)?;
+        survey.indexes = small;
         let mut reseal =
             if options.max_rekey == Unused::Bytes(0) { Vec::new() } else { repository.older_snapshots()? };
         reseal.retain(|id| !forgotten.contains(id));
@@ -212,6 +195,36 @@ impl Look {
 
 fn is_tree(ground: &Ground, pack: &PackId) -> bool {
     ground.packs.get(pack).is_some_and(|(kind, _)| *kind == PackKind::Tree)
+}
+
+/// Index objects in whose place others are written, and how many of them because they are small and many.
+fn replaced_objects(
+    repository: &Repository,
+    ground: &Ground,
+    (places, newest): (&Places, u32),
+    plans: &Known,
+) -> Result<(Vec<IndexId>, usize)> {
+    let mut objects: Vec<_> =
+        ground.objects.iter().filter(|(_, (len, _))| *len < SMALL_OBJECT_BYTES).map(|(id, _)| *id).collect();
+    if objects.len() <= SMALL_OBJECTS_MAX {
+        objects.clear();
+    }
+    let small = objects.len();
+    objects.extend(ground.of_evicted(repository)?);
+    objects.extend(plans.plans.iter().flat_map(|plan| &plan.indexes).filter(|id| ground.objects.contains_key(*id)));
+    // What is said of a pack that can't be asked itself is as good as what else is said of it.
+    let keys = places.keys();
+    objects.extend(ground.naming(&keys.contested.difference(&keys.unsettled).copied().collect()));
+    // A backup would take what they name for stored.
+    objects.extend(ground.naming(&ground.lost().collect()));
+    // Those of older generations that name no pack of one: nothing else would ever make them anew.
+    let is_newest = |pack: &PackId| ground.named.get(pack).is_some_and(|(info, _)| info.generation == newest);
+    let bare = |id: &IndexId| {
+        let (_, named) = &ground.objects[id];
+        named.iter().all(|pack| !ground.packs.contains_key(pack) || is_newest(pack))
+    };
+    objects.extend(ground.generations.iter().filter(|(id, tag)| **tag != newest && bare(id)).map(|(id, _)| *id));
+    Ok((objects, small))
 }
 
 /// After new secrets were given: the tree packs that clients have written which can open no others.

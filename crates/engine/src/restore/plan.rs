@@ -358,33 +358,16 @@ impl<'a> Planner<'a> {
             Some(stat) if convert::kind(stat.kind) != meta.kind => (None, Some(stat)),
             there => (there, None),
         };
+        let extras = extras(content);
+        let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
         if context.options.dry_run {
-            if meta.kind == Kind::Dir && in_the_way.is_some() {
-                // It would give way, and nothing be there yet.
-                self.barred.push(join(current.key(), name));
-            }
-            let extras = extras(content);
-            let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
-            let is_kept = match (&there, current.had(name)) {
-                (Some(there), Some(handle)) => {
-                    let may_stay = || handle.may_amend(name, convert::host_kind(meta.kind), FileId::of(there), &wanted);
-                    meta.kind == Kind::Dir || is_right(handle, name, meta, content, there) && may_stay().is_ok()
-                }
-                _ => false,
-            };
-            if !is_kept && there.is_some_and(|there| there.nlink > 1) {
-                context.replaces(&path);
-            }
-            let change = if is_kept { Change::Kept } else { Change::Restored };
-            context.placed(&path, Vec::new(), change);
+            self.foresee(name, meta, content, &wanted, &path, (there, in_the_way));
             return Ok(false);
         }
         let Some(handle) = current.open(context) else {
             add(&context.counters().unwritable, 1);
             return Ok(false);
         };
-        let extras = extras(content);
-        let wanted = Wanted { mode: meta.mode, owner: Some(owner), mtime, extras: &extras };
         let made = match meta.kind {
             Kind::File => handle.place_file(name, &[], &wanted),
             Kind::Dir => match (&there, in_the_way) {
@@ -431,6 +414,36 @@ impl<'a> Planner<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// Count what a run would do with an entry whose contents don't come as a stream, and do nothing.
+    fn foresee(
+        &mut self,
+        name: &[u8],
+        meta: &Meta,
+        content: &Content,
+        wanted: &Wanted,
+        path: &[u8],
+        (there, in_the_way): (Option<Stat>, Option<Stat>),
+    ) {
+        let context = self.context;
+        let current = self.dir.as_mut().expect("begun");
+        if meta.kind == Kind::Dir && in_the_way.is_some() {
+            // It would give way, and nothing be there yet.
+            self.barred.push(join(current.key(), name));
+        }
+        let is_kept = match (&there, current.had(name)) {
+            (Some(there), Some(handle)) => {
+                let may_stay = || handle.may_amend(name, convert::host_kind(meta.kind), FileId::of(there), wanted);
+                meta.kind == Kind::Dir || is_right(handle, name, meta, content, there) && may_stay().is_ok()
+            }
+            _ => false,
+        };
+        if !is_kept && there.is_some_and(|there| there.nlink > 1) {
+            context.replaces(path);
+        }
+        let change = if is_kept { Change::Kept } else { Change::Restored };
+        context.placed(path, Vec::new(), change);
     }
 
     /// Put a file into the window. See [`Planner::hand_over`].
