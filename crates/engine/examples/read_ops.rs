@@ -133,7 +133,7 @@ fn save_stream(repository: &Repository, cache: &Arc<Cache>) -> Result<(), Box<dy
         compression: Compression::Auto,
         workers: 2,
         walkers: 1.into(),
-        late: backup::LATE,
+        late: drumlin_engine::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
         skip_unchanged: false,

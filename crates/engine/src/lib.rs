@@ -18,6 +18,7 @@ mod error;
 pub mod estimate;
 pub mod find;
 pub mod forget;
+mod latency;
 mod legible;
 pub mod list;
 pub mod monitor;
@@ -34,4 +35,5 @@ mod unchanged;
 pub mod undelete;
 
 pub use error::{Error, Result};
+pub use latency::LATE;
 pub use monitor::{Counters, Monitor, Problem, ProblemKind};

@@ -4,9 +4,13 @@ mod common;
 
 use common::{bench, options, settle, user};
 use drumlin_engine::backup::{Options, Parent, backup};
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Change, Counters, Monitor, Problem, Quiet};
+use drumlin_engine::restore::restore;
 use drumlin_testkit::{compare, tree};
+use std::collections::HashSet;
 use std::fs;
+use std::sync::Mutex;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 fn same(a: &std::path::Path, b: &std::path::Path) {
@@ -60,6 +64,56 @@ fn what_is_read_ahead_is_the_same_tree() {
     // Of the folders above the times are stored, and other tests work in one of them.
     let same = (0..5).any(|_| root(Duration::from_secs(60)) == root(Duration::ZERO));
     assert!(same, "five times another tree");
+}
+
+/// Notes which threads have made files.
+#[derive(Default)]
+struct Hands(Quiet, Mutex<HashSet<ThreadId>>);
+
+impl Monitor for Hands {
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+    fn problem(&self, problem: &Problem) {
+        self.0.problem(problem);
+    }
+    fn wants_entries(&self) -> bool {
+        true
+    }
+    fn entry(&self, _: Change, _: &[u8]) {
+        self.1.lock().unwrap().insert(std::thread::current().id());
+    }
+}
+
+/// Where every file that is made counts as late, small ones are made by many threads; what comes out is the same.
+#[test]
+fn what_many_threads_make_is_the_same_tree() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree::random(&source, 8, 600).unwrap();
+    for n in 0..2000 {
+        let folder = source.join(format!("folder {}", n % 7));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("small {n}")), vec![n as u8; n % 3000]).unwrap();
+    }
+    settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let [few, many] = [Duration::from_secs(60), Duration::ZERO].map(|late| {
+        let target = bench.folder.path().join(format!("target {late:?}"));
+        let monitor = Hands::default();
+        let mut options = common::restore_options(&snapshot, &target);
+        options.subfolder = Some(source.as_os_str().as_encoded_bytes().to_vec());
+        options.late = late;
+        let report = restore(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        assert!(monitor.0.problems().is_empty(), "{:?}", monitor.0.problems());
+        assert_eq!(report.counts.entries, report.counts.restored);
+        same(&source, &target);
+        let hands = monitor.1.lock().unwrap().len();
+        (report.counts.entries, report.counts.bytes_written, hands)
+    });
+    assert_eq!((few.0, few.1), (many.0, many.1));
+    assert!(few.2 <= 4 && many.2 > 16, "{} and {} threads", few.2, many.2);
 }
 
 #[test]

@@ -11,10 +11,11 @@ use crate::render::path::shown;
 use crate::render::progress::Watch;
 use crate::render::size::counted;
 use crate::render::summary;
-use drumlin_engine::Error;
-use drumlin_engine::restore::{Options, restore};
+use crate::rules;
+use drumlin_engine::restore::{Options, Report, restore};
 use drumlin_engine::select::open_reader;
-use drumlin_format::snapshot::Summary;
+use drumlin_engine::{Error, LATE};
+use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
 use drumlin_store::Location;
 use std::io::ErrorKind;
@@ -92,6 +93,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         numeric_ids: args.numeric_ids,
         thaw: args.thaw.into(),
         workers: args.workers.map_or_else(super::processors, usize::from),
+        late: LATE,
         memory: memory(context, args.memory)?,
     };
     let target = options.target.clone();

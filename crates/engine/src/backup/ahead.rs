@@ -8,6 +8,7 @@
 use super::job::Entry;
 use super::racy::mapped;
 use super::worker::is_sparse;
+use crate::latency::{Latency, THREADS};
 use drumlin_host::meta::{Kind, Stat};
 use drumlin_host::read::{self, Had};
 use std::io::Read;
@@ -15,12 +16,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is waited for, and no work: of a disk at hand a file is opened in some 5 µs, from a cold one in some 100.
-pub const LATE: Duration = Duration::from_micros(500);
-/// So many tell.
-const OPENS_TOLD: u32 = 8;
-/// Threads that read ahead for one worker.
-const THREADS: usize = 32;
 /// Larger files are read by the worker.
 const BYTES_MAX: u64 = 256 << 10;
 
@@ -40,40 +35,6 @@ pub(super) struct Found {
     pub at: SystemTime,
     /// [`mapped`], then.
     pub mapped: u8,
-}
-
-/// What opening files took of late.
-pub(super) struct Latency {
-    /// What is too long.
-    late: Duration,
-    opens: u32,
-    took: Duration,
-    is_late: bool,
-}
-
-impl Latency {
-    pub fn new(late: Duration) -> Self {
-        Latency { late, opens: 0, took: Duration::ZERO, is_late: false }
-    }
-
-    /// So many files were opened in so long.
-    pub fn note(&mut self, opens: u32, took: Duration) {
-        self.opens += opens;
-        self.took += took;
-    }
-
-    /// A batch is over: the next one begins with what this one has shown.
-    pub fn settle(&mut self) {
-        if self.opens > 0 {
-            self.is_late = self.took > self.late * self.opens;
-            (self.opens, self.took) = (0, Duration::ZERO);
-        }
-    }
-
-    /// Whether what comes next is to be read ahead.
-    pub fn is_late(&self) -> bool {
-        self.is_late || self.opens >= OPENS_TOLD && self.took > self.late * self.opens
-    }
 }
 
 /// Whether an entry is read ahead. What has several names is often known already; devices and the like are hardly ever many.
@@ -184,7 +145,7 @@ mod tests {
         std::fs::remove_file(at("f07")).unwrap();
         std::fs::write(at("f08"), content(9)).unwrap();
         std::fs::write(at("f09"), b"").unwrap();
-        let (mut latency, before) = (Latency::new(LATE), SystemTime::now());
+        let (mut latency, before) = (Latency::new(Duration::ZERO), SystemTime::now());
         let read = read(&found, &mut latency);
         for (entry, read) in found.iter().zip(read) {
             let name = std::str::from_utf8(&entry.name).unwrap();
@@ -207,26 +168,7 @@ mod tests {
             assert!(had.extras.target.is_empty() && had.lost.is_none());
             assert!(before <= at && at <= SystemTime::now());
         }
-        assert_eq!(latency.opens, 39);
-    }
-
-    #[test]
-    fn late_is_what_took_long_of_late() {
-        let mut latency = Latency::new(LATE);
         latency.settle();
-        assert!(!latency.is_late());
-        // One that took long tells nothing of the next in the same batch.
-        latency.note(1, LATE * 30);
-        assert!(!latency.is_late());
-        latency.note(OPENS_TOLD - 1, Duration::ZERO);
-        assert!(latency.is_late());
-        latency.settle();
-        assert!(latency.is_late());
-        // A batch without files tells nothing.
-        latency.settle();
-        assert!(latency.is_late());
-        latency.note(10, LATE);
-        latency.settle();
-        assert!(!latency.is_late());
+        assert!(latency.is_late(), "what was read is counted");
     }
 }

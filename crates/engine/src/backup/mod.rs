@@ -23,7 +23,6 @@ mod racy;
 mod run;
 mod worker;
 
-pub use ahead::LATE;
 pub use level::Compression;
 pub(crate) use level::Level;
 pub use parent::{Parent, ParentSnapshots};
@@ -83,7 +82,7 @@ pub struct Options {
     pub workers: usize,
     /// Threads that walk.
     pub walkers: Crew,
-    /// Where opening takes longer than this, on average, small files are read ahead by many threads. See [`LATE`].
+    /// Where opening takes longer than this, on average, small files are read ahead by many threads. See [`crate::LATE`].
     pub late: Duration,
     /// Bytes of memory to use, about.
     pub memory: usize,

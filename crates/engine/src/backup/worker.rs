@@ -1,11 +1,12 @@
 //! A worker: takes entries from the source to sealed blocks, all the way, so that a small file is handed over once.
 
-use super::ahead::{self, Ahead, Found, Latency};
+use super::ahead::{self, Ahead, Found};
 use super::big::Pieces;
 use super::job::{Batch, Done, Entry, Finished, Job};
 use super::level::Level;
 use super::racy::{mapped, racy};
 use crate::convert;
+use crate::latency::Latency;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, select};

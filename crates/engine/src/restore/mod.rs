@@ -29,6 +29,7 @@ mod range;
 mod run;
 mod selection;
 mod spared;
+mod spread;
 mod stream;
 mod verify;
 mod window;
@@ -38,7 +39,10 @@ pub use run::restore;
 
 use crate::monitor::Counts;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_host::filter::{Filter, Pattern};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What to do with files that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +104,8 @@ pub struct Options {
     pub thaw: Option<crate::thaw::Options>,
     /// Threads that read, decode and write.
     pub workers: usize,
+    /// Where making a small file takes longer than this, on average, many threads do so at once. See [`crate::LATE`].
+    pub late: Duration,
     /// Bytes of memory to use, about.
     pub memory: usize,
 }

@@ -111,6 +111,11 @@ impl Window {
         self.multis.get((file.multi as usize).wrapping_sub(1))
     }
 
+    /// Whether the chunk is all of its file.
+    pub fn is_of_one(&self, used: &Use) -> bool {
+        self.files[used.file as usize].multi == 0
+    }
+
     /// The chunk that is wanted.
     pub fn chunk(&self, used: &Use) -> ChunkId {
         let file = &self.files[used.file as usize];

@@ -5,6 +5,7 @@ use super::own::Own;
 use super::stream::{Fetch, Stream};
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::{Options, file};
+use crate::latency::Latency;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, select};
@@ -19,6 +20,7 @@ use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// What planner and workers share.
 pub(super) struct Context<'a> {
@@ -59,7 +61,7 @@ pub(super) struct Room {
     /// Files whose chunks are still coming in.
     files: usize,
     /// Directories of each worker.
-    dirs: usize,
+    pub(super) dirs: usize,
 }
 
 impl Room {
@@ -192,13 +194,24 @@ pub(super) struct Worker<'a> {
     block: Vec<u8>,
     /// By window and number.
     dirs: Vec<(u32, u32, Arc<TargetDir>)>,
+    /// So many of them are kept.
+    dirs_max: usize,
+    /// What making files took of late.
+    pub(super) latency: Latency,
 }
 
 static NO_EXTRAS: Extras = Extras { xattrs: Vec::new(), flags: 0, target: Vec::new() };
 
 impl<'a> Worker<'a> {
     pub fn new(context: &'a Context<'a>) -> Self {
-        Worker { context, scratch: Vec::new(), block: Vec::new(), dirs: Vec::new() }
+        let latency = Latency::new(context.options.late);
+        let dirs_max = context.room.dirs;
+        Worker { context, scratch: Vec::new(), block: Vec::new(), dirs: Vec::new(), dirs_max, latency }
+    }
+
+    /// One that writes in another one's place.
+    pub(super) fn hand(context: &'a Context<'a>) -> Self {
+        Worker { dirs_max: 1, ..Self::new(context) }
     }
 
     /// Work until no worker has a task left. A worker without tasks still fetches blocks for those that have some.
@@ -265,6 +278,7 @@ impl<'a> Worker<'a> {
             Err(e) => return Err(e.into()),
         };
         let mut lens = 0;
+        let mut files = Vec::new();
         // The uses of one chunk stand together: it is checked once.
         let mut checked = None;
         for at in uses {
@@ -300,9 +314,14 @@ impl<'a> Worker<'a> {
                     Some(content) => self.write(window, used, &content),
                     None => self.damaged(window, used, &cause),
                 },
-                None => self.write(window, used, content.unwrap_or_default()),
+                None => match content.unwrap_or_default() {
+                    content if self.latency.is_late() && window.is_of_one(used) => files.push((used, content)),
+                    content => self.write(window, used, content),
+                },
             }
         }
+        self.spread(window, &files);
+        self.latency.settle();
         self.context.reader.used(info, table, block, lens);
         self.block = bytes;
         Ok(())
@@ -335,7 +354,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
+    pub(super) fn write(&mut self, window: &Arc<Window>, used: &Use, content: &[u8]) {
         let file = &window.files[used.file as usize];
         if content.len() as u64 != window.len(used) {
             return self.damaged(window, used, "its contents don't have the length that the tree says");
@@ -359,9 +378,11 @@ impl<'a> Worker<'a> {
     }
 
     fn write_single(&mut self, window: &Arc<Window>, file: &File, content: &[u8]) -> place::Result<()> {
+        let begun = Instant::now();
         let dir = self.dir(window, file.dir)?;
         let name = window.name(file);
         let problems = dir.place_file(name, content, &wanted(window, file))?;
+        self.latency.note(1, begun.elapsed());
         if problems.is_empty() && !self.context.monitor.wants_entries() {
             add(&self.context.counters().restored, 1);
         } else {
@@ -477,7 +498,7 @@ impl<'a> Worker<'a> {
         if let Some(at) = self.dirs.iter().rposition(|(w, n, _)| (*w, *n) == (of, number)) {
             return Ok(self.dirs[at].2.clone());
         }
-        if self.dirs.len() >= self.context.room.dirs {
+        if self.dirs.len() >= self.dirs_max {
             self.dirs.remove(0);
         }
         let target = self.context.target.as_ref().expect("files are written only where there is a target");

@@ -84,7 +84,7 @@ fn what_does_not_know_its_length_is_saved_all_the_same() {
         backup::backup(&shown.bench.repository, &shown.bench.cache, options, &Quiet::default()).unwrap()
     };
     // As it comes, and with all that opens late read ahead; then nobody knows whether anything has changed.
-    for late in [backup::LATE, std::time::Duration::ZERO] {
+    for late in [drumlin_engine::LATE, std::time::Duration::ZERO] {
         let report = backup(late);
         let target = tempfile::tempdir().unwrap();
         let (_, monitor) = shown.bench.restore(&report.snapshot.unwrap(), &shown.at, &target.path().join("t"));
@@ -105,7 +105,7 @@ fn what_is_compressed_is_no_other_file() {
     }
     settle();
     let first = shown.bench.backup(&folder);
-    for late in [backup::LATE, std::time::Duration::ZERO] {
+    for late in [drumlin_engine::LATE, std::time::Duration::ZERO] {
         let _mounted = Numberless::mount_compressed(&folder, &shown.at).unwrap();
         let options = Options { late, force: true, ..options(&[&shown.at]) };
         let report = backup::backup(&shown.bench.repository, &shown.bench.cache, options, &Quiet::default()).unwrap();

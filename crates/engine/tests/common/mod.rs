@@ -79,7 +79,7 @@ pub fn options(paths: &[&Path]) -> Options {
         compression: Compression::Auto,
         workers: 2,
         walkers: 2.into(),
-        late: backup::LATE,
+        late: drumlin_engine::LATE,
         memory: 128 << 20,
         checkpoint_bytes: 0,
         skip_unchanged: false,
@@ -131,6 +131,7 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         numeric_ids: false,
         thaw: None,
         workers: 2,
+        late: drumlin_engine::LATE,
         memory: 128 << 20,
     }
 }

@@ -208,7 +208,7 @@ impl Actor<'_> {
             compression: Compression::Level(1),
             workers: 1,
             walkers: 1.into(),
-            late: backup::LATE,
+            late: drumlin_engine::LATE,
             memory: 8 << 20,
             index: if self.rng.one_in(4) { IndexMode::Sparse } else { IndexMode::Exact },
             checkpoint_bytes: if self.rng.one_in(3) { 6000 } else { 0 },

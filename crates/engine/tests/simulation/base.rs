@@ -91,7 +91,7 @@ impl Base {
                 compression: Compression::Level(1),
                 workers: 1,
                 walkers: 1.into(),
-                late: backup::LATE,
+                late: drumlin_engine::LATE,
                 memory: 8 << 20,
                 index: IndexMode::Exact,
                 checkpoint_bytes: 0,

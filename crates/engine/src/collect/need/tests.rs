@@ -83,7 +83,7 @@ impl History {
             compression: Compression::Auto,
             workers: 2,
             walkers: 1.into(),
-            late: backup::LATE,
+            late: crate::LATE,
             memory: 64 << 20,
             checkpoint_bytes: 0,
             skip_unchanged: false,
