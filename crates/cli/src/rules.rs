@@ -1,6 +1,6 @@
 //! What a backup leaves out: the rules of the profile, of the command line and of the program itself, in one filter.
 
-use crate::args::excludes::{Excludes, Given, Rule};
+use crate::args::excludes::{Excludes, Given, Rule, Rules};
 use crate::exit::{Failure, Result};
 use crate::place;
 use crate::profile::Profile;
@@ -21,12 +21,7 @@ pub fn filter(excludes: &Excludes, profile: Option<&Profile>, own: &[PathBuf], s
     if let Some(profile) = profile {
         of_profile(profile, &mut options)?;
     }
-    for Given { rule, ignore_case } in &excludes.rules.0 {
-        match rule {
-            Rule::Pattern(text) => options.exclude.push(Pattern { ignore_case: *ignore_case, ..Pattern::flag(text) }),
-            Rule::File(path) => options.exclude.extend(read(path, *ignore_case)?),
-        }
-    }
+    options.exclude.extend(patterns(&excludes.rules)?);
     options.exclude_if_present.extend(excludes.exclude_if_present.iter().cloned());
     options.exclude_caches |= excludes.exclude_caches;
     options.exclude_larger_than = excludes.exclude_larger_than.or(options.exclude_larger_than);
@@ -34,6 +29,21 @@ pub fn filter(excludes: &Excludes, profile: Option<&Profile>, own: &[PathBuf], s
         options.exclude.extend(built_in(folder, sources)?);
     }
     Ok(Filter::new(&options)?)
+}
+
+/// The patterns of the command line.
+///
+/// # Errors
+/// A file that can't be read.
+pub fn patterns(rules: &Rules) -> Result<Vec<Pattern>> {
+    let mut patterns = Vec::new();
+    for Given { rule, ignore_case } in &rules.0 {
+        match rule {
+            Rule::Pattern(text) => patterns.push(Pattern { ignore_case: *ignore_case, ..Pattern::flag(text) }),
+            Rule::File(path) => patterns.extend(read(path, *ignore_case)?),
+        }
+    }
+    Ok(patterns)
 }
 
 fn of_profile(profile: &Profile, options: &mut FilterOptions) -> Result<()> {
@@ -104,7 +114,6 @@ fn literal(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::excludes::Rules;
     use drumlin_host::filter::{Reason, Scope, Verdict};
     use drumlin_host::meta::Kind;
 

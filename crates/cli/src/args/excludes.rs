@@ -71,6 +71,13 @@ impl FromArgMatches for Rules {
     }
 }
 
+impl Rules {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Rules for what to leave out. Patterns have the syntax of .gitignore; one that begins with `/` is an absolute path.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What to leave out")]

@@ -1,5 +1,6 @@
 //! `restore`.
 
+use super::excludes::Rules;
 use super::select::Select;
 use crate::render::size;
 use clap::{Args, ValueEnum, ValueHint};
@@ -35,9 +36,9 @@ pub struct Restore {
     #[arg(short, long, value_name = "PATTERN")]
     pub include: Vec<String>,
 
-    /// Leave out what matches PATTERN (may be repeated)
-    #[arg(short, long, value_name = "PATTERN")]
-    pub exclude: Vec<String>,
+    /// Patterns of what is left out, and not deleted either.
+    #[command(flatten)]
+    pub exclude: Rules,
 
     /// What to do with files in the target that differ
     #[arg(long, value_name = "WHEN", default_value = "always")]
@@ -46,13 +47,14 @@ pub struct Restore {
     /// Delete what is in the restored folders but not in the snapshot
     ///
     /// It deletes only at and below the sources of the backup, not in the folders above them. It never deletes the
-    /// repository that is read, nor Drumlin's own files. If rules left something out of the backup, it is refused
-    /// unless --exclude or --delete-excluded is given; if the backup could not read something, unless --delete-excluded
-    /// is.
+    /// repository that is read, nor Drumlin's own files, nor what --exclude names. If rules left something out of the
+    /// backup, it is refused unless the --profile with these rules is given, which then also name what is not deleted,
+    /// or --delete-excluded; if the backup could not read something, unless --delete-excluded is.
     #[arg(long)]
     pub delete: bool,
 
-    /// With --delete: also delete what rules left out of the backup, and what it could not read
+    /// With --delete: also delete what rules left out of the backup (but not what --exclude names), and what it could
+    /// not read
     #[arg(long, requires = "delete")]
     pub delete_excluded: bool,
 

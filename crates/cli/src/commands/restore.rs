@@ -3,7 +3,9 @@
 use super::backup::memory;
 use super::gather;
 use super::look::is_dir;
+use crate::args::excludes::Excludes;
 use crate::args::restore::Restore;
+use crate::args::select::Select;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, without_number};
 use crate::place;
@@ -21,27 +23,19 @@ use drumlin_store::Location;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Run it.
 ///
 /// # Errors
 /// Nothing was restored, or not all that should have been.
 pub fn run(context: &Context, args: Restore) -> Result<Exit> {
-    check_patterns(&args)?;
+    let exclude = check_patterns(&args)?;
     check_target(&args.target)?;
     let repository = context.open_to_read()?;
     let cache = context.cache(&repository)?;
     let (all, damaged) = repository.snapshots()?;
-    // Of those it may be the latest; who names another one by its id has that.
-    let is_passed_over = !damaged.is_empty() && args.snapshot.as_bytes().starts_with(b"latest");
-    for error in damaged {
-        match is_passed_over {
-            true => {
-                context.out.trouble_with("restore", &format!("a snapshot is passed over, perhaps the latest: {error}"))
-            }
-            false => context.out.warn(format!("a snapshot is passed over: {error}")),
-        }
-    }
+    let is_passed_over = tell_of_damaged(context, &args, damaged);
     let spec = gather::find(context, &all, &args.snapshot, &args.select)?;
     let snapshot = spec.snapshot.snapshot;
     let folder = &spec.subfolder;
@@ -49,31 +43,21 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         return Err(Failure::failed(format!("'{folder}' is not a folder in the snapshot"))
             .hint("to restore a single file, give its path as a separate argument after the snapshot"));
     }
-    if snapshot.partial.is_some() {
-        context
-            .out
-            .caution("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
-    }
-    if snapshot.summary.unreadable > 0 {
-        let entries = counted(snapshot.summary.unreadable, "entry", "entries");
-        context.out.caution(format!(
-            "{entries} could not be read when this snapshot was made: what could not be read is not in it"
-        ));
-    }
-    spare_unseen(context, &args, &snapshot.summary)?;
+    tell_what_it_lacks(context, &snapshot);
+    let unsaved = spare_unseen(context, &args, &snapshot)?;
     let repository_folder = match context.place()?.location() {
         Location::Local(path) => Some(path),
         _ => None,
     };
-    if let Some(folder) = repository_folder.as_ref().and_then(|folder| folder.canonicalize().ok())
-        && real(&args.target).is_some_and(|target| target.starts_with(&folder))
-    {
-        let target = shown(args.target.as_os_str().as_bytes());
-        return Err(Failure::failed(format!("cannot restore to '{target}': it lies in the repository that is read"))
-            .hint("give --target another folder"));
-    }
+    check_outside(&args.target, repository_folder.as_deref())?;
     let restored = summary::Restored { id: snapshot.id, partial: snapshot.partial.is_some() };
-    let picky = !args.include.is_empty() || !args.exclude.is_empty();
+    let told = Told {
+        restored,
+        is_passed_over,
+        is_picky: !args.include.is_empty() || !args.exclude.is_empty(),
+        dry_run: args.dry_run,
+        verify: args.verify,
+    };
     let watch = Watch::new(context.out, "restore");
     let options = Options {
         snapshot,
@@ -88,7 +72,8 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         remembered: place::states().into_iter().collect(),
         dry_run: args.dry_run,
         include: args.include,
-        exclude: args.exclude,
+        exclude,
+        unsaved,
         verify: args.verify,
         numeric_ids: args.numeric_ids,
         thaw: args.thaw.into(),
@@ -143,41 +128,52 @@ fn real(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| above.canonicalize().ok())
 }
 
-/// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word about it.
-fn spare_unseen(context: &Context, args: &Restore, summary: &Summary) -> Result<()> {
+/// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word about it. Gives the rules, if they are
+/// known: those of the profile that the snapshot is of.
+fn spare_unseen(context: &Context, args: &Restore, snapshot: &Snapshot) -> Result<Option<Arc<Filter>>> {
     if !args.delete || args.delete_excluded {
-        return Ok(());
+        return Ok(None);
     }
+    let profile = match &context.profile {
+        Some(profile) if gather::of_profile(context, profile, &Select::default())?.matches(snapshot) => Some(profile),
+        _ => None,
+    };
+    let rules = match profile {
+        Some(_) => Some(Arc::new(rules::filter(&Excludes::default(), profile, &[], &[])?)),
+        None => None,
+    };
     let entries = |n| counted(n, "entry", "entries");
     let (message, hint) = match () {
-        () if summary.unreadable > 0 => (
+        () if snapshot.summary.unreadable > 0 => (
             format!(
                 "{} could not be read when this snapshot was made, and --delete would delete them from the target",
-                entries(summary.unreadable)
+                entries(snapshot.summary.unreadable)
             ),
             "restore without --delete, or add --delete-excluded; --dry-run shows what would be deleted",
         ),
-        () if summary.excluded > 0 && args.exclude.is_empty() => (
+        () if snapshot.summary.excluded > 0 && rules.is_none() => (
             format!(
                 "rules left {} out of this snapshot, and --delete would delete them from the target",
-                entries(summary.excluded)
+                entries(snapshot.summary.excluded)
             ),
-            "name what is to stay with --exclude, as the backup did, or add --delete-excluded; --dry-run shows what would be deleted",
+            "give the --profile with these rules; or name what is to stay with --exclude, and add --delete-excluded for all else; \
+             --dry-run shows what would be deleted",
         ),
-        () => return Ok(()),
+        () => return Ok(rules),
     };
     match args.dry_run {
         true => context.out.warn(message),
         false => return Err(Failure::failed(message).hint(hint)),
     }
-    Ok(())
+    Ok(rules)
 }
 
 /// Told before anything is unlocked or read.
-fn check_patterns(args: &Restore) -> Result<()> {
-    let exclude = args.include.iter().chain(&args.exclude).map(Pattern::flag).collect();
-    Filter::new(&FilterOptions { exclude, ..FilterOptions::default() })?;
-    Ok(())
+fn check_patterns(args: &Restore) -> Result<Vec<Pattern>> {
+    let exclude = rules::patterns(&args.exclude)?;
+    let all = args.include.iter().map(Pattern::flag).chain(exclude.iter().cloned()).collect();
+    Filter::new(&FilterOptions { exclude: all, ..FilterOptions::default() })?;
+    Ok(exclude)
 }
 
 /// A target is a folder, or not there yet.

@@ -122,12 +122,67 @@ fn what_rules_left_out_is_deleted_only_when_that_is_said() {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     assert!(restore(&["-n"]).expect(0).stderr.contains("rules left 1 entry out"));
-    restore(&["--exclude", "*.o"]).ok();
+    // Naming some of it is no word about the rest.
+    restore(&["--exclude", "*.a"]).expect(1);
+    restore(&["--delete-excluded", "--exclude", "*.o"]).ok();
     assert!(home.path("src/deep/c.o").exists());
     restore(&["--delete-excluded"]).ok();
     assert!(!home.path("src/deep/c.o").exists());
     restore(&["--delete-excluded", "--exclude", "*.o"]).ok();
     home.run(&["restore", &folder, "--target", &target, "--delete-excluded"]).expect(2);
+}
+
+/// The profile's rules say what no backup has: size, marks and all.
+#[test]
+fn what_the_profiles_rules_leave_out_is_not_deleted() {
+    let home = Home::new();
+    home.sources();
+    let rules =
+        "exclude = ['*.o']\nexclude-larger-than = '100K'\nexclude-caches = true\nexclude-if-present = ['.nobackup']";
+    let (repository, source) = (home.text("repo"), home.text("src"));
+    let profile = format!("[profile.home]\nrepository = '{repository}'\nsources = ['{source}']\n{rules}\n");
+    home.write("config/drumlin/profiles.toml", profile);
+    let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
+    let kept =
+        ["deep/x.o", "disk.img", "cache/thing", "cache/sub/thing", "marked/thing", "new/large", "new/cache/thing"];
+    for file in kept {
+        home.write(
+            &format!("src/{file}"),
+            vec![1; if file.contains('.') || file.contains("large") { 200 << 10 } else { 9 }],
+        );
+    }
+    home.write("src/cache/CACHEDIR.TAG", tag);
+    home.write("src/marked/.nobackup", "");
+    fs::remove_dir_all(home.path("src/new")).unwrap();
+    home.run(&["-r", "repo", "-k", "key", "init"]).ok();
+    let run = |args: &[&str]| home.run(&[&["-k", "key", "--profile", "home"], args].concat());
+    run(&["backup"]).ok();
+    // Made since: all but two of it no backup would have.
+    home.write("src/new/large", vec![1; 200 << 10]);
+    home.write("src/new/cache/thing", "kept");
+    home.write("src/new/cache/CACHEDIR.TAG", tag);
+    home.write("src/new/small", "gone");
+    home.write("src/deep/y", "gone");
+    let there = |file: &str| home.path(&format!("src/{file}")).exists();
+    home.run(&["-r", "repo", "-k", "key", "restore", "latest", "--target", "/", "--delete"]).expect(1);
+    assert!(there("deep/y"), "without the profile nobody knows the rules");
+    for dry_run in [true, false] {
+        run(&[&["restore", "latest", "--target", "/", "--delete"][..], if dry_run { &["-n"] } else { &[] }].concat())
+            .ok();
+        assert!(kept.into_iter().all(there), "{:?}", kept.map(there));
+        assert_eq!((there("deep/y"), there("new/small")), (dry_run, dry_run));
+    }
+    // What newer rules leave out is restored all the same.
+    fs::write(
+        home.path("config/drumlin/profiles.toml"),
+        fs::read_to_string(home.path("config/drumlin/profiles.toml")).unwrap().replace("'*.o'", "'deep'"),
+    )
+    .unwrap();
+    fs::remove_dir_all(home.path("src/deep")).unwrap();
+    run(&["restore", "latest", "--target", "/", "--delete"]).ok();
+    assert!(home.path("src/deep").is_dir());
+    run(&["restore", "latest", "--target", "/", "--delete", "--delete-excluded"]).ok();
+    assert!(!there("disk.img") && !there("cache/thing") && there("cache/CACHEDIR.TAG"));
 }
 
 #[test]

@@ -228,6 +228,9 @@ impl AtHand {
     /// Delete what the snapshot doesn't have in it.
     pub fn end(self, context: &Context, selection: &Selection) {
         let (Some(mut keep), Some(handle), Some(there)) = (self.keep, self.handle, self.there) else { return };
+        if selection.is_marked(&handle, &there) {
+            return;
+        }
         keep.sort_unstable();
         for name in there.iter().filter(|n| keep.binary_search_by(|k| (**k).cmp(n)).is_err()) {
             let mut path = self.source.clone();

@@ -71,7 +71,7 @@ impl Deletion<'_> {
     fn entry(&mut self, handle: &Arc<TargetDir>, name: &[u8], spared: Option<&Rc<Spared>>) -> Option<Opened> {
         let (context, path) = (self.context, &self.path[..]);
         let stat = handle.stat(name).ok().flatten()?;
-        if !self.selection.wants(path, &convert::meta(&stat, 0)) || context.asides.has(&self.dir, name) {
+        if !self.selection.lets_go(path, &stat) || context.asides.has(&self.dir, name) {
             return None;
         }
         if place::is_aside(name) {
@@ -115,6 +115,7 @@ impl Deletion<'_> {
 
     fn open(&mut self, handle: &Arc<TargetDir>, name: &[u8], spared: Option<Rc<Spared>>) -> Option<Opened> {
         match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
+            Ok((names, handle)) if self.selection.is_marked(&handle, &names) => None,
             Ok((names, handle)) => {
                 if !self.dir.is_empty() {
                     self.dir.push(b'/');

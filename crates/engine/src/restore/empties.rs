@@ -63,6 +63,7 @@ fn clear(key: &[u8], context: &Context, selection: &Selection) {
     let Some(target) = &context.target else { return };
     let listed = target.dir(&selection.below(key)).and_then(|handle| Ok((handle.list()?, handle)));
     match listed {
+        Ok((names, handle)) if selection.is_marked(&handle, &names) => {}
         Ok((names, handle)) => {
             let below = selection.below(key);
             for name in names.iter() {

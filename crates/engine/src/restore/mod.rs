@@ -94,8 +94,10 @@ pub struct Options {
     pub dry_run: bool,
     /// Restore only what matches one of these patterns (in gitignore's syntax), and all below that.
     pub include: Vec<String>,
-    /// Leave out what matches one of these.
-    pub exclude: Vec<String>,
+    /// Leave out what matches these; nothing of it is deleted either.
+    pub exclude: Vec<Pattern>,
+    /// What a backup by these rules leaves out is not deleted.
+    pub unsaved: Option<Arc<Filter>>,
     /// Read everything back and compare.
     pub verify: bool,
     /// Owners by number, not by name.

@@ -6,8 +6,10 @@ use crate::convert;
 use crate::{Error, Result};
 use drumlin_format::tree::{Meta, join};
 use drumlin_host::filter::{Filter, FilterOptions, Pattern, Verdict};
-use drumlin_host::meta::Kind;
+use drumlin_host::meta::{Kind, Stat};
+use drumlin_host::place::{Names, TargetDir};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What of a snapshot is wanted.
 pub(super) struct Selection {
@@ -21,13 +23,14 @@ pub(super) struct Selection {
     followed: HashSet<Vec<u8>>,
     include: Option<Filter>,
     exclude: Filter,
+    /// What these rules leave out was never compared with anything.
+    unsaved: Option<Arc<Filter>>,
 }
 
 impl Selection {
     /// What the options say.
     pub fn new(options: &Options) -> Result<Self> {
-        let filter = |patterns: &[String]| {
-            let exclude = patterns.iter().map(Pattern::flag).collect();
+        let filter = |exclude: Vec<Pattern>| {
             Filter::new(&FilterOptions { exclude, ..FilterOptions::default() })
                 .map_err(|e| Error::Repo(drumlin_repo::Error::Misuse(e.to_string())))
         };
@@ -38,8 +41,13 @@ impl Selection {
             base: base.unwrap_or_default(),
             sources: paths().filter_map(|path| source_key(path)).collect(),
             followed: paths().filter(|path| path.ends_with(b"/")).filter_map(|path| source_key(path)).collect(),
-            include: if options.include.is_empty() { None } else { Some(filter(&options.include)?) },
-            exclude: filter(&options.exclude)?,
+            include: if options.include.is_empty() {
+                None
+            } else {
+                Some(filter(options.include.iter().map(Pattern::flag).collect())?)
+            },
+            exclude: filter(options.exclude.clone())?,
+            unsaved: options.unsaved.clone(),
         })
     }
 
@@ -62,9 +70,20 @@ impl Selection {
         self.is_way(dir, name) || self.followed.contains(&join(dir, name))
     }
 
-    /// Whether there are patterns, so that not all of a directory may be wanted.
-    pub fn has_rules(&self) -> bool {
-        self.include.is_some() || self.exclude.has_rules()
+    /// Whether there are rules, so that not all of a directory that the snapshot doesn't have may be deleted.
+    pub fn spares(&self) -> bool {
+        self.include.is_some() || self.exclude.has_rules() || self.unsaved.is_some()
+    }
+
+    /// Whether rules let an entry of the target be deleted that the snapshot doesn't have, by the absolute path that it would have in the source.
+    pub fn lets_go(&self, path: &[u8], stat: &Stat) -> bool {
+        let meta = convert::meta(stat, 0);
+        self.wants(path, &meta) && !self.unsaved.as_ref().is_some_and(|filter| hits(filter, path, &meta))
+    }
+
+    /// Whether a file in a directory of the target marks all else in it as not worth saving.
+    pub fn is_marked(&self, dir: &TargetDir, names: &Names) -> bool {
+        self.unsaved.as_ref().is_some_and(|filter| dir.is_marked(names, filter))
     }
 
     /// Whether only what matches a pattern is wanted, so that directories are made when something in them is.
@@ -74,13 +93,8 @@ impl Selection {
 
     /// Whether the patterns let an entry through, by its absolute path in the source.
     pub fn wants(&self, path: &[u8], meta: &Meta) -> bool {
-        let kind = convert::host_kind(meta.kind);
-        let matches =
-            |filter: &Filter, path: &[u8], kind| matches!(filter.verdict(path, kind, meta.size), Verdict::Exclude(_));
-        let ancestors = || (1..path.len()).filter(|at| path[*at] == b'/').map(|at| &path[..at]);
-        let hit =
-            |filter: &Filter| matches(filter, path, kind) || ancestors().any(|above| matches(filter, above, Kind::Dir));
-        !(self.exclude.has_rules() && hit(&self.exclude)) && self.include.as_ref().is_none_or(hit)
+        let hit = |filter: &Filter| hits(filter, path, meta);
+        !hit(&self.exclude) && self.include.as_ref().is_none_or(hit)
     }
 
     /// Whether an entry of the tree is part of the restore, or of the way to something that is.
@@ -126,6 +140,14 @@ impl Selection {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);
         slashes(rest.strip_prefix(&[0]).unwrap_or(rest))
     }
+}
+
+/// Whether a filter leaves out an entry, or a directory above it.
+fn hits(filter: &Filter, path: &[u8], meta: &Meta) -> bool {
+    let matches = |path: &[u8], kind| matches!(filter.verdict(path, kind, meta.size), Verdict::Exclude(_));
+    let mut ancestors = (1..path.len()).filter(|at| path[*at] == b'/').map(|at| &path[..at]);
+    filter.has_rules()
+        && (matches(path, convert::host_kind(meta.kind)) || ancestors.any(|above| matches(above, Kind::Dir)))
 }
 
 /// Where a source stands, as a directory; `None` for a stream, which is no directory.

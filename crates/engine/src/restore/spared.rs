@@ -9,14 +9,14 @@ use drumlin_host::place::{FileId, Names, TargetDir};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Directories in which, or below which, something is left out by the patterns, or can't be looked at: nobody knows then that nothing is.
+/// Directories in which, or below which, something is left out by rules, or can't be looked at: nobody knows then that nothing is.
 pub(super) struct Spared(HashSet<FileId>);
 
 impl Spared {
     /// Those of an entry and of all below it.
     pub fn find(selection: &Selection, handle: &TargetDir, name: &[u8], path: &[u8]) -> Self {
         let mut spared = Spared(HashSet::new());
-        if !selection.has_rules() {
+        if !selection.spares() {
             return spared;
         }
         let Ok(Some(stat)) = handle.stat(name) else { return spared };
@@ -25,7 +25,7 @@ impl Spared {
         }
         let mut path = path.to_vec();
         let mut open = Vec::new();
-        spared.enter(handle, name, &stat, path.len(), &mut open);
+        spared.enter(selection, handle, name, &stat, path.len(), &mut open);
         while let Some(looked) = open.last_mut() {
             let id = looked.id;
             path.truncate(looked.path);
@@ -43,9 +43,9 @@ impl Spared {
             let (handle, name) = (looked.handle.clone(), name.to_vec());
             match handle.stat(&name) {
                 Ok(None) => {}
-                Ok(Some(stat)) if selection.wants(&path, &convert::meta(&stat, 0)) => {
+                Ok(Some(stat)) if selection.lets_go(&path, &stat) => {
                     if convert::kind(stat.kind) == Kind::Dir && !is_mounted(&handle, &stat) {
-                        spared.enter(&handle, &name, &stat, path.len(), &mut open);
+                        spared.enter(selection, &handle, &name, &stat, path.len(), &mut open);
                     }
                 }
                 Ok(Some(_)) | Err(_) => _ = spared.0.insert(id),
@@ -54,11 +54,21 @@ impl Spared {
         spared
     }
 
-    fn enter(&mut self, handle: &TargetDir, name: &[u8], stat: &Stat, path: usize, open: &mut Vec<Looked>) {
+    fn enter(
+        &mut self,
+        selection: &Selection,
+        handle: &TargetDir,
+        name: &[u8],
+        stat: &Stat,
+        path: usize,
+        open: &mut Vec<Looked>,
+    ) {
         let id = FileId::of(stat);
         match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
-            Ok((names, handle)) => open.push(Looked { handle, names, at: 0, id, path }),
-            Err(_) => {
+            Ok((names, handle)) if !selection.is_marked(&handle, &names) => {
+                open.push(Looked { handle, names, at: 0, id, path })
+            }
+            _ => {
                 self.0.insert(id);
                 self.0.extend(open.last().map(|above| above.id));
             }

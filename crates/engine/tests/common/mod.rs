@@ -127,6 +127,7 @@ pub fn restore_options(snapshot: &Snapshot, target: &Path) -> restore::Options {
         dry_run: false,
         include: Vec::new(),
         exclude: Vec::new(),
+        unsaved: None,
         verify: false,
         numeric_ids: false,
         thaw: None,

@@ -6,6 +6,7 @@ use drumlin_engine::backup;
 use drumlin_engine::monitor::{ProblemKind, Quiet};
 use drumlin_engine::restore::{Options, Overwrite};
 use drumlin_format::snapshot::Snapshot;
+use drumlin_host::filter::Pattern;
 use drumlin_store::{Put, Store};
 use drumlin_testkit::LoopFs;
 use rustix::fs::{Mode, OFlags};
@@ -64,7 +65,7 @@ fn what_is_left_out_stays_wherever_it_lies() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "there").unwrap();
     }
-    let options = |dry_run| Options { delete: true, dry_run, exclude: vec!["*.out".into()], ..scene.options() };
+    let options = |dry_run| Options { delete: true, dry_run, exclude: vec![Pattern::flag("*.out")], ..scene.options() };
     for dry_run in [true, false] {
         let (report, monitor) = scene.run(options(dry_run));
         assert_eq!(report.counts.deleted, 3, "two files, and what holds nothing that is left out");
@@ -223,7 +224,7 @@ fn of_a_very_deep_folder_what_is_excluded_stays() {
     }
     // With the stack that a thread has by itself.
     let run = |dry_run| {
-        let options = Options { delete: true, exclude: vec!["kept".into()], dry_run, ..scene.options() };
+        let options = Options { delete: true, exclude: vec![Pattern::flag("kept")], dry_run, ..scene.options() };
         let (report, monitor) = scene.run(options);
         assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
         report.counts.deleted

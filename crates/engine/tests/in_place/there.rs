@@ -5,6 +5,7 @@ use crate::scene::{at, scene};
 use drumlin_engine::backup;
 use drumlin_engine::monitor::{Counts, ProblemKind, Quiet};
 use drumlin_engine::restore::{self, Options, Overwrite};
+use drumlin_host::filter::Pattern;
 use drumlin_store::{Put, Store};
 use drumlin_testkit::Rng;
 use std::collections::BTreeSet;
@@ -315,7 +316,7 @@ fn what_the_snapshot_does_not_have_is_deleted_only_when_told_and_never_what_is_l
         fs::write(path, "extra").unwrap();
     }
     let there = || extras.into_iter().filter(|e| scene.target.join(e).exists()).collect::<Vec<_>>();
-    let exclude = || vec!["*.out".to_owned()];
+    let exclude = || vec![Pattern::flag("*.out")];
     let run = |delete, dry_run| scene.run(Options { delete, dry_run, exclude: exclude(), ..scene.options() }).0.counts;
     assert_eq!(run(false, false).deleted, 0);
     assert_eq!((run(true, true).deleted, there()), (3, extras.to_vec()));
@@ -431,7 +432,7 @@ fn what_is_in_a_directory_that_was_empty_is_deleted_too() {
     // Only below what was asked for, and not what is excluded.
     let paths = vec![b"/a/empty".to_vec(), b"/d/e".to_vec()];
     assert_eq!(run(Options { paths, ..options() }), (2, vec!["c-empty/deep/y", "left out/w", "new/v"]));
-    let (deleted, left) = run(Options { exclude: vec!["left out".into()], ..options() });
+    let (deleted, left) = run(Options { exclude: vec![Pattern::flag("left out")], ..options() });
     assert_eq!((deleted, left), (4, vec!["left out/w"]));
     assert_eq!(run(options()), (5, vec![]));
     scene.same();

@@ -17,6 +17,7 @@ use super::locked;
 use super::remove::{self, Removed};
 use super::resolve::{self, check_name};
 use super::target::Shared;
+use crate::filter::Filter;
 use crate::meta::{Kind, Stat};
 use crate::sys::open_retry;
 
@@ -355,6 +356,11 @@ impl TargetDir {
     /// All names in this directory, sorted bytewise, without `.` and `..`.
     pub fn list(&self) -> Result<Names> {
         list::list(self.fd()).map_err(|e| Error::system("list", b".", e))
+    }
+
+    /// Whether a file in this directory, whose entries are `names`, marks it as one of which a backup by these rules saves nothing else.
+    pub fn is_marked(&self, names: &Names, filter: &Filter) -> bool {
+        filter.tag(self.fd(), |name| names.contains(name)).is_some()
     }
 
     /// Makes the entries of this directory durable (their names, not what they hold).
