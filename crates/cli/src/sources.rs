@@ -6,6 +6,7 @@ use crate::render::path::shown;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The path as a source: absolute, without `.`, doubled slashes and, where it isn't a symlink, without a slash at its end;
@@ -49,6 +50,25 @@ pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
         plain.push(b'/');
     }
     Ok(plain)
+}
+
+/// Of what is not what it leads to: what to do who wants that. A folder and a file are what they are.
+pub fn saves_itself_alone(path: &[u8]) -> Option<&'static str> {
+    let path = Path::new(OsStr::from_bytes(path));
+    if path.as_os_str().as_bytes().ends_with(b"/") {
+        return None;
+    }
+    let kind = path.symlink_metadata().ok()?.file_type();
+    match () {
+        () if kind.is_symlink() && path.is_dir() => {
+            Some("a symbolic link: only the link is saved; to save the folder that it leads to, add a '/' at the end")
+        }
+        () if kind.is_symlink() => Some("a symbolic link: only the link is saved, not what it leads to"),
+        () if kind.is_block_device() || kind.is_char_device() => Some(
+            "a device: only its node is saved; to save its contents, give them as a stream: 'drumlin backup --stdin NAME < DEVICE'",
+        ),
+        () => None,
+    }
 }
 
 /// Files of paths, as `--files-from` and its kin name them.

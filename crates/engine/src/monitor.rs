@@ -136,6 +136,8 @@ counters! {
     removed,
     /// Entries that could not be read.
     unreadable,
+    /// Sources that were not there; they are unreadable, too.
+    absent,
     /// Entries that vanished before they could be read.
     vanished,
     /// Files that changed while they were read.

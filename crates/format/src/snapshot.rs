@@ -75,6 +75,9 @@ pub struct Summary {
     /// Milliseconds it took.
     #[n(9)]
     pub millis: u64,
+    /// Sources that were named and not there; `None` if all were.
+    #[n(10)]
+    pub absent: Option<u64>,
 }
 
 /// A snapshot.
@@ -286,7 +289,7 @@ mod tests {
             partial: Some(Reached { dir: b"home".to_vec(), name: b"x".to_vec() }),
             parent: None,
             program: "drumlin".into(),
-            summary: Summary { new: 10, ..Summary::default() },
+            summary: Summary { new: 10, absent: Some(1), ..Summary::default() },
             plans: vec![PlanId([4; 16]), PlanId([5; 16])],
             original: Some(SnapshotId([6; 16])),
         }

@@ -28,7 +28,7 @@ pub struct Forget {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Then run 'prune' with its defaults, if anything was forgotten; with --dry-run: report what it would do
+    /// Then run 'prune' with its defaults; with --dry-run: report what it would do
     #[arg(long)]
     pub prune: bool,
 

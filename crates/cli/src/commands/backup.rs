@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::hooks::{self, When};
 use crate::process::user_name;
 use crate::render::progress::Watch;
+use crate::render::size::counted;
 use crate::render::summary::{self, Extra};
 use crate::signals::{Signals, is_stopped};
 use crate::sources::Lines;
@@ -193,11 +194,22 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
             }
         }
     }
+    // Each was told, but not to who wants little told.
+    if report.counts.changed_while_read > 0 && context.out.quiet() {
+        let files = counted(report.counts.changed_while_read, "file", "files");
+        context.out.caution(format!("{files} changed while being read; what was saved of them may be inconsistent"));
+    }
     let done = Done { exit, snapshot: snapshot.map(|s| s.id.to_string()) };
     match exit {
         Exit::Interrupted => {
             let kept = if snapshot.is_some() { "; the next run goes on from the partial snapshot" } else { "" };
             context.out.failure(&Failure::new(exit, format!("interrupted{kept}")));
+        }
+        _ if report.counts.absent > 0 && !context.out.json() => {
+            let sources = counted(report.counts.absent, "source was", "sources were");
+            context.out.caution(format!(
+                "{sources} not there: rules of 'forget' count this snapshot apart from those that have all of them"
+            ));
         }
         _ if report.counts.unreadable > 0 && !context.out.json() && !context.out.quiet() => {
             context.out.warn("part of the source could not be read: see above");

@@ -47,6 +47,17 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
             (Plan::by_rules(&filter.select(&all), &options), damaged)
         }
     };
+    // Those from before a source was added to the profile, say.
+    if filter.exactly {
+        let any = SnapshotFilter { paths: Vec::new(), exactly: false, ..filter.clone() };
+        let others = all.iter().filter(|info| any.matches(&info.snapshot) && !filter.matches(&info.snapshot)).count();
+        if others > 0 {
+            let snapshots = counted(others as u64, "snapshot", "snapshots");
+            context.out.note(format!(
+                "{snapshots} of other sources than the profile's: none of its rules apply to them (--path and rules on the command line do)"
+            ));
+        }
+    }
     let shown = Shown { context, plan: &plan, infos: all.iter().map(|i| (i.snapshot.id, i)).collect() };
     if args.dry_run {
         shown.all(true)?;
@@ -60,7 +71,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
     }
     let exit = if unread.is_empty() { Exit::Done } else { Exit::Incomplete };
     let how = Prune { unsafe_allow_remove_all: args.unsafe_allow_remove_all, ..Prune::default() };
-    let pruned = match args.prune && !plan.going().is_empty() {
+    let pruned = match args.prune {
         false => Exit::Done,
         true if args.dry_run => {
             context.out.note("\nand a prune after it:");

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// There are none, or one of them makes no sense.
 pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf>, Lines)]) -> Result<Vec<Vec<u8>>> {
+    let mut named = given.clone();
     for (files, lines) in files {
         for file in *files {
             let mut missing =
@@ -35,6 +36,13 @@ pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf
     let none_named = given.is_empty() && files.iter().all(|(f, _)| f.is_empty());
     if none_named && let Some(profile) = &context.profile {
         given = sources::of_profile(&profile.sources)?;
+        named = given.clone();
+    }
+    // Of a list that a program has made nobody wants to hear of each link.
+    for path in &named {
+        if let Some(advice) = sources::saves_itself_alone(&sources::absolute(path)?) {
+            context.out.caution(format!("{}: {advice}", shown(path.as_bytes())));
+        }
     }
     if given.is_empty() {
         return Err(

@@ -253,6 +253,12 @@ impl NewKey {
 /// # Errors
 /// It can't be made; a file that is there is never overwritten.
 pub fn create_secret(path: &Path) -> Result<File> {
+    // The program's own folder of settings need not be there yet.
+    if let (Some(folder), Ok(keys)) = (path.parent(), place::keys())
+        && keys.parent().is_some_and(|own| folder.starts_with(own))
+    {
+        place::make_lasting_folder(folder)?;
+    }
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file = created.map_err(Failure::file("make the new file", path))?;
     let room = file.write_all_at(&[b'\n'; SECRET_BYTES_MAX], 0).and_then(|()| file.sync_data());

@@ -92,34 +92,103 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         other => other.into(),
     };
     let report = watch.run(|monitor| restore(&repository, &cache, options, monitor)).map_err(restored_so_far)?;
-    let c = &report.counts;
-    let is_lacking = c.unwritable + c.damaged + c.attributes > 0;
-    let exit = match () {
-        () if report.stopped => Exit::Interrupted,
-        () if is_lacking || is_passed_over => Exit::Incomplete,
-        () => Exit::Done,
-    };
-    let exit = context.outcome(exit);
-    if context.out.json() {
-        context.out.tell(&summary::restore_json(&report, restored, args.dry_run, exit));
-    } else {
-        summary::restore_lines(&report, args.dry_run, args.verify).into_iter().for_each(|l| context.out.note(l));
-    }
-    if picky && c.entries == 0 && exit == Exit::Done {
-        context.out.caution("nothing was restored: --include and --exclude left nothing of it");
-    }
-    match exit {
-        Exit::Interrupted => {
-            let message = "interrupted; run the same command again to go on";
-            context.out.failure(&Failure::new(exit, message));
+    Ok(told.tell(context, &report))
+}
+
+/// Tell of snapshots that can't be read, and whether one of them may be the latest, and the latest is what is wanted: who names another one by its
+/// id has that.
+fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo::Error>) -> bool {
+    let is_passed_over = !damaged.is_empty() && args.snapshot.as_bytes().starts_with(b"latest");
+    for error in damaged {
+        match is_passed_over {
+            true => {
+                context.out.trouble_with("restore", &format!("a snapshot is passed over, perhaps the latest: {error}"))
+            }
+            false => context.out.warn(format!("a snapshot is passed over: {error}")),
         }
-        // Of anything else that the status is about it was told where it was met.
-        Exit::Incomplete if is_lacking && !context.out.json() => {
-            context.out.warn("not everything was restored as it was: see above")
-        }
-        _ => {}
     }
-    Ok(exit)
+    is_passed_over
+}
+
+/// What no restore of this snapshot can bring back.
+fn tell_what_it_lacks(context: &Context, snapshot: &Snapshot) {
+    if snapshot.partial.is_some() {
+        context
+            .out
+            .caution("this snapshot is partial: its backup was interrupted, and what it did not reach is missing");
+    }
+    if let Some(absent) = snapshot.summary.absent {
+        let sources = counted(absent, "source was", "sources were");
+        context.out.caution(format!("{sources} not there when this snapshot was made"));
+    }
+    if snapshot.summary.changed_while_read > 0 {
+        let files = counted(snapshot.summary.changed_while_read, "file", "files");
+        context.out.caution(format!("{files} changed while this snapshot was made, and may be inconsistent in it"));
+    }
+    let unreadable = snapshot.summary.unreadable.saturating_sub(snapshot.summary.absent.unwrap_or_default());
+    if unreadable > 0 {
+        let entries = counted(unreadable, "entry", "entries");
+        context.out.caution(format!(
+            "{entries} could not be read when this snapshot was made: what could not be read is not in it"
+        ));
+    }
+}
+
+/// Nothing is written over the repository that is read.
+fn check_outside(target: &Path, repository: Option<&Path>) -> Result<()> {
+    if let Some(folder) = repository.and_then(|folder| folder.canonicalize().ok())
+        && real(target).is_some_and(|target| target.starts_with(&folder))
+    {
+        let target = shown(target.as_os_str().as_bytes());
+        return Err(Failure::failed(format!("cannot restore to '{target}': it lies in the repository that is read"))
+            .hint("give --target another folder"));
+    }
+    Ok(())
+}
+
+/// What the report of a restore depends on besides the restore.
+struct Told {
+    restored: summary::Restored,
+    /// Perhaps another snapshot should have been restored.
+    is_passed_over: bool,
+    /// Only what patterns say was wanted.
+    is_picky: bool,
+    dry_run: bool,
+    verify: bool,
+}
+
+impl Told {
+    /// Tell how it went, and find the status.
+    fn tell(self, context: &Context, report: &Report) -> Exit {
+        let c = &report.counts;
+        let is_lacking = c.unwritable + c.damaged + c.attributes > 0;
+        let exit = match () {
+            () if report.stopped => Exit::Interrupted,
+            () if is_lacking || self.is_passed_over => Exit::Incomplete,
+            () => Exit::Done,
+        };
+        let exit = context.outcome(exit);
+        if context.out.json() {
+            context.out.tell(&summary::restore_json(report, self.restored, self.dry_run, exit));
+        } else {
+            summary::restore_lines(report, self.dry_run, self.verify).into_iter().for_each(|l| context.out.note(l));
+        }
+        if self.is_picky && c.entries == 0 && exit == Exit::Done {
+            context.out.caution("nothing was restored: --include and --exclude left nothing of it");
+        }
+        match exit {
+            Exit::Interrupted => {
+                let message = "interrupted; run the same command again to go on";
+                context.out.failure(&Failure::new(exit, message));
+            }
+            // Of anything else that the status is about it was told where it was met.
+            Exit::Incomplete if is_lacking && !context.out.json() => {
+                context.out.warn("not everything was restored as it was: see above")
+            }
+            _ => {}
+        }
+        exit
+    }
 }
 
 /// Where a folder is that need not be there yet.

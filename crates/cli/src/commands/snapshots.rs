@@ -50,6 +50,7 @@ struct JsonSummary {
     entries_changed: u64,
     entries_unmodified: u64,
     entries_unreadable: u64,
+    sources_missing: u64,
     files_changed_while_read: u64,
     entries_excluded: u64,
     bytes_read: u64,
@@ -92,6 +93,7 @@ impl<'a> From<&'a SnapshotInfo> for JsonSnapshot<'a> {
                 entries_changed: s.summary.changed,
                 entries_unmodified: s.summary.unmodified,
                 entries_unreadable: s.summary.unreadable,
+                sources_missing: s.summary.absent.unwrap_or_default(),
                 files_changed_while_read: s.summary.changed_while_read,
                 entries_excluded: s.summary.excluded,
                 bytes_read: s.summary.bytes_read,
@@ -183,13 +185,25 @@ pub fn cells(info: &SnapshotInfo) -> [String; HEADS.len()] {
 }
 
 /// What is unusual about a snapshot.
-fn notes(info: &SnapshotInfo) -> Vec<&'static str> {
+fn notes(info: &SnapshotInfo) -> Vec<String> {
     let mut notes = Vec::new();
     if info.snapshot.partial.is_some() {
-        notes.push("partial");
+        notes.push("partial".to_owned());
     }
+    let summary = &info.snapshot.summary;
+    // Sources are among what could not be read.
+    let absent = summary.absent.unwrap_or_default();
+    let counts = [
+        (absent, "missing source"),
+        (summary.unreadable.saturating_sub(absent), "unreadable"),
+        (summary.changed_while_read, "changed while read"),
+    ];
+    notes.extend(counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
+        (2.., "missing source") => format!("{n} missing sources"),
+        _ => format!("{n} {what}"),
+    }));
     if matches!(info.trust, Trust::Unknown(_)) {
-        notes.push("unknown key");
+        notes.push("unknown key".to_owned());
     }
     notes
 }

@@ -76,7 +76,8 @@ fn quiet_says_errors_alone() {
     assert_eq!(ran.stdout, "");
     let ran = home.run(&["-q", "backup", "src", "missing"]).expect(3);
     assert_eq!(ran.stdout, "");
-    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    // The error, and what it means for the snapshot.
+    assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
     // What the snapshot lacks is no error, and has to be known all the same.
     let ran = home.run(&["-q", "restore", "latest", "-t", "out"]).expect(0);
     assert_eq!(ran.stdout, "");

@@ -41,5 +41,6 @@ mod spared;
 mod statuses;
 mod storage;
 mod terminal;
+mod told;
 mod which;
 mod why;

@@ -126,6 +126,7 @@ impl<'a> Merge<'a> {
                 _ => ProblemKind::Unreadable,
             };
             add(if kind == ProblemKind::Vanished { &counters.vanished } else { &counters.unreadable }, 1);
+            add(&counters.absent, u64::from(error.what == What::NoSource));
             self.monitor.problem(&Problem { path: error.path, kind, cause: error.source.to_string() });
         }
     }

@@ -409,6 +409,7 @@ impl Run<'_> {
             bytes_new: counts.bytes_new,
             bytes_stored: counts.bytes_stored,
             millis: self.start.elapsed().as_millis() as u64,
+            absent: Some(counts.absent).filter(|absent| *absent > 0),
         };
         Ok(Snapshot {
             id: SnapshotId(random_id()?),

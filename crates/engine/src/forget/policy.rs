@@ -7,7 +7,8 @@
 //!
 //! Not every snapshot is *counted*. One that nobody known has signed could be put there by the storage, and one from the
 //! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. And within a
-//! group the rules count the snapshots of each signing key for themselves.
+//! group the rules count the snapshots of each signing key for themselves, and of those the ones for which some source was not there (a disk that wasn't
+//! mounted): they must not push out the last ones that have it.
 
 use super::calendar::{Bucket, before, zoned};
 use super::fate::{Fate, Going, Left, Reason};
@@ -38,6 +39,8 @@ pub struct Candidate {
     pub signer: Option<KeyId>,
     /// Of a run that was stopped.
     pub partial: bool,
+    /// Some of its sources were not there.
+    pub lacks_sources: bool,
     /// Its session hasn't ended.
     pub open_session: bool,
 }
@@ -56,6 +59,7 @@ impl From<&SnapshotInfo> for Candidate {
                 Trust::Unknown(_) => None,
             },
             partial: s.partial.is_some(),
+            lacks_sources: s.summary.absent.is_some(),
             open_session: info.open_session && !info.committed,
         }
     }
@@ -103,13 +107,16 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     // Newest first, as the rules are asked.
     let counted: Vec<usize> = (0..members.len()).rev().filter(counts).collect();
     // Whoever has stolen a writer's key may name any host and any sources, and must not push out what others have signed.
-    let mut by_signer: BTreeMap<Option<KeyId>, Vec<usize>> = BTreeMap::new();
-    counted.iter().for_each(|at| by_signer.entry(members[*at].signer).or_default().push(*at));
-    let newest_whole: BTreeMap<Option<KeyId>, (i64, u32)> =
-        by_signer.iter().filter_map(|(signer, own)| Some((*signer, members[*own.first()?].time))).collect();
+    // Nor does what lacks a source stand for what has it.
+    let mut alike: BTreeMap<(Option<KeyId>, bool), Vec<usize>> = BTreeMap::new();
+    counted.iter().for_each(|at| alike.entry((members[*at].signer, members[*at].lacks_sources)).or_default().push(*at));
+    let newest_whole: BTreeMap<Option<KeyId>, (i64, u32)> = {
+        let whole = alike.iter().filter(|((_, lacks_sources), _)| !lacks_sources);
+        whole.filter_map(|((signer, _), own)| Some((*signer, members[*own.first()?].time))).collect()
+    };
     let mut reasons: Vec<(usize, Vec<Reason>)> = Vec::with_capacity(counted.len());
     let mut emptied = false;
-    for own in by_signer.into_values() {
+    for own in alike.into_values() {
         let whole: Vec<&Candidate> = own.iter().map(|at| members[*at]).collect();
         let of_own = kept(&whole, options);
         emptied |= of_own.iter().all(Vec::is_empty) && !options.allow_remove_all;

@@ -21,6 +21,7 @@ fn at(id: u16, time: i64) -> Candidate {
         tags: Vec::new(),
         signer: Some(KeyId([1; 16])),
         partial: false,
+        lacks_sources: false,
         open_session: false,
     }
 }
@@ -73,6 +74,22 @@ fn numbers(candidates: &[Candidate], rules: Rules) -> Vec<u16> {
 
 fn word(id: u16, text: &str) -> (u16, String) {
     (id, text.to_owned())
+}
+
+/// A disk that isn't mounted for a week must not cost the last snapshots that have what is on it.
+#[test]
+fn what_lacks_a_source_pushes_out_nothing_that_has_it() {
+    let mut candidates = series(20, DAY);
+    candidates[..12].iter_mut().for_each(|candidate| candidate.lacks_sources = true);
+    let numbers: Vec<u16> = kept(&candidates, every(Unit::Day, Count::Of(3))).into_iter().map(|(n, _)| n).collect();
+    assert_eq!(numbers, [0, 1, 2, 12, 13, 14]);
+    // A stopped run is resumed as long as nothing whole came after it.
+    let mut stopped = at(100, NOW - 13 * DAY + 1);
+    stopped.partial = true;
+    candidates.push(stopped);
+    assert!(!kept(&candidates, last(1)).iter().any(|(n, _)| *n == 100));
+    candidates.last_mut().unwrap().time = (NOW - 11 * DAY, 0);
+    assert!(kept(&candidates, last(1)).iter().any(|(n, _)| *n == 100));
 }
 
 #[test]
@@ -266,6 +283,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
             signer: (marks != 0).then_some(KeyId([1; 16])),
             open_session: marks == 1,
             partial: marks == 2 || marks == 3,
+            lacks_sources: marks == 4 || marks == 5,
             ..at(n as u16, time)
         };
         all.into_iter().enumerate().map(make).collect()
