@@ -9,7 +9,8 @@ use drumlin_repo::{Cache, Repository, SnapshotInfo, Trust, names};
 /// Which snapshot to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// The latest of the same host and the same paths.
+    /// The latest of the same host and the same paths; if there is none, the latest of the host that has some of them: entries are compared by their
+    /// absolute paths, and what is the same need not be read.
     Latest,
     /// This one.
     Id(SnapshotId),
@@ -38,13 +39,13 @@ impl ParentSnapshots {
                 Some(_) | None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
                 Some(_) | None => {
                     let (snapshots, _) = repository.snapshots()?;
-                    let fits = |s: &&SnapshotInfo| {
-                        s.snapshot.host == host
-                            && s.snapshot.paths == paths
-                            && known.admits(&s.snapshot)
-                            && is_signed(s)
-                    };
-                    match snapshots.iter().rev().find(fits) {
+                    let of_host =
+                        |s: &&SnapshotInfo| s.snapshot.host == host && known.admits(&s.snapshot) && is_signed(s);
+                    let newest_first = || snapshots.iter().rev().filter(of_host);
+                    let same = newest_first().find(|s| s.snapshot.paths == paths);
+                    let alike =
+                        || newest_first().find(|s| s.snapshot.partial.is_none() && overlap(&s.snapshot.paths, paths));
+                    match same.or_else(alike) {
                         Some(info) => info.snapshot.clone(),
                         None => return Ok(ParentSnapshots::default()),
                     }
@@ -78,6 +79,18 @@ impl ParentSnapshots {
     pub fn first(&self) -> Option<&Snapshot> {
         self.0.first()
     }
+}
+
+/// Whether two sets of sources have something in common.
+fn overlap(some: &[Vec<u8>], others: &[Vec<u8>]) -> bool {
+    // One that ends in a slash follows a symlink, or is the root.
+    let bare = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
+    let is_in =
+        |path: &[u8], folder: &[u8]| path.strip_prefix(folder).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+    let files =
+        |all: &[Vec<u8>]| all.iter().filter(|path| path.starts_with(b"/")).map(|path| bare(path)).collect::<Vec<_>>();
+    let (some, others) = (files(some), files(others));
+    some.iter().any(|one| others.iter().any(|other| is_in(one, other) || is_in(other, one)))
 }
 
 /// Runs that are interrupted again and again: so many of them are looked back through.

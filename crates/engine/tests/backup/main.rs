@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -116,6 +116,36 @@ fn a_byte_in_front_of_a_large_file_stores_few_chunks() {
     let (_, monitor) = bench.restore(&third.snapshot.unwrap(), &source, &target);
     assert!(monitor.problems().is_empty());
     assert!(fs::read(target.join("image")).unwrap() == changed);
+}
+
+/// A folder more in a profile is no reason to read all the others again.
+#[test]
+fn sources_that_were_saved_among_others_are_compared() {
+    let bench = bench();
+    let at = |name: &str| bench.folder.path().join(name);
+    for (dir, len) in [("a", 100_000), ("b", 200_000), ("c", 300_000), ("apart", 400_000)] {
+        fs::create_dir(at(dir)).unwrap();
+        fs::write(at(dir).join("file"), noise(len as u64, len)).unwrap();
+    }
+    settle();
+    let save = |sources: &[PathBuf]| {
+        let sources: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+        backup::backup(&bench.repository, &bench.cache, options(&sources), &Quiet::default()).unwrap()
+    };
+    let first = save(&[at("a"), at("b")]);
+    assert_eq!(first.counts.bytes_read, 300_000);
+    for (sources, read) in
+        [(vec![at("a"), at("b"), at("c")], 300_000), (vec![at("b/file")], 0), (vec![at("apart")], 400_000)]
+    {
+        let report = save(&sources);
+        assert_eq!(report.counts.bytes_read, read, "{sources:?}");
+        let parent = report.snapshot.as_ref().unwrap().parent;
+        assert_eq!(parent.is_some(), read < 400_000, "{sources:?}");
+        let target = at(&format!("target {}", sources.len() * 1000 + read as usize));
+        let (restored, monitor) = bench.restore(&report.snapshot.unwrap(), bench.folder.path(), &target);
+        assert!(monitor.problems().is_empty());
+        assert_eq!(restored.counts.files, sources.len() as u64);
+    }
 }
 
 #[test]
