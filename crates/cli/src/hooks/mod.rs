@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use users::alone;
 
@@ -147,13 +148,18 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
     if is_within || profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
         return Ok(None);
     }
-    let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
-    let (close, name, others) = (profile.hooks.close.clone(), profile.name().to_owned(), user.clone());
+    let (close, name) = (profile.hooks.close.clone(), profile.name().to_owned());
+    // Before anything is open: a signal may come as soon as it is.
+    let opened = Arc::new(Mutex::new(None::<users::User>));
+    let of_end = opened.clone();
     let before_end = before_end(false, move || {
-        if others.is_last() {
+        let opened = of_end.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.as_ref().is_some_and(users::User::is_last) {
             become_close(&close, &name);
         }
     });
+    let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
+    *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(user.clone());
     Ok(Some(Opened { profile, user, before_end }))
 }
 
