@@ -177,11 +177,18 @@ async def relay(routes, delay, rate, counts):
     await asyncio.get_running_loop().create_future()
 
 
+GIVEN = set()
+
+
 def free_port():
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on just now; each but once, since whoever asks for it listens a moment later."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in GIVEN:
+            GIVEN.add(port)
+            return port
 
 
 def listens(port, patience=10.0):

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_outage_is_waited_for_once() {
-        let (outage, retries) = (Outage::default(), quick(60));
+        let (outage, retries) = (Outage::default(), quick(3000));
         let attempts = |mended_after: u32| {
             let mut calls = 0;
             let call = || {

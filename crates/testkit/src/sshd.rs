@@ -127,11 +127,12 @@ impl Sshd {
     /// Have the server read its configuration, `etc/sshd_config`, again.
     pub fn reload(&self) {
         let Some(pid) = self.server().and_then(rustix::process::Pid::from_raw) else { return };
+        let begun = || self.log().matches("Server listening on").count();
+        let before = begun();
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::HUP);
-        // It closes its port and opens it again.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() && std::time::Instant::now() < until {
+        // It closes its port and opens it again, and writes that down.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while begun() <= before && std::time::Instant::now() < until {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }

@@ -56,7 +56,7 @@ fn a_second() -> Duration {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let wanted: f64 = load.split(' ').next().and_then(|l| l.parse().ok()).unwrap_or(0.0);
     let there = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    Duration::from_secs_f64((wanted / there).clamp(1.0, 10.0))
+    Duration::from_secs_f64((wanted / there).clamp(2.0, 10.0))
 }
 
 /// The fastest of three runs tells.
@@ -210,7 +210,7 @@ fn the_second_aborts_at_once() {
     let home = Home::new();
     home.run(&["init"]).ok();
     // The program has no ear for SIGTERM, so the first waits for it.
-    let script = "trap '' TERM; echo x; sleep 4 & wait; wait";
+    let script = "trap '' TERM; echo x; sleep 60 & wait; wait";
     let mut child = home.start(&["--json", "backup", "--command", "x", "--", "sh", "-c", script]);
     wait_for(&mut child, "\"status\"");
     signal(&child, Signal::INT);
@@ -219,7 +219,7 @@ fn the_second_aborts_at_once() {
     let start = Instant::now();
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(start.elapsed() < a_second(), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -230,11 +230,17 @@ fn usr1_tells_the_state() {
     let mut child = home.start(&["--json", "backup", "--stdin", "x"]);
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    let start = Instant::now();
-    signal(&child, Signal::USR1);
-    reader.read_line(&mut line).unwrap();
-    assert!(start.elapsed() < a_second().mul_f32(0.7), "{:?}: it came by itself", start.elapsed());
+    // On a busy machine one of some.
+    let took: Vec<_> = (0..5)
+        .map(|_| {
+            reader.read_line(&mut line).unwrap();
+            let start = Instant::now();
+            signal(&child, Signal::USR1);
+            reader.read_line(&mut line).unwrap();
+            start.elapsed()
+        })
+        .collect();
+    assert!(took.iter().any(|took| *took < Duration::from_millis(500)), "{took:?}: they came by themselves");
     for status in line.lines() {
         let status: serde_json::Value = serde_json::from_str(status).unwrap();
         assert_eq!(status["message_type"], "status");

@@ -250,7 +250,7 @@ fn who_is_ended_by_a_signal_lets_go_of_what_is_closed() {
     let hooks = format!("hooks = {{ open = 'mount --bind {disk} {repo}', close = ['true', 'umount {repo}'] }}\n");
     let text = home.path("config/drumlin/profiles.toml");
     let with_key = format!("key-file = '{}'", home.text("repo.key"));
-    let asks = format!("password-command = 'touch {}; sleep 2; echo x'", home.text("asked"));
+    let asks = format!("password-command = 'touch {}; sleep 6; echo x'", home.text("asked"));
     std::fs::write(&text, std::fs::read_to_string(&text).unwrap().replace(&with_key, &asks) + &hooks).unwrap();
     let is_mounted = || std::fs::read_to_string("/proc/self/mounts").unwrap().contains(&repo);
     let child = home.start(&["--profile", "home", "snapshots"]);
@@ -312,14 +312,14 @@ fn limits_and_locations_of_a_profile_are_those_of_the_command_line() {
 /// A signal that comes before anything is saved: in a hook, or while the passphrase is still asked for.
 #[test]
 fn a_signal_before_the_backup_runs_the_hook_for_failures() {
-    for slow in ["hooks.before = ['touch mounted', 'sleep 1']", "hooks.before = 'touch mounted'"] {
+    for slow in ["hooks.before = ['touch mounted', 'sleep 3']", "hooks.before = 'touch mounted'"] {
         let home = home("");
         let text = home.path("config/drumlin/profiles.toml");
         let (mounted, key) = (home.text("mounted"), home.text("repo.key"));
         let mut profile = std::fs::read_to_string(&text).unwrap();
         profile += &format!("{}\nhooks.failure = 'rm {mounted}'\n", slow.replace("mounted", &mounted));
         if !slow.contains("sleep") {
-            let (with, by) = (format!("key-file = '{key}'"), "password-command = 'sleep 1; echo x'");
+            let (with, by) = (format!("key-file = '{key}'"), "password-command = 'sleep 3; echo x'");
             profile = profile.replace(&with, by);
         }
         std::fs::write(&text, profile).unwrap();

@@ -308,10 +308,19 @@ impl Monitor for StopAtFirstPack {
     }
 
     fn stop(&self) -> bool {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let mut packs = 0;
-        self.memory.list(names::DATA, &mut |_| packs += 1).unwrap();
-        packs > 0
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(2));
+        let is_there = || {
+            let mut packs = 0;
+            self.memory.list(names::DATA, &mut |_| packs += 1).unwrap();
+            packs > 0
+        };
+        pause();
+        // Three pieces fill the second pack; the thread that puts it may be late.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while self.counters.get().bytes_read > 5_900_000 && !is_there() && std::time::Instant::now() < until {
+            pause();
+        }
+        is_there()
     }
 }
 

@@ -106,12 +106,17 @@ fn a_byte_in_front_of_a_large_file_stores_few_chunks() {
     fs::write(source.join("image"), [b"x", &bytes[..]].concat()).unwrap();
     let second = bench.backup(&source);
     assert!(second.counts.chunks_new <= 2, "{} new chunks", second.counts.chunks_new);
-    // In its midst, with the rest where it was: found by trying the old chunks first.
+    // In its midst, with the rest where it was: found by trying the old chunks first. Once in a thousand times a change hits a cut, and moves some more.
     let mut changed = bytes.clone();
-    changed[10 << 20..(10 << 20) + 5].copy_from_slice(b"other");
-    fs::write(source.join("image"), &changed).unwrap();
-    let third = bench.backup(&source);
-    assert!(third.counts.chunks_new <= 2, "{} new chunks", third.counts.chunks_new);
+    let states = [5, 10, 15].map(|mib| {
+        changed.clone_from(&bytes);
+        changed[mib << 20..(mib << 20) + 5].copy_from_slice(b"other");
+        fs::write(source.join("image"), &changed).unwrap();
+        bench.backup(&source)
+    });
+    let new = [0, 1, 2].map(|at: usize| states[at].counts.chunks_new);
+    assert!(new.iter().filter(|new| **new <= 2).count() >= 2, "{new:?} new chunks");
+    let [.., third] = states;
     let target = bench.folder.path().join("target");
     let (_, monitor) = bench.restore(&third.snapshot.unwrap(), &source, &target);
     assert!(monitor.problems().is_empty());

@@ -189,17 +189,17 @@ fn who_is_at_work_is_waited_for_however_long_the_look_took() {
     let ended = std::sync::Mutex::new(false);
     let slow = move |folder: &str| {
         if folder == "data" && !std::mem::replace(&mut *ended.lock().unwrap(), true) {
-            std::thread::sleep(Duration::from_millis(1500));
+            std::thread::sleep(Duration::from_millis(4000));
         }
     };
     let inner = history.bench.memory.clone();
     let store = Odd { inner, listing: Box::new(slow), ghosts: Vec::new(), withheld: None };
     let by = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
-    let waiting = Options { wait: Duration::from_secs(1), ..prune_options() };
+    let waiting = Options { wait: Duration::from_secs(3), ..prune_options() };
     std::thread::scope(|scope| {
         let registration = left.take().unwrap();
         scope.spawn(move || {
-            std::thread::sleep(Duration::from_millis(2000));
+            std::thread::sleep(Duration::from_millis(4300));
             registration.abandon().unwrap();
         });
         prune(&by, &history.bench.cache, &waiting, &Quiet::default()).unwrap();

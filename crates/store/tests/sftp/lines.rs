@@ -1,6 +1,7 @@
 //! Lines that break, stall, and servers that are killed: what was promised holds, and the rest goes on.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -182,24 +183,35 @@ fn calls_take_few_round_trips() {
         store.put(name, b"1", Put::Create).unwrap();
     }
     // Each is the number of times that somebody has to wait for an answer before he can ask on.
-    let turns = |most: u64, what: &str, call: &dyn Fn()| {
-        let before = place.relay.turns();
-        call();
-        let turns = place.relay.turns() - before;
-        assert!(turns <= most, "{what}: {turns}");
+    // Who is held up between two requests may have the first one's answer before the second: the fewest of some count.
+    let turns = |most: u64, what: &str, prepare: &dyn Fn(&str), call: &dyn Fn(&str)| {
+        let tries: Vec<u64> = (0..5)
+            .map(|n| {
+                let name = format!("d/{}-{n}", what.replace(' ', "-"));
+                prepare(&name);
+                let before = place.relay.turns();
+                call(&name);
+                place.relay.turns() - before
+            })
+            .collect();
+        assert!(tries.iter().any(|turns| *turns <= most), "{what}: {tries:?}");
     };
-    turns(1, "get", &|| drop(store.get("d/a").unwrap()));
-    turns(1, "len", &|| assert!(store.len("d/a").unwrap().is_some()));
-    turns(3, "put", &|| store.put("d/b", b"1", Put::Create).unwrap());
-    turns(1, "list", &|| store.list("d", &mut |_| ()).unwrap());
-    turns(1, "delete", &|| store.delete("d/b").unwrap());
-    turns(1, "sync", &|| store.sync().unwrap());
-    turns(1, "read_at", &|| store.read_at("e/a", 0, &mut [0]).unwrap());
-    turns(1, "read_at again", &|| store.read_at("e/a", 0, &mut [0]).unwrap());
-    turns(1, "list_in_order", &|| store.list_in_order(&["e", "none", "d"], &mut |_, _| ()).unwrap());
-    store.expect(Soon::Bytes { name: "d/c", bytes: b"c" });
-    thread::sleep(Duration::from_millis(200));
-    turns(1, "put of what was announced", &|| store.put("d/c", b"c", Put::Create).unwrap());
+    let put = |name: &str| store.put(name, b"1", Put::Create).unwrap();
+    let nothing = |_: &str| ();
+    turns(1, "get", &nothing, &|_| drop(store.get("d/a").unwrap()));
+    turns(1, "len", &nothing, &|_| assert!(store.len("d/a").unwrap().is_some()));
+    turns(3, "put", &nothing, &put);
+    turns(1, "list", &nothing, &|_| store.list("d", &mut |_| ()).unwrap());
+    turns(1, "delete", &put, &|name| store.delete(name).unwrap());
+    turns(1, "sync", &put, &|_| store.sync().unwrap());
+    turns(1, "read_at", &put, &|name| store.read_at(name, 0, &mut [0]).unwrap());
+    turns(1, "read_at again", &nothing, &|_| store.read_at("e/a", 0, &mut [0]).unwrap());
+    turns(1, "list_in_order", &nothing, &|_| store.list_in_order(&["e", "none", "d"], &mut |_, _| ()).unwrap());
+    let announce = |name: &str| {
+        store.expect(Soon::Bytes { name, bytes: b"1" });
+        thread::sleep(Duration::from_millis(300));
+    };
+    turns(1, "put of what was announced", &announce, &put);
 }
 
 /// The second folder is read when the first has been, though both are asked for over a line on which a hundred objects come between; also if the
@@ -216,11 +228,14 @@ fn folders_are_listed_in_their_order_over_a_long_line() {
         let root = place.sshd.folder("plain").join(folder);
         (0..old).for_each(|i| fs::write(root.join(format!("first/old-{i}")), b"0").unwrap());
         place.relay.set(Line::long(Duration::from_millis(20)));
-        let (mut looks, mut fewest) = (0, u64::MAX);
+        let (looks, mut fewest) = (AtomicU64::new(0), u64::MAX);
         thread::scope(|scope| {
             // Who looks through another door isn't slowed down by the line.
             let putting = scope.spawn(|| {
-                for i in 1..250 {
+                for i in 1..20_000 {
+                    if i >= 250 && looks.load(Ordering::Relaxed) >= 5 {
+                        break;
+                    }
                     fs::write(root.join(format!("second/{i}")), b"2").unwrap();
                     fs::write(root.join(format!("first/{i}")), b"1").unwrap();
                     thread::sleep(Duration::from_millis(if old > 0 { 6 } else { 2 }));
@@ -237,12 +252,13 @@ fn folders_are_listed_in_their_order_over_a_long_line() {
                 first.retain(|name| !name.starts_with("old"));
                 assert!(
                     first.is_subset(&second),
-                    "{folder}, look {looks}: the second folder was seen before the first"
+                    "{folder}, look {looks:?}: the second folder was seen before the first"
                 );
                 fewest = fewest.min(place.relay.turns() - before);
-                looks += 1;
+                looks.fetch_add(1, Ordering::Relaxed);
             }
         });
+        let looks = looks.into_inner();
         assert!(looks >= 5 && fewest <= if old > 0 { 8 } else { 1 }, "{folder}: {looks} looks, {fewest} turns");
     }
 }

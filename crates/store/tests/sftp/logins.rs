@@ -423,9 +423,12 @@ fn a_login_that_stalls_is_given_up() {
     let Some(place) = Place::with("ConnectTimeout 1") else { return };
     place.relay.set(drumlin_testkit::Line::long(std::time::Duration::from_millis(40)));
     let login = || SftpStore::open(&place.location("plain", "/~/r"), &place.around()).err();
-    let before = place.relay.turns();
-    assert!(login().is_none());
-    let turns = place.relay.turns() - before;
+    // On a busy machine one that nobody holds up may take a second, too.
+    let whole = (0..8).find_map(|_| {
+        let before = place.relay.turns();
+        login().is_none().then(|| place.relay.turns() - before)
+    });
+    let turns = whole.expect("one of eight logins comes to its end");
     assert!(turns > 5, "{turns}");
     for at in 0..turns {
         let before = place.relay.turns();

@@ -4,7 +4,7 @@ use super::Cloud;
 use crate::home::{MEMORY, peak, same};
 use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Relay, Rng};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Blocking round trips of a backup that finds nothing changed.
 const ROUND_TRIPS_MAX: u64 = 20;
@@ -23,16 +23,20 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     let round_trip = Duration::from_millis(200);
     let relay = Relay::to(cloud.server.port(), Line::long(round_trip));
     cloud.through(relay.port());
-    cloud.server.asked();
-    let start = Instant::now();
-    cloud.run(&["backup", "src"]).ok();
-    let waited = start.elapsed().as_secs_f64() / round_trip.as_secs_f64();
-    let asked = cloud.server.asked();
-    let (up, down) = relay.bytes();
-    eprintln!("{waited:.1} round trips of time, {} requests, {up} bytes up, {down} down: {asked:?}", asked.len());
-    assert!(waited <= (ROUND_TRIPS_MAX + 4) as f64, "{waited}: {asked:?}");
-    assert!(asked.len() <= 40, "{}: {asked:?}", asked.len());
-    assert!(up < 60_000 && down < 400_000, "{up} {down}");
+    // On a busy machine what goes together may go one after the other.
+    let is_quick = || {
+        let (before, bytes) = (relay.travelled(), relay.bytes());
+        cloud.server.asked();
+        cloud.run(&["backup", "src"]).ok();
+        let waited = (relay.travelled() - before).as_secs_f64() / round_trip.as_secs_f64();
+        let asked = cloud.server.asked();
+        let (up, down) = (relay.bytes().0 - bytes.0, relay.bytes().1 - bytes.1);
+        eprintln!("{waited:.1} round trips, {} requests, {up} bytes up, {down} down: {asked:?}", asked.len());
+        assert!(asked.len() <= 40, "{}: {asked:?}", asked.len());
+        assert!(up < 60_000 && down < 400_000, "{up} {down}");
+        waited <= ROUND_TRIPS_MAX as f64
+    };
+    assert!((0..3).any(|_| is_quick()));
 }
 
 /// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
@@ -46,16 +50,13 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
     }
     let relay = Relay::to(cloud.server.port(), Line::default());
     cloud.through(relay.port());
-    let waited = |round_trip: Duration| {
-        relay.set(Line::long(round_trip));
-        let _ = std::fs::remove_dir_all(cloud.home.path("out"));
-        let start = Instant::now();
-        cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
-        assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
-        start.elapsed().as_secs_f64()
-    };
+    let saved = cloud.home.saved_folder();
     // With snapshots read one after the other it was 45.
-    few_round_trips(waited, 30.0);
+    few_round_trips(&relay, 30.0, || {
+        let _ = std::fs::remove_dir_all(cloud.home.path("out"));
+        cloud.run(&["restore", &saved, "-t", "out"]).ok();
+        assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+    });
 }
 
 #[test]

@@ -52,31 +52,21 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     away.run("plain", &["backup", "src"]).ok();
     // Long enough for what the machines themselves take not to count.
     let round_trip = Duration::from_millis(200);
-    let timed = |args: &[&str], code: i32| {
-        let (start, turns) = (Instant::now(), away.relay.turns());
-        away.run("plain", args).expect(code);
-        (start.elapsed(), away.relay.turns() - turns)
-    };
-    let (at_once, _) = timed(&["backup", "src"], 0);
     away.relay.set(Line::long(round_trip));
-    // What overlaps is one turn or none; what is waited for takes time. A machine that is busy with something else takes it, too.
+    // On a busy machine what goes together may go one after the other.
     let mut runs = 0;
-    let added = loop {
-        let before = away.relay.bytes();
-        let (took, turns) = timed(&["backup", "src"], 0);
-        let (up, down) = (away.relay.bytes().0 - before.0, away.relay.bytes().1 - before.1);
-        let waited = took.as_secs_f64() / round_trip.as_secs_f64();
-        eprintln!("{turns} turns, {waited:.1} round trips of time, {up} bytes up, {down} down");
-        assert!(turns <= ROUND_TRIPS_MAX + LOGIN_MAX, "{turns}");
+    let mut is_quick = || {
+        let (bytes, travelled, turns) = (away.relay.bytes(), away.relay.travelled(), away.relay.turns());
+        away.run("plain", &["backup", "src"]).expect(0);
+        let (up, down) = (away.relay.bytes().0 - bytes.0, away.relay.bytes().1 - bytes.1);
+        let (added, turns) = (away.relay.travelled() - travelled, away.relay.turns() - turns);
+        eprintln!("{turns} turns, {added:?} on the line, {up} bytes up, {down} down");
         assert!(up < 60_000 && down < 100_000, "{up} {down}");
         runs += 1;
-        let added = took.saturating_sub(at_once);
-        if added <= ADDED_MAX || runs == 3 {
-            break added;
-        }
+        added <= ADDED_MAX && turns <= ROUND_TRIPS_MAX + LOGIN_MAX
     };
-    assert!(added <= ADDED_MAX, "{added:?}");
-    assert_eq!(away.relay.connections(), 9 + runs, "one connection a run");
+    assert!((0..3).any(|_| is_quick()));
+    assert_eq!(away.relay.connections(), 8 + runs, "one connection a run");
 }
 
 /// What is put is written while something else is waited for, and has but its name to get: a backup of something new waits 15 times, the login
@@ -87,17 +77,17 @@ fn a_backup_of_little_takes_few_round_trips() {
     away.run("plain", &["init"]).ok();
     let round_trip = Duration::from_millis(100);
     away.relay.set(Line::long(round_trip));
-    // Of a busy machine the quickest of some.
-    let mut took = (0..6).map(|n| {
+    // On a busy machine what goes together may go one after the other.
+    let mut waited = (0..6).map(|n| {
         away.home.write("src/new", Rng::new(n).bytes(100_000));
-        let start = Instant::now();
+        let before = away.relay.travelled();
         away.run("plain", &["backup", "src"]).ok();
-        let took = start.elapsed().as_secs_f64() / round_trip.as_secs_f64();
-        eprintln!("{took:.1} round trips of time");
-        took
+        let waited = (away.relay.travelled() - before).as_secs_f64() / round_trip.as_secs_f64();
+        eprintln!("{waited:.1} round trips");
+        waited
     });
-    let most = LOGIN_MAX as f64 + 17.0;
-    assert!(took.any(|took| took <= most));
+    let most = LOGIN_MAX as f64 + 16.0;
+    assert!(waited.any(|waited| waited <= most));
 }
 
 /// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
@@ -109,16 +99,13 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
         away.home.write(&format!("src/{n}"), Rng::new(n).bytes(3000));
         away.run("plain", &["backup", "src"]).ok();
     }
-    let waited = |round_trip: Duration| {
-        away.relay.set(Line::long(round_trip));
+    let saved = away.home.saved_folder();
+    // With snapshots read one after the other it was 92, with openings waited for 50; the login's eight are in it.
+    few_round_trips(&away.relay, 38.0, || {
         let _ = std::fs::remove_dir_all(away.home.path("out"));
-        let start = Instant::now();
-        away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+        away.run("plain", &["restore", &saved, "-t", "out"]).ok();
         assert!(same(&away.home.path("src"), &away.home.path("out")));
-        start.elapsed().as_secs_f64()
-    };
-    // With snapshots read one after the other it was 92, with openings waited for 50.
-    few_round_trips(waited, 30.0);
+    });
     // All but one snapshot at once: 51 turns and 18, where one after the other it is six for each, and one.
     away.relay.set(Line::long(Duration::from_millis(50)));
     // A prune reads what each index object says twice, and the tables of small packs: side by side.
