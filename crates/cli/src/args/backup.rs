@@ -70,7 +70,7 @@ pub struct Backup {
     #[arg(short, long)]
     pub force: bool,
 
-    /// How hard to compress: 'auto', 'off', or a zstd level from -7 to 22
+    /// How hard to compress: 'auto', 'off', 'max', or a zstd level from -7 to 22
     #[arg(long, value_name = "LEVEL", value_parser = compression, allow_hyphen_values = true)]
     pub compression: Option<Compression>,
 
@@ -122,7 +122,7 @@ pub fn compression(text: &str) -> Result<Compression, String> {
         _ => match text.parse::<i32>() {
             Ok(0) => Ok(Compression::None),
             Ok(level @ -7..=22) => Ok(Compression::Level(level)),
-            _ => Err(format!("'{text}' is neither 'auto' nor 'off' nor a level from -7 to 22")),
+            _ => Err(format!("'{text}' is neither 'auto', 'off' nor 'max', nor a level from -7 to 22")),
         },
     }
 }

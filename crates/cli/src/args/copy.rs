@@ -31,7 +31,7 @@ pub struct Copy {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// How hard to compress: 'auto', 'off', or a zstd level from -7 to 22
+    /// How hard to compress: 'auto', 'off', 'max', or a zstd level from -7 to 22
     #[arg(long, value_name = "LEVEL", value_parser = compression, allow_hyphen_values = true, default_value = "auto")]
     pub compression: Compression,
 

@@ -182,6 +182,74 @@ mod tests {
         super::definition().debug_assert();
     }
 
+    /// The command lines in README and the guides, and where they stand.
+    fn shown() -> Vec<(String, Vec<String>)> {
+        let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let guides = std::fs::read_dir(root.join("docs/guides")).unwrap().map(|entry| entry.unwrap().path());
+        let mut shown = Vec::new();
+        for page in guides.chain([root.join("README.md")]).filter(|page| page.extension().is_some_and(|of| of == "md"))
+        {
+            let text = std::fs::read_to_string(&page).unwrap();
+            for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("    ")) {
+                // As crontabs and units have it.
+                for mut command in commands(&line.replace("\\%", "%").replace("%%", "%")) {
+                    if command.last().is_some_and(|last| last == "…") {
+                        command.pop();
+                        // Any command.
+                        if super::definition().try_get_matches_from(&command).is_err() {
+                            command.push("snapshots".to_owned());
+                        }
+                    }
+                    shown.push((format!("{}:{}", page.file_name().unwrap().display(), number + 1), command));
+                }
+            }
+        }
+        shown
+    }
+
+    /// The words of the commands of drumlin's in a line for the shell, quotes taken off.
+    fn commands(line: &str) -> Vec<Vec<String>> {
+        let (mut words, mut word, mut quote, mut all) = (Vec::new(), None::<String>, None, Vec::new());
+        for c in line.chars().chain(['\n']) {
+            match (quote, c) {
+                (Some(of), _) if c == of => quote = None,
+                (None, '\'' | '"') => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (None, ' ' | '\n' | '|' | ';' | '&' | '<' | '>' | '(' | ')') => {
+                    words.extend(word.take());
+                    if c != ' ' {
+                        all.push(std::mem::take(&mut words));
+                    }
+                }
+                (None, '#') if word.is_none() => break,
+                _ => word.get_or_insert_default().push(c),
+            }
+        }
+        all.push(words);
+        let program = |words: Vec<String>| {
+            let is_it = |word: &String| word == "drumlin" || word.ends_with("/bin/drumlin");
+            words.iter().position(is_it).map(|at| words[at..].to_vec()).filter(|words| words.len() > 1)
+        };
+        all.into_iter().filter_map(program).collect()
+    }
+
+    #[test]
+    fn what_the_guides_say_to_type_is_understood() {
+        let shown = shown();
+        assert!(shown.len() > 70, "{}", shown.len());
+        let wrong: Vec<String> = shown
+            .into_iter()
+            .filter_map(|(place, words)| {
+                let error = super::definition().try_get_matches_from(&words).err()?;
+                let is_asked_for = !error.use_stderr();
+                (!is_asked_for).then(|| format!("{place}: {}\n{error}", words.join(" ")))
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
     #[test]
     fn every_page_tells_the_statuses() {
         let mut command = super::definition();
