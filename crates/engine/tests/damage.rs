@@ -674,3 +674,33 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         assert_eq!(fs::read(target.join(name)).unwrap(), b"old");
     }
 }
+
+/// What a restore has met is held against what the snapshot says it has: a part of the tree that was passed over without a word would show so.
+#[test]
+fn a_tree_with_less_in_it_than_the_snapshot_says_is_told() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir_all(source.join("folder")).unwrap();
+    fs::write(source.join("folder/file"), "file").unwrap();
+    settle();
+    let snapshot = bench.backup(&source).snapshot.unwrap();
+    let restored = |entries: u64, files: u64, exclude: &[&str]| {
+        let mut snapshot = snapshot.clone();
+        let sums = &mut snapshot.root.as_mut().unwrap().sums;
+        (sums.entries, sums.files) = (sums.entries + entries, sums.files + files);
+        let target = bench.folder.path().join("target");
+        let _ = fs::remove_dir_all(&target);
+        let monitor = Quiet::default();
+        let exclude = exclude.iter().map(|text| drumlin_host::filter::Pattern::flag(*text)).collect();
+        let options = restore::Options { exclude, ..common::restore_options(&snapshot, &target) };
+        let report = restore::restore(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        let causes: Vec<String> = monitor.problems().into_iter().map(|problem| problem.cause).collect();
+        (report.counts.damaged, causes)
+    };
+    assert_eq!(restored(0, 0, &[]), (0, Vec::new()));
+    for (entries, files) in [(1, 0), (0, 1)] {
+        let (damaged, causes) = restored(entries, files, &[]);
+        assert!(damaged == 1 && causes[0].contains("where the snapshot says"), "{causes:?}");
+        assert_eq!(restored(entries, files, &["file"]), (0, Vec::new()), "of a part nobody knows");
+    }
+}

@@ -6,10 +6,11 @@ use super::own::Own;
 use super::plan::{Planned, Planner};
 use super::worker::{Context, Room, Worker};
 use super::{Options, Report, dirs, links, verify};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, ProblemKind};
 use crate::threads;
 use crate::{Error, Result};
 use crossbeam_channel::{bounded, unbounded};
+use drumlin_format::tree::Sums;
 use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, IndexMode, Repository};
@@ -78,10 +79,8 @@ fn attempt(
     asides: &Asides,
     start: Instant,
 ) -> Result<Report> {
-    if let Some(root) = options.snapshot.root
-        && options.paths.is_empty()
-        && options.subfolder.is_none()
-    {
+    let whole = options.snapshot.root.filter(|_| options.paths.is_empty() && options.subfolder.is_none());
+    if let Some(root) = whole {
         monitor.counters().expected_entries.store(root.sums.entries, Ordering::Relaxed);
         monitor.counters().expected_bytes.store(root.sums.bytes, Ordering::Relaxed);
     }
@@ -119,6 +118,9 @@ fn attempt(
     context.clear_away();
     let planned = planned?;
     context.outcome()?;
+    if let Some(root) = whole.filter(|_| options.include.is_empty() && options.exclude.is_empty() && !monitor.stop()) {
+        compare(&context, root.sums);
+    }
     let linked = links::make(&context, &planned);
     if linked.is_ok() && !context.ended() {
         asides.settle(&context);
@@ -140,6 +142,18 @@ fn attempt(
         millis: start.elapsed().as_millis() as u64,
         stopped: monitor.stop(),
     })
+}
+
+/// Whether all was met that the snapshot says it has: a part of the tree that is passed over without a word would show here. Of damage it was told.
+fn compare(context: &Context, sums: Sums) {
+    let met = context.counters().get();
+    if met.damaged == 0 && (met.entries, met.files) != (sums.entries, sums.files) {
+        let cause = format!(
+            "{} entries were met, {} of them files, where the snapshot says that it has {} and {}: 'drumlin check' may tell why",
+            met.entries, met.files, sums.entries, sums.files
+        );
+        context.problem(b"/", ProblemKind::Damaged, cause);
+    }
 }
 
 /// Plan, with workers at work meanwhile.
