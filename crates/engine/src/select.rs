@@ -37,6 +37,10 @@ pub struct SnapshotFilter {
     pub paths: Vec<SourceName>,
     /// Of no other paths than these.
     pub exactly: bool,
+    /// Taken at this moment or later: seconds since 1970 and nanoseconds.
+    pub after: Option<(i64, u32)>,
+    /// Taken earlier than this.
+    pub before: Option<(i64, u32)>,
 }
 
 /// How a user names a source.
@@ -73,6 +77,8 @@ impl SnapshotFilter {
         (self.hosts.is_empty() || self.hosts.contains(&snapshot.host))
             && (self.tags.is_empty() || self.tags.iter().any(has_set))
             && self.paths.iter().all(has_path)
+            && self.after.is_none_or(|after| snapshot.time >= after)
+            && self.before.is_none_or(|before| snapshot.time < before)
             && (!self.exactly || snapshot.paths.iter().all(|source| self.paths.iter().any(|name| name.means(source))))
     }
 
@@ -402,6 +408,15 @@ mod tests {
         assert!(id("latest", &paths(b"/et")).unwrap_err().contains("fits"));
         assert_eq!(id("latest", &exactly(&[b"/etc", b"/home/"])), Ok(0xb3));
         assert!(id("latest", &exactly(&[b"/home"])).unwrap_err().contains("fits"));
+        let times = |after: Option<i64>, before: Option<i64>| SnapshotFilter {
+            after: after.map(|second| (second, 0)),
+            before: before.map(|second| (second, 0)),
+            ..SnapshotFilter::default()
+        };
+        assert_eq!(id("latest", &times(None, Some(3000))), Ok(0xa2));
+        assert_eq!(id("latest", &times(None, Some(3001))), Ok(0xb3));
+        assert_eq!(id("latest~1", &times(Some(2000), None)), Ok(0xa2));
+        assert!(id("latest~1", &times(Some(2001), None)).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which snapshots are meant.
 
 use crate::exit::Result;
+use crate::render::time;
 use clap::Args;
 use drumlin_engine::select::{SnapshotFilter, SourceName};
 use std::ffi::OsStr;
@@ -21,6 +22,14 @@ pub struct Select {
     /// Only snapshots of this source, a path or the name of a stream (may be repeated: only snapshots of all of them)
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
+
+    /// Only snapshots taken before TIME: 'latest' is then the state at that time
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub before: Option<(i64, u32)>,
+
+    /// Only snapshots taken at TIME or later
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub after: Option<(i64, u32)>,
 }
 
 impl Select {
@@ -35,6 +44,8 @@ impl Select {
             tags: self.tag.iter().map(set).collect(),
             paths: self.path.iter().map(|p| source(p.as_os_str())).collect::<Result<_>>()?,
             exactly: false,
+            after: self.after,
+            before: self.before,
         })
     }
 }

@@ -109,3 +109,28 @@ fn a_folder_is_one_and_only_where_it_makes_sense() {
         assert!(ran.stderr.contains("leave out"), "{}", ran.stderr);
     }
 }
+
+/// As it was on a day, without looking for an id.
+#[test]
+fn latest_at_a_time() {
+    let home = Home::new();
+    for (month, text) in [("01", "first"), ("02", "second"), ("03", "third")] {
+        home.write("src/file", text);
+        home.run(&["backup", "src", "--time", &format!("2026-{month}-15 12:00")]).ok();
+    }
+    let restored = |args: &[&str]| {
+        let _ = std::fs::remove_dir_all(home.path("out"));
+        home.run(&[&["restore", &home.saved_folder(), "-t", "out"], args].concat()).ok();
+        std::fs::read_to_string(home.path("out/file")).unwrap()
+    };
+    assert_eq!(restored(&[]), "third");
+    assert_eq!(restored(&["--before", "2026-03-15"]), "second");
+    assert_eq!(restored(&["--before", "2026-03-15 12:00:01"]), "third");
+    let count = |args: &[&str]| home.run(&[&["--json", "snapshots"], args].concat()).ok().objects().len();
+    assert_eq!(count(&["--after", "2026-02-01"]), 2);
+    assert_eq!(count(&["--after", "2026-02-01", "--before", "2026-03-01"]), 1);
+    home.run(&["restore", "latest", "-t", "out2", "--before", "2026-01-01"]).expect(1);
+    // Rules see those alone that are asked for.
+    home.run(&["forget", "--keep-last", "1", "--before", "2026-03-01"]).ok();
+    assert_eq!(count(&[]), 2);
+}
