@@ -1,8 +1,12 @@
 //! `forget` and `undelete`.
 
+use super::prune::unused;
 use super::select::{Select, split_tags};
+use super::sessions::duration;
 use clap::Args;
 use drumlin_engine::forget::{Count, GroupBy, PerUnit, Period, Rules};
+use drumlin_engine::prune::Unused;
+use std::time::Duration;
 
 /// Forget snapshots: all that no rule keeps, or those that are named
 ///
@@ -31,6 +35,14 @@ pub struct Forget {
     /// Then run 'prune' with its defaults; with --dry-run: report what it would do
     #[arg(long)]
     pub prune: bool,
+
+    /// With --prune: how long to wait for running backups ("30m", "2h"; "0": not at all) [default: 1h]
+    #[arg(long, value_name = "TIME", requires = "prune", value_parser = duration)]
+    pub wait: Option<Duration>,
+
+    /// With --prune: how much unneeded data may remain in packs, as for 'prune' [default: 5%]
+    #[arg(long, value_name = "LIMIT", requires = "prune", value_parser = unused)]
+    pub max_unused: Option<Unused>,
 
     /// Allow rules to remove all snapshots of a group; without rules: forget all that --host, --tag and --path select
     #[arg(long, conflicts_with = "snapshots")]

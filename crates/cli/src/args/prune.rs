@@ -68,7 +68,11 @@ impl Default for Prune {
     }
 }
 
-fn unused(text: &str) -> Result<Unused, String> {
+/// Reads how much that nothing needs may remain.
+///
+/// # Errors
+/// What is wrong with it, for the user.
+pub fn unused(text: &str) -> Result<Unused, String> {
     if text == "unlimited" {
         return Ok(Unused::Unlimited);
     }

@@ -70,7 +70,13 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         context.out.trouble_with("forget", &error.to_string());
     }
     let exit = if unread.is_empty() { Exit::Done } else { Exit::Incomplete };
-    let how = Prune { unsafe_allow_remove_all: args.unsafe_allow_remove_all, ..Prune::default() };
+    let usual = Prune::default();
+    let how = Prune {
+        unsafe_allow_remove_all: args.unsafe_allow_remove_all,
+        wait: args.wait.unwrap_or(usual.wait),
+        max_unused: args.max_unused.unwrap_or(usual.max_unused),
+        ..usual
+    };
     let pruned = match args.prune {
         false => Exit::Done,
         true if args.dry_run => {

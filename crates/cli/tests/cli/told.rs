@@ -83,6 +83,9 @@ fn forget_with_prune_prunes() {
     home.run(&["forget", "--keep-last", "9", "--prune"]).ok();
     assert!(bytes() < before / 2, "{before} bytes, and {} after it", bytes());
     home.run(&["check", "--read-data"]).ok();
+    // As for a prune by itself.
+    home.run(&["forget", "--keep-last", "9", "--prune", "--max-unused", "0", "--wait", "0"]).ok();
+    home.run(&["forget", "--keep-last", "9", "--wait", "0"]).expect(2);
 }
 
 /// As the guides' first lines have it, on a machine where the program has no settings yet.
