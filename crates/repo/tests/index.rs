@@ -5,9 +5,11 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
-use drumlin_repo::{Cache, CreateOptions, Index, IndexMode, NewLock, Repository, WriteSession};
+use drumlin_repo::{Cache, CreateOptions, Index, IndexMode, NewLock, Repository, WriteSession, names};
 use drumlin_seal::Secret;
 use drumlin_store::{MemoryStore, Store};
+use proptest::prelude::*;
+use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -341,4 +343,80 @@ fn shadowed_places_are_those_that_a_lookup_does_not_give() {
             }
         }
     }
+}
+
+/// What may happen to an index, in any order.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// A client stores these chunks.
+    Store { client: usize, from: u64, count: u64, sparse: bool },
+    /// A client loses its cache.
+    Lose(usize),
+    /// A byte of a file in a client's cache changes.
+    Bend { client: usize, file: usize, at: usize },
+    /// An index object goes, as a collector that has put nothing in its place would have it.
+    Remove(usize),
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        6 => (0usize..3, 0u64..500, 1u64..150, proptest::bool::weighted(0.2))
+            .prop_map(|(client, from, count, sparse)| Deed::Store { client, from, count, sparse }),
+        1 => (0usize..3).prop_map(Deed::Lose),
+        1 => (0usize..3, 0usize..8, 0usize..100_000).prop_map(|(client, file, at)| Deed::Bend { client, file, at }),
+        1 => (0usize..20).prop_map(Deed::Remove),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Whatever clients store, lose and find damaged, and whatever goes: each finds what index objects name, and nothing else.
+    #[test]
+    fn whatever_happens_each_client_finds_what_is_named(deeds in proptest::collection::vec(deed(), 1..20)) {
+        let repository = repository();
+        let mut clients: Vec<_> = (0..3).map(|_| cache(&repository)).collect();
+        let ids: Vec<ChunkId> = (0..700).map(|n| id(&repository, n)).collect();
+        for deed in deeds {
+            let named = named(&repository);
+            match deed {
+                Deed::Store { client, from, count, sparse } => {
+                    let mode = if sparse { IndexMode::Sparse } else { IndexMode::Exact };
+                    let missing = (from..from + count).filter(|n| !named.contains(&ids[*n as usize])).count() as u64;
+                    let new = store(&repository, &clients[client].1, mode, from..from + count);
+                    prop_assert!(new == missing || sparse && (missing..=count).contains(&new), "{} new of {}", new, missing);
+                }
+                Deed::Lose(client) => clients[client] = cache(&repository),
+                Deed::Bend { client, file, at } => {
+                    let runs = clients[client].1.folder().unwrap().join("runs");
+                    let files: Vec<_> = fs::read_dir(runs).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+                    if let Some(path) = files.get(file) {
+                        let mut bytes = fs::read(path).unwrap();
+                        let len = bytes.len();
+                        bytes[at % len] ^= 1;
+                        fs::write(path, bytes).unwrap();
+                    }
+                }
+                Deed::Remove(which) => {
+                    if let Some((id, _)) = repository.index_objects().unwrap().get(which) {
+                        repository.store().delete(&names::index(*id)).unwrap();
+                    }
+                }
+            }
+            let named = self::named(&repository);
+            for (_folder, cache) in &clients {
+                let index = Index::open(&repository, cache.clone()).unwrap();
+                for id in &ids {
+                    prop_assert_eq!(index.lookup(id).unwrap().is_some(), named.contains(id));
+                }
+            }
+        }
+    }
+}
+
+/// All chunks that index objects name.
+fn named(repository: &Repository) -> HashSet<ChunkId> {
+    let objects = repository.index_objects().unwrap();
+    let entries = objects.iter().flat_map(|(id, _)| repository.index_entries(*id).unwrap().unwrap());
+    entries.flat_map(|entry| entry.table.chunks.into_iter().map(|chunk| chunk.id)).collect()
 }
