@@ -82,6 +82,13 @@ impl SnapshotFilter {
             && (!self.exactly || snapshot.paths.iter().all(|source| self.paths.iter().any(|name| name.means(source))))
     }
 
+    /// Whether a snapshot has some of the sources, but not all of them or others as well.
+    pub fn nearly_matches(&self, snapshot: &Snapshot) -> bool {
+        let any = SnapshotFilter { paths: Vec::new(), exactly: false, ..self.clone() };
+        let shares = snapshot.paths.iter().any(|source| self.paths.iter().any(|name| name.means(source)));
+        shares && any.matches(snapshot) && !self.matches(snapshot)
+    }
+
     /// Those that count, in the order given.
     pub fn select(&self, snapshots: &[SnapshotInfo]) -> Vec<SnapshotInfo> {
         snapshots.iter().filter(|info| self.matches(&info.snapshot)).cloned().collect()
@@ -408,6 +415,12 @@ mod tests {
         assert!(id("latest", &paths(b"/et")).unwrap_err().contains("fits"));
         assert_eq!(id("latest", &exactly(&[b"/etc", b"/home/"])), Ok(0xb3));
         assert!(id("latest", &exactly(&[b"/home"])).unwrap_err().contains("fits"));
+        let nearly =
+            |filter: &SnapshotFilter| sample().iter().filter(|info| filter.nearly_matches(&info.snapshot)).count();
+        assert_eq!(
+            (nearly(&exactly(&[b"/home"])), nearly(&exactly(&[b"/etc", b"/home"])), nearly(&exactly(&[b"/x"]))),
+            (5, 0, 0)
+        );
         let times = |after: Option<i64>, before: Option<i64>| SnapshotFilter {
             after: after.map(|second| (second, 0)),
             before: before.map(|second| (second, 0)),

@@ -48,15 +48,12 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
         }
     };
     // Those from before a source was added to the profile, say.
-    if filter.exactly {
-        let any = SnapshotFilter { paths: Vec::new(), exactly: false, ..filter.clone() };
-        let others = all.iter().filter(|info| any.matches(&info.snapshot) && !filter.matches(&info.snapshot)).count();
-        if others > 0 {
-            let snapshots = counted(others as u64, "snapshot", "snapshots");
-            context.out.note(format!(
-                "{snapshots} of other sources than the profile's: none of its rules apply to them (--path and rules on the command line do)"
-            ));
-        }
+    let others = all.iter().filter(|info| filter.exactly && filter.nearly_matches(&info.snapshot)).count();
+    if others > 0 {
+        let snapshots = counted(others as u64, "snapshot has", "snapshots have");
+        context.out.note(format!(
+            "{snapshots} some of the profile's sources, but not exactly these: its rules don't apply (--path and rules on the command line do)"
+        ));
     }
     let shown = Shown { context, plan: &plan, infos: all.iter().map(|i| (i.snapshot.id, i)).collect() };
     if args.dry_run {
