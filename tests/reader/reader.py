@@ -885,7 +885,7 @@ def decode_snapshot(ident, signed):
                     (field(m, 1, "int"), field(m, 2, "uint", below=10**9)), field(m, 3, "text"), field(m, 4, "text"),
                     paths, tags, root, level, [field(sums, i, "uint") for i in range(4)], partial,
                     field(m, 11, "bytes", 16, optional=True), field(m, 12, "text"),
-                    [field(summary, i, "uint") for i in range(10)] + [field(summary, 10, "uint", optional=True) or 0], signed.signer)
+                    [field(summary, i, "uint") for i in range(10)] + [field(summary, i, "uint", optional=True) or 0 for i in (10, 11)], signed.signer)
 
 
 def open_small(data, purpose_of_key, index_secrets, kind, ident, suite):
@@ -1303,7 +1303,7 @@ def keys_json(repository):
 def snapshot_json(repository, s):
     sums = dict(zip(("entries", "files", "directories", "bytes"), s.sums))
     summary = dict(zip(("new", "changed", "unmodified", "unreadable", "changed_while_read", "excluded", "bytes_read",
-                        "bytes_new", "bytes_stored", "milliseconds", "absent"), s.summary))
+                        "bytes_new", "bytes_stored", "milliseconds", "absent", "rules"), s.summary))
     return {"id": s.id.hex(), "session": s.session.hex(), "time": list(s.time), "host": s.host, "user": s.user,
             "paths": [b64(p) for p in s.paths], "tags": s.tags, "root": s.root and s.root.hex(), "level": s.level,
             "sums": sums, "partial": [b64(p) for p in s.partial] if s.partial else None,

@@ -78,6 +78,9 @@ pub struct Summary {
     /// Sources that were named and not there; `None` if all were.
     #[n(10)]
     pub absent: Option<u64>,
+    /// A number of the rules for what is left out, by which they can be known again; `None` if there were none.
+    #[n(11)]
+    pub rules: Option<u64>,
 }
 
 /// A snapshot.
@@ -289,7 +292,7 @@ mod tests {
             partial: Some(Reached { dir: b"home".to_vec(), name: b"x".to_vec() }),
             parent: None,
             program: "drumlin".into(),
-            summary: Summary { new: 10, absent: Some(1), ..Summary::default() },
+            summary: Summary { new: 10, absent: Some(1), rules: Some(u64::MAX), ..Summary::default() },
             plans: vec![PlanId([4; 16]), PlanId([5; 16])],
             original: Some(SnapshotId([6; 16])),
         }

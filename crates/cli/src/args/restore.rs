@@ -48,8 +48,8 @@ pub struct Restore {
     ///
     /// It deletes only at and below the sources of the backup, not in the folders above them. It never deletes the
     /// repository that is read, nor Drumlin's own files, nor what --exclude names. If rules left something out of the
-    /// backup, it is refused unless the --profile with these rules is given, which then also name what is not deleted,
-    /// or --delete-excluded; if the backup could not read something, unless --delete-excluded is.
+    /// backup, it is refused unless the same rules are given (by --profile and --exclude), which then name what is not
+    /// deleted, or --delete-excluded; if the backup could not read something, unless --delete-excluded is.
     #[arg(long)]
     pub delete: bool,
 

@@ -5,7 +5,6 @@ use super::gather;
 use super::look::is_dir;
 use crate::args::excludes::Excludes;
 use crate::args::restore::Restore;
-use crate::args::select::Select;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, without_number};
 use crate::place;
@@ -198,19 +197,15 @@ fn real(path: &Path) -> Option<PathBuf> {
 }
 
 /// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word about it. Gives the rules, if they are
-/// known: those of the profile that the snapshot is of.
+/// given again, by the profile and the command line.
 fn spare_unseen(context: &Context, args: &Restore, snapshot: &Snapshot) -> Result<Option<Arc<Filter>>> {
     if !args.delete || args.delete_excluded {
         return Ok(None);
     }
-    let profile = match &context.profile {
-        Some(profile) if gather::of_profile(context, profile, &Select::default())?.matches(snapshot) => Some(profile),
-        _ => None,
-    };
-    let rules = match profile {
-        Some(_) => Some(Arc::new(rules::filter(&Excludes::default(), profile, &[], &[])?)),
-        None => None,
-    };
+    let given = Excludes { rules: args.exclude.clone(), ..Excludes::default() };
+    let given = rules::filter(&given, context.profile.as_ref(), &[], &[])?;
+    let is_the_same = given.digest().is_some() && given.digest() == snapshot.summary.rules;
+    let rules = is_the_same.then(|| Arc::new(given));
     let entries = |n| counted(n, "entry", "entries");
     let (message, hint) = match () {
         () if snapshot.summary.unreadable > 0 => (
@@ -225,8 +220,8 @@ fn spare_unseen(context: &Context, args: &Restore, snapshot: &Snapshot) -> Resul
                 "rules left {} out of this snapshot, and --delete would delete them from the target",
                 entries(snapshot.summary.excluded)
             ),
-            "give the --profile with these rules; or name what is to stay with --exclude, and add --delete-excluded for all else; \
-             --dry-run shows what would be deleted",
+            "give the same rules (the --profile, and the same --exclude): then all of that stays; or name what is to stay with --exclude, and add \
+             --delete-excluded for all else; --dry-run shows what would be deleted",
         ),
         () => return Ok(rules),
     };

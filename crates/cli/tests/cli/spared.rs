@@ -122,8 +122,10 @@ fn what_rules_left_out_is_deleted_only_when_that_is_said() {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
     assert!(restore(&["-n"]).expect(0).stderr.contains("rules left 1 entry out"));
-    // Naming some of it is no word about the rest.
+    // Naming some of it is no word about the rest, but the same rules say all of it.
     restore(&["--exclude", "*.a"]).expect(1);
+    restore(&["--exclude", "*.o", "--exclude", "*.a"]).expect(1);
+    restore(&["--exclude", "*.o"]).ok();
     restore(&["--delete-excluded", "--exclude", "*.o"]).ok();
     assert!(home.path("src/deep/c.o").exists());
     restore(&["--delete-excluded"]).ok();
@@ -172,15 +174,16 @@ fn what_the_profiles_rules_leave_out_is_not_deleted() {
         assert!(kept.into_iter().all(there), "{:?}", kept.map(there));
         assert_eq!((there("deep/y"), there("new/small")), (dry_run, dry_run));
     }
-    // What newer rules leave out is restored all the same.
+    // Other rules than the backup's say nothing of what it left out; and what they leave out is restored all the same.
     fs::write(
         home.path("config/drumlin/profiles.toml"),
         fs::read_to_string(home.path("config/drumlin/profiles.toml")).unwrap().replace("'*.o'", "'deep'"),
     )
     .unwrap();
     fs::remove_dir_all(home.path("src/deep")).unwrap();
-    run(&["restore", "latest", "--target", "/", "--delete"]).ok();
-    assert!(home.path("src/deep").is_dir());
+    run(&["restore", "latest", "--target", "/", "--delete"]).expect(1);
+    run(&["restore", "latest", "--target", "/"]).ok();
+    assert!(home.path("src/deep").is_dir() && there("disk.img"));
     run(&["restore", "latest", "--target", "/", "--delete", "--delete-excluded"]).ok();
     assert!(!there("disk.img") && !there("cache/thing") && there("cache/CACHEDIR.TAG"));
 }

@@ -99,6 +99,10 @@ fn attempt(
         Source::Paths { paths, .. } => paths.clone(),
         Source::Stream { name, .. } => vec![name.clone()],
     };
+    let rules = match &options.source {
+        Source::Paths { filter, .. } => filter.digest(),
+        Source::Stream { .. } => None,
+    };
     // The walk runs while the session is registered and the index is opened.
     let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
@@ -148,6 +152,7 @@ fn attempt(
         time: options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos())),
         start,
         paths,
+        rules,
         host: options.host.clone(),
         user: options.user.clone(),
         tags: options.tags.clone(),
@@ -189,6 +194,8 @@ struct Run<'a> {
     time: (i64, u32),
     start: Instant,
     paths: Vec<Vec<u8>>,
+    /// A number of the rules for what is left out.
+    rules: Option<u64>,
     host: String,
     user: String,
     tags: Vec<String>,
@@ -410,6 +417,7 @@ impl Run<'_> {
             bytes_stored: counts.bytes_stored,
             millis: self.start.elapsed().as_millis() as u64,
             absent: Some(counts.absent).filter(|absent| *absent > 0),
+            rules: self.rules,
         };
         Ok(Snapshot {
             id: SnapshotId(random_id()?),

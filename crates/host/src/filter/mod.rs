@@ -41,6 +41,26 @@ pub struct FilterOptions {
     pub exclude_larger_than: Option<u64>,
 }
 
+impl FilterOptions {
+    /// See [`Filter::digest`].
+    fn digest(&self) -> Option<u64> {
+        let mut bytes = Vec::new();
+        for pattern in
+            self.exclude.iter().filter(|pattern| pattern.origin != Origin::BuiltIn && pattern.glob().is_some())
+        {
+            bytes.extend([b"p", pattern.text.as_bytes(), &[0, u8::from(pattern.ignore_case)]].concat());
+        }
+        for name in &self.exclude_if_present {
+            bytes.extend([b"n", name.as_bytes(), &[0]].concat());
+        }
+        bytes.extend(self.exclude_caches.then_some(b'c'));
+        bytes.extend(self.exclude_larger_than.iter().flat_map(|max| [&b"l"[..], &max.to_le_bytes()].concat()));
+        // FNV-1a: it tells rules apart that nobody made to be mistaken for others.
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        (!bytes.is_empty()).then(|| bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+    }
+}
+
 /// What a filter says of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
@@ -58,12 +78,13 @@ pub struct Filter {
     rules: Vec<Rule>,
     tags: Vec<Tag>,
     larger: Option<(u64, Rule)>,
+    digest: Option<u64>,
 }
 
 impl Filter {
     /// A filter that keeps everything.
     pub fn none() -> Filter {
-        Filter { patterns: Gitignore::empty(), rules: Vec::new(), tags: Vec::new(), larger: None }
+        Filter { patterns: Gitignore::empty(), rules: Vec::new(), tags: Vec::new(), larger: None, digest: None }
     }
 
     /// Compiles the rules.
@@ -99,7 +120,12 @@ impl Filter {
         let larger = options
             .exclude_larger_than
             .map(|max| (max, Rule { text: format!("files larger than {max} bytes"), origin: Origin::Flag }));
-        Ok(Filter { patterns, rules, tags, larger })
+        Ok(Filter { patterns, rules, tags, larger, digest: options.digest() })
+    }
+
+    /// A number of these rules alone, wherever they stand; `None` if there are none. Those of the program's own don't count.
+    pub fn digest(&self) -> Option<u64> {
+        self.digest
     }
 
     /// Whether any rule looks at single entries.

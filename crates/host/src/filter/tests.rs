@@ -149,3 +149,38 @@ fn explanations_say_where_it_was_decided() {
     let proc = Filter::none().explain(b"/proc/self/status", &scope);
     assert_eq!((proc.included, proc.at.as_slice(), proc.reason), (false, b"/proc".as_slice(), Reason::OtherFileSystem));
 }
+
+#[test]
+fn rules_are_known_again() {
+    let of = |options: FilterOptions| Filter::new(&options).expect("patterns").digest();
+    let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::flag(*text)).collect::<Vec<_>>();
+    let with = |texts: &[&str]| of(FilterOptions { exclude: patterns(texts), ..Default::default() });
+    assert_eq!(of(FilterOptions::default()), None);
+    assert_eq!(with(&[""]), None, "no rule");
+    let one = with(&["*.o"]);
+    assert!(one.is_some() && one == with(&["*.o", ""]));
+    // Wherever they stand; those of the program's own don't count.
+    let origin = Origin::File { path: "rules".into(), line: 7 };
+    let exclude = vec![
+        Pattern { origin, ..Pattern::flag("*.o") },
+        Pattern { origin: Origin::BuiltIn, ..Pattern::flag("/repository") },
+    ];
+    assert_eq!(of(FilterOptions { exclude, ..Default::default() }), one);
+    let others = [
+        with(&["*.a"]),
+        with(&["*.o", "*.a"]),
+        with(&["*.a", "*.o"]),
+        with(&["*.o", "!keep.o"]),
+        of(FilterOptions {
+            exclude: vec![Pattern { ignore_case: true, ..Pattern::flag("*.o") }],
+            ..Default::default()
+        }),
+        of(FilterOptions { exclude_if_present: vec!["*.o".into()], ..Default::default() }),
+        of(FilterOptions { exclude: patterns(&["*.o"]), exclude_caches: true, ..Default::default() }),
+        of(FilterOptions { exclude_larger_than: Some(5), ..Default::default() }),
+        of(FilterOptions { exclude_larger_than: Some(6), ..Default::default() }),
+    ];
+    for (at, other) in others.iter().enumerate() {
+        assert!(other.is_some() && *other != one && !others[..at].contains(other), "{at}");
+    }
+}
