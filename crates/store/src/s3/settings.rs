@@ -70,7 +70,7 @@ impl Settings {
             bucket: address.bucket.clone(),
             base: if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) },
             bundle: user.get("AWS_CA_BUNDLE").map(PathBuf::from),
-            proxies: Arc::new(Proxies::read(&around.proxies)?),
+            proxies: Arc::new(Proxies::read(&around.proxies)),
             classes: around.storage_classes.clone(),
             lock: around.object_lock.clone(),
         })

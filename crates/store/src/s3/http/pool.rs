@@ -79,7 +79,7 @@ impl Pool {
                 Some(self.tls.get_or_init(|| made).clone())
             }
         };
-        let proxy = self.proxies.to(endpoint);
+        let proxy = self.proxies.to(endpoint)?;
         let dialed = Connection::dial(endpoint, proxy, tls, &self.limits, None);
         match proxy {
             Some(proxy) => dialed.map_err(|error| {

@@ -127,17 +127,20 @@ impl Except {
     }
 }
 
+/// A proxy, or what is wrong with it: that matters to whoever needs it alone.
+type Named = Result<Proxy, String>;
+
 /// Which proxy for which server.
 #[derive(Default)]
 pub(crate) struct Proxies {
-    over_tls: Option<Proxy>,
-    in_the_clear: Option<Proxy>,
+    over_tls: Option<Named>,
+    in_the_clear: Option<Named>,
     except: Vec<Except>,
 }
 
 impl Proxies {
-    /// From variables of the environment, of which those in lower case count more. What is wrong with them, in words.
-    pub(crate) fn read(variables: &HashMap<String, String>) -> Result<Self, String> {
+    /// From variables of the environment, of which those in lower case count more.
+    pub(crate) fn read(variables: &HashMap<String, String>) -> Self {
         let get = |name: &str| {
             let value = |name: &str| variables.get(name).map(|value| value.trim().to_owned()).filter(|v| !v.is_empty());
             let upper = name.to_ascii_uppercase();
@@ -145,17 +148,25 @@ impl Proxies {
         };
         let proxy = |name: &str| {
             let named = get(name).or_else(|| get("all_proxy"));
-            named.map(|(variable, url)| Proxy::parse(&variable, &url)).transpose()
+            named.map(|(variable, url)| Proxy::parse(&variable, &url))
         };
         let except = get("no_proxy").map(|(_, list)| list).unwrap_or_default();
         let except = except.split([',', ' ']).filter(|entry| !entry.is_empty()).filter_map(Except::parse).collect();
-        Ok(Proxies { over_tls: proxy("https_proxy")?, in_the_clear: proxy("http_proxy")?, except })
+        Proxies { over_tls: proxy("https_proxy"), in_the_clear: proxy("http_proxy"), except }
     }
 
     /// By whom a server is asked, if not directly. What stays on this machine needs nobody.
-    pub(super) fn to(&self, endpoint: &Endpoint) -> Option<&Proxy> {
+    ///
+    /// # Errors
+    /// The proxy that is named for it can't be used.
+    pub(super) fn to(&self, endpoint: &Endpoint) -> io::Result<Option<&Proxy>> {
         let proxy = if endpoint.tls { &self.over_tls } else { &self.in_the_clear };
-        proxy.as_ref().filter(|_| !endpoint.is_loopback() && !self.except.iter().any(|except| except.has(endpoint)))
+        match proxy {
+            Some(proxy) if !endpoint.is_loopback() && !self.except.iter().any(|except| except.has(endpoint)) => {
+                proxy.as_ref().map(Some).map_err(|why| io::Error::other(why.clone()))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -163,24 +174,24 @@ impl Proxies {
 mod tests {
     use super::*;
 
-    fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, String> {
+    fn proxies(variables: &[(&str, &str)]) -> Proxies {
         Proxies::read(&variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     fn to(proxies: &Proxies, url: &str) -> Option<String> {
-        proxies.to(&Endpoint::parse(url).unwrap()).map(ToString::to_string)
+        proxies.to(&Endpoint::parse(url).unwrap()).unwrap().map(ToString::to_string)
     }
 
     #[test]
     fn who_is_asked_by_whom() {
-        let none = proxies(&[("HTTPS_PROXY", " "), ("http_proxy", "")]).unwrap();
+        let none = proxies(&[("HTTPS_PROXY", " "), ("http_proxy", "")]);
         assert_eq!(to(&none, "https://h"), None);
-        let two = proxies(&[("https_proxy", "p:3128"), ("HTTPS_PROXY", "q"), ("HTTP_PROXY", "http://r/")]).unwrap();
+        let two = proxies(&[("https_proxy", "p:3128"), ("HTTPS_PROXY", "q"), ("HTTP_PROXY", "http://r/")]);
         assert_eq!(to(&two, "https://h").as_deref(), Some("p:3128"));
         assert_eq!(to(&two, "http://h").as_deref(), Some("r:80"));
         assert_eq!(to(&two, "https://127.0.0.1:9000"), None, "on this machine");
         assert_eq!(to(&two, "http://localhost"), None);
-        let one = proxies(&[("ALL_PROXY", "http://[::1]:8080"), ("HTTP_PROXY", "r")]).unwrap();
+        let one = proxies(&[("ALL_PROXY", "http://[::1]:8080"), ("HTTP_PROXY", "r")]);
         assert_eq!(to(&one, "https://h").as_deref(), Some("[::1]:8080"));
         assert_eq!(to(&one, "http://h").as_deref(), Some("r:80"));
     }
@@ -196,7 +207,7 @@ mod tests {
             ("0.0.0.0/0,10.0.0.1/33", &["https://1.2.3.4"], &["https://[::2]"]),
             (", ,/,.", &[], &["https://h"]),
         ] {
-            let proxies = proxies(&[("https_proxy", "p"), ("no_proxy", list)]).unwrap();
+            let proxies = proxies(&[("https_proxy", "p"), ("no_proxy", list)]);
             for (urls, by) in [(direct, None), (by_proxy, Some("p:80"))] {
                 urls.iter().for_each(|url| assert_eq!(to(&proxies, url).as_deref(), by, "{list}: {url}"));
             }
@@ -205,8 +216,8 @@ mod tests {
 
     #[test]
     fn users_of_proxies() {
-        let proxies = proxies(&[("https_proxy", "http://me%40work:p%3a@ss@p:1")]).unwrap();
-        let proxy = proxies.to(&Endpoint::parse("https://h").unwrap()).unwrap();
+        let proxies = proxies(&[("https_proxy", "http://me%40work:p%3a@ss@p:1")]);
+        let proxy = proxies.to(&Endpoint::parse("https://h").unwrap()).unwrap().unwrap();
         let said = proxy.authorization.as_deref().and_then(|said| said.strip_prefix("Basic ")).unwrap();
         assert_eq!(BASE64.decode(said).unwrap(), b"me@work:p:@ss");
         assert_eq!(decoded("100%, %4a%4"), b"100%, J%4");
@@ -219,7 +230,10 @@ mod tests {
             ("http://me:geheim@", "http://host:port"),
             ("p:x", "HTTPS_PROXY"),
         ] {
-            let why = proxies(&[("HTTPS_PROXY", url)]).err().unwrap();
+            let proxies = proxies(&[("HTTPS_PROXY", url)]);
+            // Who doesn't need it hears nothing of it.
+            assert!(to(&proxies, "https://localhost").is_none() && to(&proxies, "http://h").is_none());
+            let why = proxies.to(&Endpoint::parse("https://h").unwrap()).err().unwrap().to_string();
             assert!(why.contains(part) && !why.contains("geheim"), "{url}: {why}");
         }
     }
