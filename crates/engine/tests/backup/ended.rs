@@ -345,12 +345,15 @@ fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
     assert_eq!((restored.counts.files, monitor.problems().len()), (41, 0));
 }
 
-/// Somebody who takes his time to say that he doesn't want to stop.
-struct Slow(Counters);
+/// Somebody who takes his time to say that he doesn't want to stop: where much was read before the storage refused anything, until it does.
+struct Slow {
+    counters: Counters,
+    log: CallLog,
+}
 
 impl Monitor for Slow {
     fn counters(&self) -> &Counters {
-        &self.0
+        &self.counters
     }
 
     fn problem(&self, problem: &Problem) {
@@ -358,7 +361,13 @@ impl Monitor for Slow {
     }
 
     fn stop(&self) -> bool {
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(2));
+        let is_refused = || self.log.calls().iter().any(|call| format!("{call:?}").contains("data/"));
+        pause();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while self.counters.get().bytes_read > 16 << 20 && !is_refused() && std::time::Instant::now() < until {
+            pause();
+        }
         false
     }
 }
@@ -368,6 +377,8 @@ fn a_run_that_has_failed_reads_no_large_file_to_its_end() {
     let (memory, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
     let store = FaultStore::new(memory.clone());
     let faults = store.faults();
+    let store = RecordStore::new(store);
+    let log = store.log();
     let bench = common::bench_over(Arc::new(store), memory, folder, small());
     let source = bench.folder.path().join("source");
     fs::create_dir_all(source.join("a")).unwrap();
@@ -382,10 +393,11 @@ fn a_run_that_has_failed_reads_no_large_file_to_its_end() {
     }
     settle();
     faults.add(When::op(Op::Upload).named("data/*"), Fault::Fail(Kind::Io));
-    let monitor = Slow(Counters::default());
+    log.take();
+    let monitor = Slow { counters: Counters::default(), log };
     let failed = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor);
     assert!(matches!(failed, Err(Error::Repo(drumlin_repo::Error::Store(_)))), "{failed:?}");
-    let read = monitor.0.get().bytes_read;
+    let read = monitor.counters.get().bytes_read;
     assert!(read < 40 << 20, "{read} bytes were read for nobody");
 }
 
