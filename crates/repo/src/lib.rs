@@ -9,7 +9,6 @@ mod access;
 mod beside;
 mod cache;
 mod config;
-mod descriptors;
 mod entropy;
 mod error;
 mod forgotten;

@@ -6,6 +6,7 @@ mod action;
 mod ahead;
 mod around;
 pub mod conformance;
+pub mod descriptors;
 mod discard;
 mod error;
 mod fault;

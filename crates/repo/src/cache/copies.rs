@@ -10,8 +10,8 @@
 //! append at once: each record is one write.
 
 use super::shelf::Shelf;
-use crate::descriptors;
 use drumlin_format::PackId;
+use drumlin_store::descriptors;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

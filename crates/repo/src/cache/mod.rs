@@ -22,11 +22,12 @@ pub(crate) use copies::Copies;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use tables::Tables;
 
-use crate::{Error, Index, Repository, Result, descriptors, names};
+use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
 use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
 use drumlin_store::Soon;
+use drumlin_store::descriptors;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -219,7 +220,7 @@ fn unnamed_file(folder: &Path) -> Result<File> {
     let fail =
         |source: io::Error| Error::Cache { action: "make a file in", path: folder.display().to_string(), source };
     let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-    let unnamed = || Ok(rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600))?);
+    let unnamed = || rustix::fs::open(folder, flags, rustix::fs::Mode::from_raw_mode(0o600));
     match descriptors::wait_for(unnamed) {
         Ok(fd) => Ok(fd.into()),
         // Some file systems know no nameless files.

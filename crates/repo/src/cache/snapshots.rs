@@ -7,8 +7,9 @@
 //! A snapshot never changes, but for its seal. A copy is believed as far as its seal and its signature go, and only while the storage lists
 //! the snapshot. Whoever looks after the repository itself (a check, a repair, a prune) reads what is there.
 
-use crate::{Repository, descriptors, names};
+use crate::{Repository, names};
 use drumlin_format::SnapshotId;
+use drumlin_store::descriptors;
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;

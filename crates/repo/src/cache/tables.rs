@@ -8,10 +8,10 @@
 //! and where one isn't what it should be the table goes, and the pack's own counts.
 
 use super::shelf::Shelf;
-use crate::descriptors;
 use drumlin_format::PackId;
 use drumlin_format::pack::Table;
 use drumlin_seal::{SealKey, Secret, Suite, TAG_BYTES, derive};
+use drumlin_store::descriptors;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -10,9 +10,10 @@
 
 use super::seen::Seen;
 use crate::cache::make_folder;
-use crate::{Repository, descriptors, random_id};
+use crate::{Repository, random_id};
 use drumlin_format::SnapshotId;
 use drumlin_seal::{SealKey, Secret, Suite, derive};
+use drumlin_store::descriptors;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};

@@ -7,9 +7,10 @@
 use super::run::{Run, cache_error};
 use super::sync::Objects;
 use crate::cache::{self, replace_file};
-use crate::{Cache, Error, Result, descriptors, random_id};
+use crate::{Cache, Error, Result, random_id};
 use drumlin_format::IndexId;
 use drumlin_seal::checksum;
+use drumlin_store::descriptors;
 use minicbor::{Decode, Encode};
 use std::fs::{self, File, OpenOptions};
 use std::io;

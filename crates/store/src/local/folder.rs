@@ -20,16 +20,13 @@ use rustix::io::{Errno, Result, retry_on_intr};
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::mount;
+use crate::descriptors;
 
 /// Set once the kernel (or a sandbox) has turned `openat2` down: then each segment is opened by itself.
 static WITHOUT_OPENAT2: AtomicBool = AtomicBool::new(false);
 
 /// Before something far away that isn't there is looked for again.
 const PAUSES: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(10), Duration::from_millis(50)];
-
-/// How often descriptors are waited for, and how long each time.
-const DESCRIPTOR_TRIES: u32 = 100;
-const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -53,17 +50,6 @@ struct Durability {
     /// The first failure to sync a folder. The kernel reports such a failure once and a second attempt may "succeed"
     /// without having written anything, so nothing in this store can be promised to be durable any more.
     failed: Option<Errno>,
-}
-
-/// Open again what found this process or the system out of descriptors: others return theirs soon. For a second at most.
-pub(super) fn wait_for_descriptors<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 0..DESCRIPTOR_TRIES {
-        match open() {
-            Err(Errno::MFILE | Errno::NFILE) => std::thread::sleep(DESCRIPTOR_PAUSE),
-            other => return other,
-        }
-    }
-    open()
 }
 
 /// `name` as its folder (`""` for the root) and what comes behind.
@@ -101,7 +87,7 @@ impl Root {
     /// Make the root's own entry durable, in the folder that it is in.
     pub(super) fn persist_root(&self) -> Result<()> {
         let open = || retry_on_intr(|| fs::openat(&self.dir, "..", FOLDER, Mode::empty()));
-        match wait_for_descriptors(open) {
+        match descriptors::wait_for(open) {
             Ok(above) => sync_folder(above),
             // A folder that one may pass and not read can't be synced by itself.
             Err(Errno::ACCESS) => fs::syncfs(&self.dir),
@@ -111,7 +97,7 @@ impl Root {
 
     /// Open `name` below the root, without following any symbolic link; where descriptors are short, once others have returned theirs.
     pub(super) fn open_at(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
-        wait_for_descriptors(|| self.open_once(name, flags))
+        descriptors::wait_for(|| self.open_once(name, flags))
     }
 
     /// As [`Root::open_at`], and wait for nobody.
@@ -263,7 +249,7 @@ fn told_link(above: impl AsFd, segment: &str, errno: Errno) -> Errno {
 fn folders_in(dir: &OwnedFd, folder: &str) -> Vec<String> {
     let mut found = Vec::new();
     let open = || retry_on_intr(|| fs::openat(dir, ".", FOLDER, Mode::empty()));
-    let Ok(dir) = wait_for_descriptors(open) else { return found };
+    let Ok(dir) = descriptors::wait_for(open) else { return found };
     let mut buffer = Vec::with_capacity(8 << 10);
     let mut listing = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(Ok(entry)) = listing.next() {

@@ -18,7 +18,8 @@ use rustix::fs::{self, Advice, FileType, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::folder::{Root, wait_for_descriptors};
+use super::folder::Root;
+use crate::descriptors;
 use crate::{TOO_LONG, WHOLE_BYTES_MAX};
 
 /// How many descriptors are kept open, where there are many to be had.
@@ -147,7 +148,7 @@ impl Handles {
 
     /// Open the object `name`. Where descriptors are short those that are kept go first, and then others' are waited for.
     pub(super) fn open(&self, root: &Root, name: &str) -> rustix::io::Result<Handle> {
-        wait_for_descriptors(|| {
+        descriptors::wait_for(|| {
             let opened = Handle::open(root, name);
             if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
                 let kept = std::mem::take(&mut self.kept().handles);

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-use super::folder::{Root, split, wait_for_descriptors};
+use super::folder::{Root, split};
 use super::list;
+use crate::descriptors;
 use crate::name::TMP;
 use crate::whose::{Writer, is_running};
 use crate::{Cleared, Put};
@@ -38,7 +39,7 @@ impl Temporary {
         loop {
             let name = Writer::this().file_name().map_err(|_| Errno::IO)?;
             // Nobody is to write an object twice: it is born read-only, and only this descriptor can write.
-            match wait_for_descriptors(|| fs::openat(&tmp, &name, flags, Mode::from_raw_mode(0o444))) {
+            match descriptors::wait_for(|| fs::openat(&tmp, &name, flags, Mode::from_raw_mode(0o444))) {
                 Ok(fd) => return Ok(Self { file: File::from(fd), name: Name { tmp, name, stands: true } }),
                 Err(Errno::EXIST | Errno::INTR) => {}
                 Err(errno) => return Err(errno),

@@ -9,9 +9,10 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fdatasync, ftruncate};
 use rustix::io::{Errno, Result, dup, retry_on_intr};
 
 use super::Inner;
-use super::folder::{split, wait_for_descriptors};
+use super::folder::split;
 use super::temporary::Temporary;
 use super::writer::{Buffer, Output, Seat};
+use crate::descriptors;
 use crate::{Action, Put, Upload};
 
 /// No more than this is set aside in advance, whatever the hint says.
@@ -51,7 +52,7 @@ impl LocalUpload {
             Err(_) => ftruncate(temporary.file(), 0).map(|()| 0)?,
             Ok(()) => 0,
         };
-        let output = Arc::new(Output::new(wait_for_descriptors(|| dup(temporary.file()))?.into(), direct));
+        let output = Arc::new(Output::new(descriptors::wait_for(|| dup(temporary.file()))?.into(), direct));
         let name = name.to_owned();
         Ok(Self { store, name, temporary: Some(temporary), output, seat, buffer: None, offset: 0, allocated })
     }
