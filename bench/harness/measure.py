@@ -69,6 +69,11 @@ def below(roots):
     return {pid for root in roots for pid in family(root)}
 
 
+def theirs(servers, helpers, clients):
+    """The processes below this one that are neither a server's nor a helper's, and those of `clients`."""
+    return below([os.getpid()]) - {os.getpid()} - below([*servers, *helpers]) | below(clients)
+
+
 def peak_of(pid):
     """Bytes of a process's largest resident size so far."""
     try:
@@ -138,9 +143,9 @@ _owned = set()
 class Looker(threading.Thread):
     """Looks at the memory of the client's and of the server's processes until it is told to stop."""
 
-    def __init__(self, servers, helpers):
+    def __init__(self, servers, helpers, clients):
         super().__init__(daemon=True)
-        self.servers, self.helpers, self.client, self.server = servers, helpers, 0, 0
+        self.servers, self.helpers, self.clients, self.client, self.server = servers, helpers, clients, 0, 0
         self.done = threading.Event()
 
     def run(self):
@@ -151,10 +156,8 @@ class Looker(threading.Thread):
             pause = min(pause * 1.1, LOOK_SECONDS)
 
     def look(self):
-        server = below(self.servers)
-        client = below([os.getpid()]) - server - below(self.helpers) - {os.getpid()}
-        self.client = max(self.client, sum(map(peak_of, client)))
-        self.server = max(self.server, sum(map(peak_of, server)))
+        self.client = max(self.client, sum(map(peak_of, theirs(self.servers, self.helpers, self.clients))))
+        self.server = max(self.server, sum(map(peak_of, below(self.servers))))
 
     def stop(self):
         self.done.set()
@@ -165,7 +168,8 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     """A command of the shell, measured.
 
     `limit`: seconds after which it is killed. `servers`: processes whose families are counted apart; `helpers`: those
-    whose families are not counted; `clients`: processes that are there already and whose families count as the command's.
+    whose families are not counted. All other processes below this one count as the command's: what it leaves behind it (an agent),
+    and what was there before (a daemon), from now on; `clients`: families that count so wherever they are.
     `fine`: the statuses that are no failure. `fresh`: so many bytes of free memory are touched before, see `touch`.
 
     `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
@@ -178,10 +182,11 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     before = below([os.getpid()])
     for pid in before - {os.getpid()}:
         forget_peak(pid)
-    looker = Looker(servers, helpers)
-    served, spent = (sum(map(cpu_of, below(pids))) for pids in (servers, clients))
+    looker = Looker(servers, helpers, clients)
+    served = sum(map(cpu_of, below(servers)))
     reap()
-    beside = Beside(lambda: below([*servers, *helpers, *clients]))
+    standing = {pid: cpu_of(pid) for pid in theirs(servers, helpers, clients)}
+    beside = Beside(lambda: below([*servers, *helpers]))
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
         process = subprocess.Popen(command, shell=True, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL,
@@ -205,9 +210,9 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
             output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
             raise Failed(command, process.returncode, output.read().decode(errors="replace"))
     cpu = usage.ru_utime + usage.ru_stime + reap()
+    # By ticks, so that one which did nothing may seem to have had one less.
+    cpu += sum(max(0.0, cpu_of(pid) - standing.get(pid, 0.0)) for pid in theirs(servers, helpers, clients))
     others, stolen = beside.since(cpu)
-    if clients:
-        cpu += max(0.0, sum(map(cpu_of, below(clients))) - spent)
     # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too, which is this
     # process: it is of use only where nothing was seen, and it is larger.
     peak = usage.ru_maxrss * 1024

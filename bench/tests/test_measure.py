@@ -125,6 +125,16 @@ class Run(unittest.TestCase):
         self.assertLess(figures["cpu"], after - before + 2)  # not what it took before
         self.assertIsNone(figures["server_cpu"])
 
+    def test_an_agent_that_is_left_counts_as_the_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            agent = (f"{PYTHON} -c 'import os, time\nopen(\"{folder}/pid\", \"w\").write(str(os.getpid()))\n"
+                     f"while time.process_time() < 0.5: pass\nopen(\"{folder}/did\", \"w\")\ntime.sleep(600)'")
+            figures = measure.run(f"setsid {agent} > /dev/null 2>&1 & until [ -e {folder}/did ]; do sleep 0.05; done")
+            later = measure.run("true")
+            measure.end([int(open(f"{folder}/pid").read())])
+        self.assertGreater(figures["cpu"], 0.4)
+        self.assertLess(later["cpu"], 0.3)  # what it did before
+
 
 class Echo(threading.Thread):
     """A server that answers each line of a client, when it is complete, with three times as much."""
