@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::peer::{Gone, Peer, Trouble};
+use super::ssh::Occasion;
 use super::{program, ssh};
 use crate::around::{Stopped, Surroundings, Tell};
 use crate::limit::Limits;
@@ -57,6 +58,9 @@ struct Connections {
     /// There was one.
     succeeded: bool,
     reluctant: Option<Instant>,
+    /// No further one is made: the server has refused it, as one does that wants another code of a person for each. Codes that
+    /// count once, sent again and again, may have it shut us out.
+    alone: bool,
 }
 
 impl Pool {
@@ -130,7 +134,7 @@ impl Pool {
             if !connections.dialing {
                 connections.dialing = true;
                 drop(connections);
-                return self.dial();
+                return self.dial(false);
             }
             connections = self.changed.wait(connections).unwrap_or_else(PoisonError::into_inner);
         }
@@ -156,24 +160,30 @@ impl Pool {
     /// Open one more in the background.
     fn grow(self: &Arc<Self>, connections: &mut Connections) {
         let reluctant = connections.reluctant.is_some_and(|since| since.elapsed() < RELUCTANCE);
-        let one_alone = matches!(self.way, Way::Program { several: false, .. });
-        if connections.dialing || reluctant || one_alone || connections.peers.len() >= CONNECTIONS_MAX {
+        let alone = connections.alone || matches!(self.way, Way::Program { several: false, .. });
+        if connections.dialing || reluctant || alone || connections.peers.len() >= CONNECTIONS_MAX {
             return;
         }
         let pool = self.clone();
         let started = thread::Builder::new().name("sftp-dial".into()).spawn(move || {
-            if pool.dial().is_err() {
-                lock(&pool.connections).reluctant = Some(Instant::now());
+            if let Err(error) = pool.dial(true) {
+                let mut connections = lock(&pool.connections);
+                connections.reluctant = Some(Instant::now());
+                connections.alone |= error.kind == Kind::Refused;
             }
         });
         connections.dialing = started.is_ok();
     }
 
-    /// Open one; nobody else is about to.
-    fn dial(self: &Arc<Self>) -> Result<Arc<Peer>> {
-        let is_first = !lock(&self.connections).succeeded;
+    /// Open one; nobody else is about to. `more`: though there are others.
+    fn dial(self: &Arc<Self>, more: bool) -> Result<Arc<Peer>> {
+        let occasion = match (more, lock(&self.connections).succeeded) {
+            (true, _) => Occasion::More,
+            (false, true) => Occasion::Again,
+            (false, false) => Occasion::First,
+        };
         let dialed = match &self.way {
-            Way::Ssh(login) => login.dial(&self.limits, is_first).map_err(|e| e.at(&self.location)),
+            Way::Ssh(login) => login.dial(&self.limits, occasion).map_err(|e| e.at(&self.location)),
             Way::Program { command, .. } => program::start(command, &self.limits, PROGRAM_PATIENCE)
                 .map_err(|source| Error::new(Action::RunProgram, "", &self.location, source)),
         };

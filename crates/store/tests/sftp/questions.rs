@@ -15,9 +15,12 @@ use russh::{Channel, ChannelId};
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
+/// Whether it takes an answer, and all that it was given.
+type Takes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// One connection to it.
-#[derive(Default)]
 struct Asking {
+    takes: Takes,
     channel: Option<Channel<Msg>>,
 }
 
@@ -30,13 +33,15 @@ impl Handler for Asking {
         _submethods: &str,
         response: Option<Response<'a>>,
     ) -> Result<Auth, Self::Error> {
-        Ok(match response.map(|answers| answers.map(|answer| answer.to_vec()).collect::<Vec<_>>()) {
-            Some(answers) if answers == [b"Paris"] => Auth::Accept,
+        let answers =
+            response.map(|answers| answers.map(|a| String::from_utf8_lossy(&a).into_owned()).collect::<Vec<_>>());
+        Ok(match answers {
+            Some(answers) if answers.len() == 1 && (self.takes)(&answers[0]) => Auth::Accept,
             Some(_) => Auth::reject(),
             None => Auth::Partial {
                 name: "".into(),
                 instructions: "".into(),
-                prompts: Cow::from(vec![(Cow::from("Capital of France?"), true)]),
+                prompts: Cow::from(vec![(Cow::from("Answer?"), true)]),
             },
         })
     }
@@ -76,7 +81,7 @@ impl Handler for Asking {
 }
 
 /// Its port.
-fn start(key: PrivateKey) -> u16 {
+fn start(key: PrivateKey, takes: Takes) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     listener.set_nonblocking(true).unwrap();
@@ -93,9 +98,9 @@ fn start(key: PrivateKey) -> u16 {
             let config = Arc::new(config);
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
-                let config = config.clone();
+                let (config, asking) = (config.clone(), Asking { takes: takes.clone(), channel: None });
                 tokio::spawn(async move {
-                    if let Ok(session) = run_stream(config, stream, Asking::default()).await {
+                    if let Ok(session) = run_stream(config, stream, asking).await {
                         let _ = session.await;
                     }
                 });
@@ -105,52 +110,101 @@ fn start(key: PrivateKey) -> u16 {
     port
 }
 
+/// A store there, over a line, and what a person was asked, who answers with what `answer` gives.
+struct Place {
+    _dir: tempfile::TempDir,
+    relay: Relay,
+    store: SftpStore,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Place {
+    fn new(test: &str, takes: Takes, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Option<Self> {
+        if !Path::new(SERVER).exists() {
+            println!("{test}: passed over, it needs {SERVER}");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("host-key");
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
+        assert!(made.success());
+        let relay = Relay::to(start(load_secret_key(&key, None).unwrap(), takes), Line::default());
+        let (known, config) = (dir.path().join("known"), dir.path().join("config"));
+        let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+        std::fs::write(&known, format!("[127.0.0.1]:{} {public}", relay.port())).unwrap();
+        let lines = format!(
+            "Host asking\n HostName 127.0.0.1\n Port {}\n User somebody\n UserKnownHostsFile {}\n \
+             GlobalKnownHostsFile none\n IdentityFile /none\n IdentitiesOnly yes\n",
+            relay.port(),
+            known.display()
+        );
+        std::fs::write(&config, lines).unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let prompts = asked.clone();
+        let millis = Duration::from_millis;
+        let around = Surroundings {
+            user: "nobody".into(),
+            ssh_config: Some(config),
+            ask: Some(Arc::new(move |prompt: &str| {
+                let mut prompts = prompts.lock().unwrap();
+                prompts.push(prompt.to_owned());
+                Some(answer(prompts.len()))
+            })),
+            retries: Retries { first: millis(20), longest: millis(200), give_up: millis(20_000) },
+            ..Surroundings::default()
+        };
+        let folder = dir.path().join("repository");
+        std::fs::create_dir(&folder).unwrap();
+        let location = Location::parse(&format!("sftp://asking{}", folder.display())).unwrap();
+        let store = SftpStore::create(&location, &around).unwrap();
+        Some(Place { _dir: dir, relay, store, asked })
+    }
+
+    /// An object that is worth further connections.
+    fn upload(&self, name: &str) {
+        let mut upload = self.store.upload(name, 24 << 20).unwrap();
+        (0..24).for_each(|_| upload.write(&vec![7; 1 << 20]).unwrap());
+        upload.finish().unwrap();
+    }
+}
+
 /// Neither when the line breaks, nor for further connections.
 #[test]
 fn a_person_is_asked_once_a_run() {
-    if !Path::new(SERVER).exists() {
-        println!("a_person_is_asked_once_a_run: passed over, it needs {SERVER}");
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let key = dir.path().join("host-key");
-    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
-    assert!(made.success());
-    let relay = Relay::to(start(load_secret_key(&key, None).unwrap()), Line::default());
-    let (known, config) = (dir.path().join("known"), dir.path().join("config"));
-    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
-    std::fs::write(&known, format!("[127.0.0.1]:{} {public}", relay.port())).unwrap();
-    let lines = format!(
-        "Host asking\n HostName 127.0.0.1\n Port {}\n User somebody\n UserKnownHostsFile {}\n GlobalKnownHostsFile none\n \
-         IdentityFile /none\n IdentitiesOnly yes\n",
-        relay.port(),
-        known.display()
-    );
-    std::fs::write(&config, lines).unwrap();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let prompts = asked.clone();
-    let millis = Duration::from_millis;
-    let around = Surroundings {
-        user: "nobody".into(),
-        ssh_config: Some(config),
-        ask: Some(Arc::new(move |prompt: &str| {
-            prompts.lock().unwrap().push(prompt.to_owned());
-            Some("Paris".into())
-        })),
-        retries: Retries { first: millis(20), longest: millis(200), give_up: millis(20_000) },
-        ..Surroundings::default()
-    };
-    let folder = dir.path().join("repository");
-    std::fs::create_dir(&folder).unwrap();
-    let location = Location::parse(&format!("sftp://asking{}", folder.display())).unwrap();
-    let store = SftpStore::create(&location, &around).unwrap();
-    store.put("a", b"1", Put::Create).unwrap();
-    relay.cut();
-    assert_eq!(store.get("a").unwrap(), b"1");
-    // Enough for further connections.
-    let mut upload = store.upload("large", 24 << 20).unwrap();
-    (0..24).for_each(|_| upload.write(&vec![7; 1 << 20]).unwrap());
-    upload.finish().unwrap();
-    let asked = asked.lock().unwrap();
-    assert!(asked.len() == 1 && asked[0].contains("Capital of France?"), "{asked:?}");
+    let takes: Takes = Arc::new(|answer| answer == "Paris");
+    let Some(place) = Place::new("a_person_is_asked_once_a_run", takes, |_| "Paris".into()) else { return };
+    place.store.put("a", b"1", Put::Create).unwrap();
+    place.relay.cut();
+    assert_eq!(place.store.get("a").unwrap(), b"1");
+    place.upload("large");
+    let asked = place.asked.lock().unwrap();
+    assert!(asked.len() == 1 && asked[0].contains("Answer?"), "{asked:?}");
+}
+
+/// Whose codes count once is asked again where nothing goes on without, and not in order to be faster; and a code that was refused
+/// for a further connection isn't sent for the next: servers shut out who does that.
+#[test]
+fn codes_that_count_once_are_asked_for_no_further_connection() {
+    let given = Arc::new(Mutex::new(Vec::new()));
+    let all = given.clone();
+    let takes: Takes = Arc::new(move |code| {
+        let mut all = all.lock().unwrap();
+        let is_new = !all.iter().any(|before| before == code);
+        all.push(code.to_owned());
+        is_new
+    });
+    let test = "codes_that_count_once_are_asked_for_no_further_connection";
+    let Some(place) = Place::new(test, takes, |n| format!("code {n}")) else { return };
+    place.relay.set(Line::long(Duration::from_millis(30)));
+    place.upload("large");
+    place.upload("another");
+    assert_eq!(place.asked.lock().unwrap().len(), 1);
+    let sent = || given.lock().unwrap().iter().filter(|code| *code == "code 1").count();
+    // The login, and the attempt to have one connection more.
+    assert_eq!(sent(), 2, "{:?}", given.lock().unwrap());
+    place.relay.cut();
+    place.upload("third");
+    assert_eq!(place.asked.lock().unwrap().len(), 2);
+    // And once more before somebody was asked.
+    assert_eq!(sent(), 3, "{:?}", given.lock().unwrap());
 }

@@ -16,7 +16,8 @@ use super::keys::{self, KeyFile};
 use super::route::Hop;
 use super::server::{Client, Ended};
 use super::wait::{Wait, within};
-use super::{Failure, Inner};
+use super::{Failure, Inner, Occasion};
+use crate::around::Ask;
 use crate::lock::lock;
 use crate::sftp::peer::Line;
 use crate::{Action, Kind};
@@ -44,10 +45,11 @@ type Answers = Vec<(String, Zeroizing<String>)>;
 
 /// A login under way.
 struct Attempt<'a> {
-    inner: &'a Inner,
     hop: &'a Hop,
     line: &'a Line,
     session: Handle<Client>,
+    /// Who answers, if anybody is to be asked.
+    ask: Option<Ask>,
     /// What has been tried, for the message if nothing helps.
     tried: Vec<String>,
     /// What the server would still take; `None` before it has said anything.
@@ -58,13 +60,16 @@ struct Attempt<'a> {
 /// Log in to the hop of this number.
 pub(super) async fn login(
     inner: &Inner,
+    occasion: Occasion,
     at: usize,
     line: &Line,
     (session, ended): (Handle<Client>, Ended),
 ) -> Result<Handle<Client>, Failure> {
     let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, Action::LogIn, "there is no host"))?;
     let known = lock(&inner.proofs).get(at).cloned().flatten();
-    let mut attempt = Attempt { inner, hop, line, session, tried: Vec::new(), takes: None, proof: None };
+    // Nobody sits there for the whole of a run, only to let it be faster.
+    let ask = inner.ask.clone().filter(|_| occasion != Occasion::More);
+    let mut attempt = Attempt { hop, line, session, ask, tried: Vec::new(), takes: None, proof: None };
     if attempt.all(known).await? {
         if let Some(slot) = lock(&inner.proofs).get_mut(at) {
             *slot = attempt.proof;
@@ -268,7 +273,7 @@ impl Attempt<'_> {
     }
 
     async fn questions(&mut self) -> Result<bool, Failure> {
-        if self.inner.ask.is_none() {
+        if self.ask.is_none() {
             return Ok(false);
         }
         if self.takes(MethodKind::KeyboardInteractive) {
@@ -347,7 +352,7 @@ impl Attempt<'_> {
 
     /// Ask a person. It may take long, and other connections shall not wait for it.
     async fn ask(&self, prompt: String) -> Option<Zeroizing<String>> {
-        let ask = self.inner.ask.clone()?;
+        let ask = self.ask.clone()?;
         let asked = tokio::task::spawn_blocking(move || ask(&prompt).map(Zeroizing::new)).await;
         asked.ok().flatten().filter(|answer| !answer.is_empty())
     }

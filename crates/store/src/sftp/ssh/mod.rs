@@ -71,6 +71,17 @@ impl Failure {
     }
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sftp) enum Occasion {
+    /// There was none yet: nobody else tries again what fails in passing.
+    First,
+    /// None is left.
+    Again,
+    /// There are others, that have much to do.
+    More,
+}
+
 /// How to log in to a server, and what has worked before.
 pub(in crate::sftp) struct Login {
     inner: Arc<Inner>,
@@ -136,12 +147,12 @@ impl Login {
         self.inner.hops.last().map(Hop::answer_timeout)
     }
 
-    /// A new connection that has been greeted by nobody yet. `is_first`: nobody else tries again what fails in passing.
-    pub(in crate::sftp) fn dial(&self, limits: &Limits, is_first: bool) -> Result<Arc<Peer>, Failure> {
+    /// A new connection that has been greeted by nobody yet.
+    pub(in crate::sftp) fn dial(&self, limits: &Limits, occasion: Occasion) -> Result<Arc<Peer>, Failure> {
         let mut pause = TURNED_AWAY;
         loop {
-            match self.dial_once(limits) {
-                Err(failure) if is_first && failure.is_turned_away && pause <= TURNED_AWAY_MAX => {
+            match self.dial_once(limits, occasion) {
+                Err(failure) if occasion == Occasion::First && failure.is_turned_away && pause <= TURNED_AWAY_MAX => {
                     thread::sleep(jittered(pause));
                     pause *= 2;
                 }
@@ -150,11 +161,11 @@ impl Login {
         }
     }
 
-    fn dial_once(&self, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+    fn dial_once(&self, limits: &Limits, occasion: Occasion) -> Result<Arc<Peer>, Failure> {
         let (inner, limits) = (self.inner.clone(), limits.clone());
         let (to, dialed) = crossbeam_channel::bounded(1);
         self.runtime.handle.spawn(async move {
-            let _ = to.send(dial(&inner, &limits).await);
+            let _ = to.send(dial(&inner, &limits, occasion).await);
         });
         dialed.recv().unwrap_or_else(|_| {
             Err(Failure::new(Kind::Io, Action::Connect, "the thread that speaks ssh ended unexpectedly"))
@@ -162,10 +173,10 @@ impl Login {
     }
 }
 
-async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+async fn dial(inner: &Inner, limits: &Limits, occasion: Occasion) -> Result<Arc<Peer>, Failure> {
     let last = inner.hops.last().ok_or_else(|| Failure::new(Kind::Io, Action::Connect, "there is no host"))?;
     let line = Line::new(last.patience());
-    let reached = reach(inner, last, &line, limits).await;
+    let reached = reach(inner, occasion, last, &line, limits).await;
     if reached.is_err() {
         // A program that was to connect (`ProxyCommand`) would be left, and nobody would hear that it has ended.
         line.end();
@@ -174,7 +185,13 @@ async fn dial(inner: &Inner, limits: &Limits) -> Result<Arc<Peer>, Failure> {
 }
 
 /// Connect, log in, and have SFTP spoken.
-async fn reach(inner: &Inner, last: &Hop, line: &Arc<Line>, limits: &Limits) -> Result<Arc<Peer>, Failure> {
+async fn reach(
+    inner: &Inner,
+    occasion: Occasion,
+    last: &Hop,
+    line: &Arc<Line>,
+    limits: &Limits,
+) -> Result<Arc<Peer>, Failure> {
     let mut sessions: Vec<Handle<Client>> = Vec::new();
     let mut is_last: Option<Arc<AtomicBool>> = None;
     for (at, hop) in inner.hops.iter().enumerate() {
@@ -186,7 +203,7 @@ async fn reach(inner: &Inner, last: &Hop, line: &Arc<Line>, limits: &Limits) -> 
             before.store(false, Ordering::Relaxed);
         }
         let session = server::connect(inner, hop, stream).await?;
-        sessions.push(login::login(inner, at, line, session).await?);
+        sessions.push(login::login(inner, occasion, at, line, session).await?);
     }
     let Some(session) = sessions.last() else {
         return Err(Failure::new(Kind::Io, Action::Connect, "there is no host"));
