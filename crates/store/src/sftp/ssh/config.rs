@@ -124,6 +124,14 @@ impl Host {
         Ok(())
     }
 
+    /// The host that `alias` means, as far as it has been read.
+    pub(super) fn host(&self, alias: &str) -> String {
+        match &self.host_name {
+            Some(name) => name.replace("%h", alias).replace("%%", "%"),
+            None => alias.to_owned(),
+        }
+    }
+
     /// Whether a `Match` line holds; `None` if it isn't understood.
     fn matches(&self, values: &[String], query: &Query) -> Option<bool> {
         let mut rest = values.iter();
@@ -133,14 +141,16 @@ impl Host {
                 Some(word) => (word, true),
                 None => (word.as_str(), false),
             };
+            let host = self.host(query.host);
             let subject = match word.to_ascii_lowercase().as_str() {
                 "all" => {
                     all &= !negated;
                     continue;
                 }
-                "host" => self.host_name.as_deref().unwrap_or(query.host),
+                "host" => host.as_str(),
                 "originalhost" => query.host,
-                "user" => self.user.as_deref().or(query.user).unwrap_or(query.local_user),
+                // What the address says counts more than any file.
+                "user" => query.user.or(self.user.as_deref()).unwrap_or(query.local_user),
                 "localuser" => query.local_user,
                 _ => return None,
             };
@@ -196,14 +206,22 @@ impl Host {
 fn matters(keyword: &str) -> bool {
     matches!(
         keyword,
-        "bindaddress"
+        "addressfamily"
+            | "bindaddress"
             | "bindinterface"
             | "canonicalizehostname"
             | "certificatefile"
+            | "ciphers"
             | "hostbasedauthentication"
+            | "hostkeyalgorithms"
+            | "kexalgorithms"
             | "knownhostscommand"
+            | "macs"
             | "pkcs11provider"
+            | "preferredauthentications"
             | "proxyusefdpass"
+            | "pubkeyacceptedalgorithms"
+            | "pubkeyacceptedkeytypes"
             | "securitykeyprovider"
             | "verifyhostkeydns"
     )

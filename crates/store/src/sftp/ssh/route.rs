@@ -16,6 +16,8 @@ const ALIVE_COUNT: u32 = 3;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A handshake takes some round trips, and a server may look long for a user.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// So many settings that aren't understood are named at the end of a message.
+const NOTES_MAX: usize = 3;
 /// Where ssh keeps the system's part.
 const SYSTEM_CONFIG: &str = "/etc/ssh/ssh_config";
 const SYSTEM_KNOWN_HOSTS: [&str; 2] = ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"];
@@ -78,9 +80,17 @@ impl Hop {
 
     /// What in the configuration isn't understood, for the end of a message.
     pub(super) fn notes(&self) -> String {
-        match self.config.notes.first() {
-            Some(note) => format!("; not understood here: {note} (--ssh-command 'ssh' uses ssh itself)"),
-            None => String::new(),
+        let notes = &self.config.notes;
+        let more = match notes.len().saturating_sub(NOTES_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        match notes.is_empty() {
+            true => String::new(),
+            false => format!(
+                "; not understood here: {}{more} (--ssh-command 'ssh' uses ssh itself)",
+                notes.iter().take(NOTES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ")
+            ),
         }
     }
 }
@@ -138,10 +148,7 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Hop {
     let alias = address.host.clone();
     let user = address.user.clone().or(config.user.clone()).unwrap_or_else(|| around.user.clone());
     let port = address.port.or(config.port).unwrap_or(22);
-    let host = match &config.host_name {
-        Some(name) => name.replace("%h", &alias).replace("%%", "%"),
-        None => alias.clone(),
-    };
+    let host = config.host(&alias);
     let home = around.home.as_deref();
     let fill = |text: &str| fill(text, &alias, &host, port, &user, around);
     let paths = |given: &[String]| -> Vec<PathBuf> {

@@ -63,6 +63,10 @@ fn matches_that_are_understood_and_others() {
     assert!(host.notes[0].contains("'Match exec true' in") && host.notes[0].ends_with("config:5"), "{}", host.notes[0]);
     assert_eq!(read(&format!("HostName b\n{text}"), "a").port, Some(1));
     assert_eq!(read_as(text, "a", Some("other")).unwrap().port, Some(4));
+    // As ssh has it: the address's user before a file's, and the host's name as it is in the end.
+    let text = "User you\nHostName %h.lan\nMatch user them\n Port 5\nMatch host a.lan\n Port 6\n";
+    assert_eq!(read_as(text, "a", Some("them")).unwrap().port, Some(5));
+    assert_eq!(read(text, "a").port, Some(6));
 }
 
 #[test]
@@ -102,6 +106,7 @@ fn slips_and_what_is_not_understood() {
     let host = read("CertificateFile x\nHost b\nBindAddress y\n", "a");
     assert_eq!(host.notes.len(), 1);
     assert!(host.notes[0].starts_with("'CertificateFile x' in"), "{:?}", host.notes);
+    assert_eq!(read("KexAlgorithms +x\nAddressFamily inet\nCiphers y\nMACs z\n", "a").notes.len(), 4);
     assert_eq!(read("ProxyCommand nc %h %p\nProxyJump x\n", "a").proxy_jump, None);
 }
 
