@@ -34,14 +34,23 @@ impl Cloud {
 
     /// The program with the repository in the bucket, not yet started.
     pub fn command(&self, args: &[&str]) -> Command {
+        self.command_by("k", args)
+    }
+
+    fn command_by(&self, key: &str, args: &[&str]) -> Command {
         let repo = format!("s3://{BUCKET}/repo");
-        let mut command = self.home.command(&[&["-r", &repo, "--endpoint", &self.endpoint, "-k", "k"], args].concat());
+        let mut command = self.home.command(&[&["-r", &repo, "--endpoint", &self.endpoint, "-k", key], args].concat());
         command.env("AWS_ACCESS_KEY_ID", KEYS.0).env("AWS_SECRET_ACCESS_KEY", KEYS.1);
         command
     }
 
     pub fn run(&self, args: &[&str]) -> Ran {
         self.command(args).output().unwrap().into()
+    }
+
+    /// By another key than the owner's.
+    pub fn run_by(&self, key: &str, args: &[&str]) -> Ran {
+        self.command_by(key, args).output().unwrap().into()
     }
 
     /// Names of objects below a folder of the repository.

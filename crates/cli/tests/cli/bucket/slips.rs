@@ -131,6 +131,41 @@ fn a_session_that_has_ended() {
     }
 }
 
+/// What the guide advises: rights that only add, and a key that neither reads nor removes.
+#[test]
+fn a_machine_with_a_writers_key() {
+    let cloud = Cloud::new();
+    cloud.home.sources();
+    cloud.run(&["init"]).ok();
+    for role in ["writer", "keeper"] {
+        cloud.run(&["key", "add", "--role", role, "--new-key-file", &format!("{role}.key")]).ok();
+    }
+    for round in 0..2 {
+        cloud.server.habits(|habits: &mut Habits| {
+            habits.forbidden = HashSet::from(["DeleteObject", "ListBucketMultipartUploads", "AbortMultipartUpload"]);
+            habits.demands_conditions = true;
+        });
+        for n in 0..2 {
+            cloud.home.write("src/n", format!("{round} {n}"));
+            cloud.run_by("writer.key", &["backup", "src"]).ok();
+            cloud.home.write("src/m", format!("{round} {n}"));
+            cloud.run_by("writer.key", &["--no-cache", "backup", "src"]).ok();
+        }
+        cloud.run_by("writer.key", &["ls", "latest"]).expect(1);
+        // Its owner clears up, with the rights for that.
+        cloud.server.habits(|habits: &mut Habits| {
+            habits.forbidden.clear();
+            habits.demands_conditions = false;
+        });
+        cloud.run_by("keeper.key", &["forget", "--keep-last", "1"]).ok();
+        cloud.run_by("keeper.key", &["prune", "--max-unused", "0%"]).ok();
+        assert_eq!(cloud.objects("sessions"), Vec::<String>::new());
+    }
+    cloud.run(&["check", "--read-data"]).ok();
+    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+}
+
 /// The rights that the guide gives to a machine that is backed up: it adds, and can't take away.
 #[test]
 fn a_machine_that_may_only_add() {

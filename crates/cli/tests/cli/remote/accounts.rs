@@ -77,6 +77,55 @@ fn everything_on_proftpd() {
     everything::done(&away.home, &|args| away.run("jail", args), "");
 }
 
+/// What the guide advises: the machine's account may only add, and its key may neither read nor remove; who forgets and prunes has a
+/// keeper's key, where the repository is a folder.
+#[test]
+fn a_writers_key_over_an_account_that_may_only_add() {
+    if let Some(away) = Away::new() {
+        writes_by_its_key(&away, &["append", "publish"]);
+    }
+    if let Some(proftpd) = Sshd::start_proftpd() {
+        writes_by_its_key(&Away::over(proftpd), &["append"]);
+    }
+}
+
+fn writes_by_its_key(away: &Away, accounts: &[&str]) {
+    away.home.sources();
+    for account in accounts {
+        for file in ["k", "writer.key", "keeper.key"] {
+            let _ = fs::remove_file(away.home.path(file));
+        }
+        away.run(account, &["init"]).ok();
+        let folder = away.folder(account);
+        let by =
+            |key: &str, args: &[&str]| away.home.run(&[&["-r", folder.to_str().unwrap(), "-k", key], args].concat());
+        for role in ["writer", "keeper"] {
+            by("k", &["key", "add", "--role", role, "--new-key-file", &format!("{role}.key")]).ok();
+        }
+        for round in 0..2 {
+            for n in 0..2 {
+                away.home.write("src/new", format!("{round} {n}"));
+                away.run_by("writer.key", account, &["backup", "src"]).ok();
+                // A machine whose cache is gone.
+                away.home.write("src/newer", format!("{round} {n}"));
+                away.run_by("writer.key", account, &["--no-cache", "backup", "src"]).ok();
+            }
+            away.run_by("writer.key", account, &["ls", "latest"]).expect(1);
+            by("keeper.key", &["forget", "--keep-last", "1"]).ok();
+            by("keeper.key", &["prune", "--max-unused", "0%"]).ok();
+            assert_eq!(
+                fs::read_dir(folder.join("sessions")).unwrap().count(),
+                0,
+                "{account}: what it could not clear up"
+            );
+        }
+        by("k", &["check", "--read-data"]).ok();
+        let _ = fs::remove_dir_all(away.home.path("out"));
+        by("k", &["restore", &away.home.saved_folder(), "-t", "out"]).ok();
+        assert!(same(&away.home.path("src"), &away.home.path("out")), "{account}");
+    }
+}
+
 /// What a client that was cut off leaves where nothing can be renamed: half an object under its own name.
 #[test]
 fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
@@ -118,7 +167,7 @@ fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
     }
     // Whoever may remove files removes what has no meaning; then all is as it should be.
     let owner = |args: &[&str]| away.home.run(&[&["-r", folder.to_str().unwrap(), "-k", "k"], args].concat());
-    fs::remove_file(folder.join("snapshots/99000000000000000000000000000000")).unwrap();
+    owner(&["forget", "99000000000000000000000000000000"]).ok();
     owner(&["repair", "--evict", session]).expect(0);
     owner(&["prune", "--max-unused", "0%"]).expect(0);
     owner(&["check", "--read-data"]).ok();

@@ -42,9 +42,15 @@ impl Away {
         Ran::from(self.command(account, args).output().unwrap())
     }
 
-    /// The same, not yet started.
+    /// The same by another key than the owner's.
+    pub fn run_by(&self, key: &str, account: &str, args: &[&str]) -> Ran {
+        let repo = address(account);
+        self.home.run(&[&["-r", &repo, "-k", key], args].concat())
+    }
+
+    /// By the owner's, not yet started.
     pub fn command(&self, account: &str, args: &[&str]) -> Command {
-        let repo = format!("sftp://{account}/{}/repo", if account == "jail" { "data" } else { "~" });
+        let repo = address(account);
         self.home.command(&[&["-r", &repo, "-k", "k"], args].concat())
     }
 
@@ -52,4 +58,8 @@ impl Away {
     pub fn folder(&self, account: &str) -> std::path::PathBuf {
         self.sshd.folder(account).join(if account == "jail" { "data/repo" } else { "repo" })
     }
+}
+
+fn address(account: &str) -> String {
+    format!("sftp://{account}/{}/repo", if account == "jail" { "data" } else { "~" })
 }
