@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .machine import digest, machine, today
 from .report.figures import number
+from .report.tables import version
 from .results import FOLDER, SCHEMA
 from .stats import median, spread
 
@@ -90,7 +91,7 @@ def page(made):
     """Its page, in Markdown."""
     machine_ = made["machine"]
     memory = f", {machine_['memory'] / 2**30:.0f} GiB of memory" if machine_.get("memory") else ""
-    programs = "; ".join(f"{name} {told['version'] or 'of no version'}" for name, told in made["programs"].items())
+    programs = "; ".join(f"{name}: {version(told)}" for name, told in made["programs"].items())
     return "\n\n".join([
         f"# {made['title']}",
         f"Made by `bench/report` from `bench/results/own`, where `bench/{by(made['name'])}` has put it; not to be edited. [How to read this](README.md).",

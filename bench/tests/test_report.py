@@ -16,7 +16,8 @@ from pathlib import Path
 
 from harness import own, results
 from harness.report import lines, page, trails
-from harness.report.figures import SECONDS, column, far
+from harness.report.figures import SECONDS, column, far, share
+from harness.report.tables import version
 from harness.workloads.six import NAMES
 
 HERE = Path(__file__).resolve().parent
@@ -127,6 +128,26 @@ class Snapshots(unittest.TestCase):
             places = sorted(place for place, _ in names)
             self.assertTrue(all(b - a >= lines.LABEL - 0.11 for a, b in zip(places, places[1:])), places)
 
+    def test_a_page_says_who_is_not_on_it(self):
+        fewer = {**fixed(), "tools": {name: tool for name, tool in fixed()["tools"].items() if name != "tar"}}
+        self.assertEqual(page.absent(fewer, [fixed(), fewer]), ["tar"])
+        self.assertIn("other pages of its sort have them: tar.", page.page(fewer, [fixed(), fewer]))
+        self.assertEqual(page.absent(fewer, [distant(), fewer]), [])
+        self.assertEqual(page.absent(fixed(), [fixed(), fewer]), [])
+
+    def test_data_that_are_not_what_was_to_be_are_told(self):
+        short = {**fixed(), "scale": 1.0, "data": {**fixed()["data"], "entries": 50, "wanted": 200}}
+        self.assertEqual(share(short), 0.25)
+        self.assertIn("a run at 0.25 of the size", page.page(short))
+        self.assertIn("| 1 (0.25) |", page.contents([short]))
+        image = {**fixed(), "workload": "W7", "scale": 0.01, "data": {**fixed()["data"], "bytes": 1 << 30}}
+        self.assertEqual(share(image), 0.125)
+        self.assertEqual(share(fixed()), fixed()["scale"])
+
+    def test_builds_of_one_version_are_told_apart(self):
+        self.assertEqual(version({"version": "it 0.1", "program": "0123456789abcdef"}), "it 0.1 (01234567)")
+        self.assertEqual(version({"version": None}), "not told")
+
     def test_one_step_is_no_line(self):
         result = six()
         self.assertIsNotNone(lines.lines(result, "restores", SECONDS, "all", True))
@@ -209,7 +230,8 @@ class Apart(unittest.TestCase):
 
 class TheDocuments(unittest.TestCase):
     def test_whatever_trails_has_a_reason(self):
-        self.assertEqual(trails.trails(results.newest(), trails.reasons())[1], [], "say why in bench/harness/report/reasons.toml")
+        for of in (trails.trails, trails.lesser):
+            self.assertEqual(of(results.newest(), trails.reasons())[1], [], "say why in bench/harness/report/reasons.toml")
 
     def test_docs_are_what_the_results_make(self):
         made = program().made(results.newest(), results.sweep(), own.newest())

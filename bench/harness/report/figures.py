@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from .. import results, stats
 
+# Bytes at scale 1 of workloads that have a least size, so that small scales are larger than they are called.
+WHOLE_BYTES = {"W7": 8 << 30}
 # How many times the best a figure may be before it is marked.
 TIMES_BEST = 10
 OURS = results.OURS
@@ -124,6 +126,15 @@ def amount(result):
     if result.get("stream"):
         return f"{megabytes} of database"
     return f"{megabytes} in one file" if data["entries"] == 1 else f"{megabytes} in {data['entries']:,} entries"
+
+
+def share(result):
+    """What part there is of what was to be at scale 1: the scale, where the data could be made so."""
+    scale, data = result["scale"], result["data"]
+    if whole := WHOLE_BYTES.get(result["workload"]):
+        return data["bytes"] / whole
+    wanted = data.get("wanted")
+    return scale * data["entries"] / wanted if wanted and data["entries"] < 0.95 * wanted else scale
 
 
 def distance(result):

@@ -2,7 +2,7 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds, share
 from .lines import lines
 from .tables import about, commands, failures, tables
 from .trails import section
@@ -50,8 +50,15 @@ def near(result):
     return f"; one round alone of tools that took over {number(told)} times the best of their like in all of their steps" if told else ""
 
 
-def page(result):
-    """A result's page."""
+def absent(result, all_results):
+    """Rows that a page of the same sort has (of trees or of streams, here or far away), and this one hasn't."""
+    sort = lambda one: (bool(one.get("stream")), results.line(one)[0])
+    there = {name for one in all_results if sort(one) == sort(result) for name in one["tools"]}
+    return sorted(there - set(result["tools"]))
+
+
+def page(result, all_results=()):
+    """A result's page; `all_results`: those that are published with it."""
     machine, data = result["machine"], result["data"]
     memory = f", {machine['memory'] / 2**30:.0f} GiB of memory" if machine.get("memory") else ""
     parts = [
@@ -63,15 +70,17 @@ def page(result):
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
     ]
-    if result["scale"] < 1:
-        says = " It shows that the tools work, and fixed costs; it says little of how they scale." if result["scale"] < SCALE_TELLS else ""
-        parts.append(f"**This is a run at {result['scale']:g} of the size that was to be.**{says}")
+    if (true := share(result)) < 1:
+        says = " It shows that the tools work, and fixed costs; it says little of how they scale." if true < SCALE_TELLS else ""
+        parts.append(f"**This is a run at {true:.2g} of the size that was to be.**{says}")
     parts += [f"![{name}](charts/{stem(result)}-{name}.svg)" for name, _ in charts(result)]
     parts += [f"## {title}\n\n{text}" for title, text in tables(result)]
     parts.append("† more than ten times the best time of the column.")
     if wrong := failures(result):
         parts.append("## What failed\n\n" + "\n".join(wrong))
-    parts.append("## The tools\n\n" + about(result) + "\n\nSyncs: calls during a first backup of a small tree. [How to read this](README.md).")
+    missing = absent(result, all_results)
+    left_out = f"\n\nNot in this run, though other pages of its sort have them: {', '.join(missing)}." if missing else ""
+    parts.append("## The tools\n\n" + about(result) + left_out + "\n\nVersion: behind it the first digits of the program's SHA-256. Syncs: calls during a first backup of a small tree. [How to read this](README.md).")
     if called_ := commands(result):
         parts.append("## The commands\n\n" + called_)
     return "\n\n".join(parts) + "\n"
@@ -106,6 +115,12 @@ def standing(result, figures):
     return f"{ours.said}: {', '.join(said)}" if there else ours.said
 
 
+def scale(result):
+    """A result's scale, and what part it truly is of what was to be, if that is another one."""
+    true = f"{share(result):.2g}"
+    return f"{result['scale']:g}" + (f" ({true})" if float(true) != float(f"{result['scale']:.2g}") else "")
+
+
 def did(result):
     """How many peers did all that was asked of them, of how many."""
     wrong = {record["tool"] for record in result["rounds"] for part in ("steps", "restores") if any(step["status"] != "ok" for step in record[part].values())}
@@ -126,10 +141,10 @@ def contents(all_results, apart=()):
                                     ("steps", result["steps"][0], REPOSITORY)):
             figures = column(result, part, step, measure)
             cells.append(standing(result, figures))
-        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {result['scale']:g} | {amount(result)} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {result['date'][:10]} |")
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {scale(result)} | {amount(result)} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {result['date'][:10]} |")
     where = section(all_results)
     lacking = [name for name in WORKLOADS if not any(result["workload"] == name for result in all_results)]
-    rows.append("Each workload was to be run at scale 1, of which *scale* says what part was; a run at a small one says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows."
+    rows.append("Each workload was to be run at scale 1, of which *scale* says what part was (in brackets: what part it came to, where that is another one); a run at a small one says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows."
                 + (f" Not run so far: {', '.join(lacking)}." if lacking else ""))
     tables_ = "".join(f"- [{title}]({name}.md)\n" for name, title in apart)
     listed = ["\n\n".join(rows) + "\n", "\n".join(lines_) + "\n", where] if all_results else ["\n\n".join(rows[:2]) + "\n", "There are none so far: `bench/run` makes them.\n"]

@@ -86,8 +86,14 @@ def about(result):
         calls = tool["syncs"]
         synced = "not known" if calls is None else ", ".join(f"{count} {call}" for call, count in sorted(calls.items())) or "no"
         notes = "; ".join(filter(None, (f"as {tool['of']}" if tool["of"] else "", tool["note"], trust(result, name))))
-        rows.append(f"| {bold(name)} | {tool['version'] or 'not told'} | {' | '.join(does(tool, what) for what in ('deduplicates', 'compresses', 'encrypts'))} | {synced} | {notes} |")
+        rows.append(f"| {bold(name)} | {version(tool)} | {' | '.join(does(tool, what) for what in ('deduplicates', 'compresses', 'encrypts'))} | {synced} | {notes} |")
     return "\n".join(rows)
+
+
+def version(tool):
+    """What a tool says of itself, and which build of that it was: the first digits of its program's SHA-256, in brackets."""
+    told = tool["version"] or "not told"
+    return f"{told} ({tool['program'][:8]})" if tool.get("program") else told
 
 
 def commands(result):

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from pathlib import Path
 
-from .figures import CIRCLES, DOWN, MEMORY, OURS, REPOSITORY, SECONDS, UP, alike, best_peers, called, column
+from .figures import CIRCLES, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, best_peers, called, column, number
 from .tables import headings
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -14,6 +14,10 @@ PART = 1.02
 # More steps than this are told as a range.
 STEPS_SAID = 3
 MEASURES = {"seconds": SECONDS, "memory": MEMORY, "repository": REPOSITORY, "to the server": UP, "from the server": DOWN}
+# Of these, who does less mostly has less: all workloads together.
+LESSER = {"processor": CPU, "entries": ENTRIES, "kept besides": LOCAL, "turns": TURNS}
+# What is there after a backup alone.
+KEPT = (REPOSITORY, ENTRIES, LOCAL)
 
 
 def ahead(result, measure):
@@ -21,7 +25,7 @@ def ahead(result, measure):
     Drumlin, as their rounds overlap, isn't ahead."""
     found, columns = {}, 0
     for heading, part, step in headings(result):
-        if measure is REPOSITORY and part == "restores":
+        if measure in KEPT and part == "restores":
             continue
         figures = column(result, part, step, measure)
         ours = figures[OURS].value if OURS in figures else None
@@ -71,11 +75,36 @@ def trails(all_results, known):
     return rows, unknown
 
 
+def lesser(all_results, known):
+    """(rows of the table, what has no reason): a row for each measure of LESSER and reason, over all workloads."""
+    rows, unknown = [], []
+    for name, measure in LESSER.items():
+        by_reason, all_columns = {}, 0
+        for result in all_results:
+            found, columns = ahead(result, measure)
+            all_columns += columns
+            for tool, steps in found.items():
+                text = why(known, name, tool, result["workload"], max(times for _, times in steps))
+                if text is None:
+                    unknown.append(f"{called(result)}: {name}, {tool}")
+                by_reason.setdefault(text or "not known", {}).setdefault(tool, []).extend(times for _, times in steps)
+        for text, tools in by_reason.items():
+            who = "; ".join(f"{tool}: {len(times)}, {number(min(times))} to {number(max(times))}" for tool, times in tools.items())
+            rows.append((name, f"{who} (of {all_columns})", text))
+    return rows, unknown
+
+
 def section(all_results):
     rows, _ = trails(all_results, reasons())
     if not rows:
         return ""
     text = ("## Where others are first\n\n"
             f"Every column of {', '.join(MEASURES)} in which the {', the '.join(name for name, _ in CIRCLES)} is ahead by more than {(PART - 1) * 100:.0f} %, and by "
-            "more than the rounds differ: how many times its figure Drumlin's is. (Processor seconds, turns and entries stand on the pages; who does less mostly has fewer.) The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n| workload | | who | why |\n|---|---|---|---|\n")
-    return text + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+            "more than the rounds differ: how many times its figure Drumlin's is. The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n"
+            "| workload | | who | why |\n|---|---|---|---|\n")
+    text += "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows, _ = lesser(all_results, reasons())
+    if not rows:
+        return text
+    return text + (f"\nThe same of {', '.join(LESSER)}, in which who does less mostly has less: in how many columns of all pages, and how many times.\n\n"
+                   "| | who | why |\n|---|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows))

@@ -1,5 +1,6 @@
-"""W3: source trees and build objects. 437,100 entries, 4.7 GiB at scale 1: crates and Go modules as their registries serve
-them, and Go's build cache after compiling some packages with their sources' compiler."""
+"""W3: source trees and build objects: crates and Go modules as their registries serve them, and Go's build cache after
+compiling some packages with their sources' compiler. 437,100 entries, 4.7 GiB were to be at scale 1, of which what is
+pinned has 155,623."""
 
 import os
 import subprocess
