@@ -1,15 +1,54 @@
-//! The conformance suite on a file system that is mounted, wherever it lies: `tests/mounts` runs it over sshfs and NFS.
+//! The conformance suite on a file system that is mounted, wherever it lies: `tests/mounts` runs it over sshfs and NFS. Those that lack
+//! something are shown by a layer of ours, in every run.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drumlin_store::{LocalStore, Put, Store, conformance};
+use drumlin_testkit::{Lacking, Lacks};
 
 #[test]
 #[ignore = "needs DRUMLIN_MOUNT, an empty folder on the file system"]
 fn mounted() {
-    let mount = PathBuf::from(std::env::var_os("DRUMLIN_MOUNT").expect("DRUMLIN_MOUNT names a folder"));
-    let base = tempfile::tempdir_in(&mount).unwrap();
+    conforms(&PathBuf::from(std::env::var_os("DRUMLIN_MOUNT").expect("DRUMLIN_MOUNT names a folder")));
+}
+
+/// What a file system can't do is found out, and done in another way: names that only one can create, direct writes.
+#[test]
+fn file_systems_that_lack_something() {
+    let (links, new_names, direct) = (true, true, true);
+    let none = Lacks::default();
+    let check = |lacks: Lacks| {
+        let (folder, at) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let Some(mounted) = Lacking::mount(folder.path(), at.path(), lacks) else {
+            return println!("file_systems_that_lack_something: passed over, nothing can be mounted here");
+        };
+        let _base = conforms(mounted.path());
+        let left = temporaries(folder.path());
+        assert!(left.is_empty(), "{lacks:?}: {left:?}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| check(Lacks { links, direct, ..none }));
+        scope.spawn(|| check(Lacks { links, new_names, ..none }));
+    });
+}
+
+/// What lies in the folders for files that have no names yet, of all stores there.
+fn temporaries(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(temporaries(&path));
+        } else if path.parent().is_some_and(|folder| folder.ends_with("tmp")) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn conforms(mount: &Path) -> tempfile::TempDir {
+    let base = tempfile::tempdir_in(mount).unwrap();
     let count = Cell::new(0);
     conformance::check(|| {
         count.set(count.get() + 1);
@@ -25,4 +64,5 @@ fn mounted() {
     store.sync().unwrap();
     drop(store);
     assert!(LocalStore::open(base.path().join("last")).unwrap().get("data/large").unwrap() == large);
+    base
 }

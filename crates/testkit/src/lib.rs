@@ -7,6 +7,7 @@
 mod at;
 mod bucket;
 pub mod compare;
+mod lacking;
 mod lease;
 mod loopfs;
 mod mapping;
@@ -21,6 +22,7 @@ mod sshd;
 pub mod tree;
 
 pub use bucket::Bucket;
+pub use lacking::{Lacking, Lacks};
 pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use mapping::{Mapping, are_stores_stamped_anew};

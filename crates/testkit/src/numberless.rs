@@ -51,7 +51,7 @@ impl Numberless {
 }
 
 /// Nothing is remembered by the kernel, so that what is done behind its back is seen.
-const AT_ONCE: Duration = Duration::ZERO;
+pub(crate) const AT_ONCE: Duration = Duration::ZERO;
 
 struct Shown {
     /// By number: the folder itself, which always has the first, then `first` and those after it.
@@ -109,7 +109,7 @@ impl Shown {
     }
 }
 
-fn kind(of: fs::FileType) -> FileType {
+pub(crate) fn kind(of: fs::FileType) -> FileType {
     match of {
         of if of.is_dir() => FileType::Directory,
         of if of.is_symlink() => FileType::Symlink,
@@ -127,7 +127,7 @@ fn time(sec: i64, nsec: i64) -> SystemTime {
     second + Duration::from_nanos(nsec.unsigned_abs())
 }
 
-fn attributes(ino: INodeNo, meta: &Metadata) -> FileAttr {
+pub(crate) fn attributes(ino: INodeNo, meta: &Metadata) -> FileAttr {
     FileAttr {
         ino,
         size: meta.size(),

@@ -3,7 +3,7 @@
 use crate::home::{Home, Ran, same};
 use drumlin_testkit::{Relay, Rng};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What was saved comes back (`kept`, by the snapshot `first`), and what comes next goes on as if nothing had been.
 pub fn goes_on(home: &Home, run: impl Fn(&[&str]) -> Ran, first: &str, told: &str) {
@@ -19,7 +19,7 @@ pub fn goes_on(home: &Home, run: impl Fn(&[&str]) -> Ran, first: &str, told: &st
 }
 
 /// Run a command and kill it once so many bytes have passed. Whether so many did.
-fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
+pub fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
     let passed = || relay.bytes().0 + relay.bytes().1;
     let before = passed();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -33,6 +33,48 @@ fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
     child.kill().unwrap();
     child.wait().unwrap();
     true
+}
+
+/// Backups and prunes killed at any moment, where nobody counts what passes.
+pub fn kills_at_any_moment(home: &Home, command: impl Fn(&[&str]) -> Command) {
+    let run = |args: &[&str]| Ran::from(command(args).output().unwrap());
+    let mut rng = Rng::new(5);
+    home.write("kept/a", rng.bytes(200_000));
+    run(&["init"]).expect(0);
+    let first = run(&["--json", "backup", "kept"]).expect(0).the("summary")["snapshot_id"].clone();
+    let first = first.as_str().unwrap();
+    let prune = ["prune", "--wait", "0", "--max-unused", "0%"];
+    for (deed, args) in [("backup", &["backup", "src"][..]), ("prune", &prune)] {
+        // How long one takes that nobody disturbs.
+        let (mut whole, mut kills, mut number) = (None, 0, 0);
+        while kills < 6 {
+            number += 1;
+            assert!(number < 60, "{deed}: hardly any is killed under way");
+            home.write("src/b", rng.bytes(300_000));
+            if deed == "prune" {
+                let ran = run(&["--json", "backup", "src"]).expect(0);
+                run(&["forget", ran.the("summary")["snapshot_id"].as_str().unwrap()]).expect(0);
+            }
+            let start = Instant::now();
+            let Some(took) = whole else {
+                run(args).expect(0);
+                whole = Some(start.elapsed());
+                continue;
+            };
+            let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let after: Duration = took.mul_f64(rng.below(1000) as f64 / 1000.0);
+            std::thread::sleep(after);
+            child.kill().unwrap();
+            let code = child.wait().unwrap().code();
+            assert!(matches!(code, None | Some(0)), "{deed}: {code:?}");
+            match code {
+                None => kills += 1,
+                // Others were at work when it was timed.
+                Some(_) => whole = Some(took.min(after)),
+            }
+            goes_on(home, run, first, &format!("{deed} killed after {after:?}"));
+        }
+    }
 }
 
 /// Backups and prunes killed while bytes pass, over a real server, which goes on with what it has heard. `from`: what logging in takes.

@@ -42,7 +42,13 @@ impl Temporary {
             match descriptors::wait_for(|| fs::openat(&tmp, &name, flags, Mode::from_raw_mode(0o444))) {
                 Ok(fd) => return Ok(Self { file: File::from(fd), name: Name { tmp, name, stands: true } }),
                 Err(Errno::EXIST | Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    // Linux has created a file by the time that it finds out that nobody writes to it directly.
+                    if errno == Errno::INVAL {
+                        let _ = fs::unlinkat(&tmp, &name, AtFlags::empty());
+                    }
+                    return Err(errno);
+                }
             }
         }
     }
