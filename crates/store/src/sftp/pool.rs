@@ -166,11 +166,8 @@ impl Pool {
         }
         let pool = self.clone();
         let started = thread::Builder::new().name("sftp-dial".into()).spawn(move || {
-            if let Err(error) = pool.dial(true) {
-                let mut connections = lock(&pool.connections);
-                connections.reluctant = Some(Instant::now());
-                connections.alone |= error.kind == Kind::Refused;
-            }
+            // Whether it came to anything is seen in the connections.
+            let _ = pool.dial(true);
         });
         connections.dialing = started.is_ok();
     }
@@ -202,9 +199,17 @@ impl Pool {
         });
         let mut connections = lock(&self.connections);
         connections.dialing = false;
-        if let Ok(peer) = &greeted {
-            connections.peers.push(peer.clone());
-            connections.succeeded = true;
+        match &greeted {
+            Ok(peer) => {
+                connections.peers.push(peer.clone());
+                connections.succeeded = true;
+            }
+            // Before anybody else can ask for another one.
+            Err(error) if more => {
+                connections.reluctant = Some(Instant::now());
+                connections.alone |= error.kind == Kind::Refused;
+            }
+            Err(_) => {}
         }
         drop(connections);
         self.changed.notify_all();

@@ -44,8 +44,17 @@ pub(super) struct Host {
     pub alive_interval: Option<Duration>,
     pub alive_count: Option<u32>,
     pub connect_timeout: Option<Duration>,
-    /// What isn't understood, and where it stands.
-    pub notes: Vec<String>,
+    /// What isn't understood.
+    pub notes: Vec<Note>,
+}
+
+/// Something that isn't understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    /// What, and where it stands.
+    pub said: String,
+    /// Whether the host may not be reached for it; else it is the talk with it that may fail.
+    pub reaches: bool,
 }
 
 /// Whose configuration it is, and for which host.
@@ -98,7 +107,7 @@ impl Host {
                     Some(matches) => *applies = matches,
                     None => {
                         *applies = false;
-                        self.notes.push(format!("'{}' in {}", line.trim(), at()));
+                        self.notes.push(Note { said: format!("'{}' in {}", line.trim(), at()), reaches: true });
                     }
                 },
                 "include" if *applies => {
@@ -117,8 +126,9 @@ impl Host {
                 _ => {}
             }
             let is_off = values.first().is_some_and(|value| matches!(value.as_str(), "no" | "none"));
-            if *applies && matters(&keyword) && !is_off {
-                self.notes.push(format!("'{}' in {}", line.trim(), at()));
+            let reaches = REACH.contains(&keyword.as_str());
+            if *applies && (reaches || TALK.contains(&keyword.as_str())) && !is_off {
+                self.notes.push(Note { said: format!("'{}' in {}", written(line), at()), reaches });
             }
         }
         Ok(())
@@ -202,29 +212,29 @@ impl Host {
     }
 }
 
-/// Options that change how a host is reached, or who it is taken for, and are not understood here.
-fn matters(keyword: &str) -> bool {
-    matches!(
-        keyword,
-        "addressfamily"
-            | "bindaddress"
-            | "bindinterface"
-            | "canonicalizehostname"
-            | "certificatefile"
-            | "ciphers"
-            | "hostbasedauthentication"
-            | "hostkeyalgorithms"
-            | "kexalgorithms"
-            | "knownhostscommand"
-            | "macs"
-            | "pkcs11provider"
-            | "preferredauthentications"
-            | "proxyusefdpass"
-            | "pubkeyacceptedalgorithms"
-            | "pubkeyacceptedkeytypes"
-            | "securitykeyprovider"
-            | "verifyhostkeydns"
-    )
+/// Options that change how a host is reached, and are not understood here.
+const REACH: [&str; 5] = ["addressfamily", "bindaddress", "bindinterface", "canonicalizehostname", "proxyusefdpass"];
+
+/// Options that change what is spoken with it, or who it is taken for, and are not understood here.
+const TALK: [&str; 13] = [
+    "certificatefile",
+    "ciphers",
+    "hostbasedauthentication",
+    "hostkeyalgorithms",
+    "kexalgorithms",
+    "knownhostscommand",
+    "macs",
+    "pkcs11provider",
+    "preferredauthentications",
+    "pubkeyacceptedalgorithms",
+    "pubkeyacceptedkeytypes",
+    "securitykeyprovider",
+    "verifyhostkeydns",
+];
+
+/// The keyword of a line, as it is written.
+fn written(line: &str) -> &str {
+    line.trim().split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default()
 }
 
 fn first<T>(slot: &mut Option<T>, value: T) {

@@ -1,6 +1,7 @@
 //! Logging in: what has worked before, the agent's keys, files of keys, and then questions to a person, if there is one.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse};
@@ -55,6 +56,8 @@ struct Attempt<'a> {
     /// What the server would still take; `None` before it has said anything.
     takes: Option<MethodSet>,
     proof: Option<Proof>,
+    /// Answers that were accepted before were refused now.
+    has_worn: bool,
 }
 
 /// Log in to the hop of this number.
@@ -69,11 +72,18 @@ pub(super) async fn login(
     let known = lock(&inner.proofs).get(at).cloned().flatten();
     // Nobody sits there for the whole of a run, only to let it be faster.
     let ask = inner.ask.clone().filter(|_| occasion != Occasion::More);
-    let mut attempt = Attempt { hop, line, session, ask, tried: Vec::new(), takes: None, proof: None };
-    if attempt.all(known).await? {
-        if let Some(slot) = lock(&inner.proofs).get_mut(at) {
-            *slot = attempt.proof;
-        }
+    let mut attempt = Attempt { hop, line, session, ask, tried: Vec::new(), takes: None, proof: None, has_worn: false };
+    let accepted = attempt.all(known).await?;
+    if attempt.has_worn {
+        inner.answers_wear.store(true, Ordering::Relaxed);
+    }
+    let wear = inner.answers_wear.load(Ordering::Relaxed);
+    if let Some(slot) = lock(&inner.proofs).get_mut(at)
+        && (accepted || attempt.has_worn)
+    {
+        *slot = attempt.proof.take().filter(|proof| !(wear && matches!(proof, Proof::Answers(_))));
+    }
+    if accepted {
         return Ok(attempt.session);
     }
     if attempt.session.is_closed() {
@@ -104,9 +114,12 @@ impl Attempt<'_> {
             Some(Proof::Password(password)) => self.password(password.clone()).await?,
             Some(Proof::Agent(key)) => self.agent(Some(key.clone())).await?,
             // Codes that count once are asked for anew.
-            Some(Proof::Answers(answers)) => {
-                self.takes(MethodKind::KeyboardInteractive) && self.interactive(Some(answers)).await?
+            Some(Proof::Answers(answers)) if self.takes(MethodKind::KeyboardInteractive) => {
+                let again = self.interactive(Some(answers)).await?;
+                self.has_worn = !again;
+                again
             }
+            Some(Proof::Answers(_)) => false,
             None => false,
         };
         if again || self.agent(None).await? || self.files().await? {
@@ -125,7 +138,8 @@ impl Attempt<'_> {
         let takes = if takes.is_empty() { String::new() } else { format!("; it takes {}", takes.join(" or ")) };
         let closed = ended.map(|words| format!("; it hung up, saying: {words}")).unwrap_or_default();
         let Hop { user, .. } = self.hop;
-        let cause = format!("{} doesn't let '{user}' in; {tried}{takes}{closed}{}", self.hop.shown(), self.hop.notes());
+        let cause =
+            format!("{} doesn't let '{user}' in; {tried}{takes}{closed}{}", self.hop.shown(), self.hop.notes(true));
         Failure::new(Kind::Refused, Action::LogIn, cause)
     }
 

@@ -95,6 +95,8 @@ struct Inner {
     tell: Option<Tell>,
     /// What each hop has accepted, so that nobody is asked twice.
     proofs: Mutex<Vec<Option<Proof>>>,
+    /// Answers that a hop accepted were refused later: they count once, and none is sent again.
+    answers_wear: AtomicBool,
 }
 
 /// A thread that runs what is asynchronous, as long as it lives.
@@ -139,7 +141,7 @@ impl Login {
             .map_err(|e| Failure::new(Kind::Io, Action::Connect, format!("no thread can be started for it: {e}")))?;
         let proofs = Mutex::new(hops.iter().map(|_| None).collect());
         let (ask, tell) = (around.ask.clone(), around.tell.clone());
-        Ok(Login { inner: Arc::new(Inner { hops, ask, tell, proofs }), runtime })
+        Ok(Login { inner: Arc::new(Inner { hops, ask, tell, proofs, answers_wear: AtomicBool::new(false) }), runtime })
     }
 
     /// How long the server may take for its first word.

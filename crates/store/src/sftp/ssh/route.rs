@@ -78,9 +78,10 @@ impl Hop {
         if self.port == 22 { self.host.clone() } else { format!("{} port {}", self.host, self.port) }
     }
 
-    /// What in the configuration isn't understood, for the end of a message.
-    pub(super) fn notes(&self) -> String {
-        let notes = &self.config.notes;
+    /// What in the configuration isn't understood, for the end of a message; `reached`: of what matters once the host has been.
+    pub(super) fn notes(&self, reached: bool) -> String {
+        let notes: Vec<&str> =
+            self.config.notes.iter().filter(|note| reached || note.reaches).map(|note| note.said.as_str()).collect();
         let more = match notes.len().saturating_sub(NOTES_MAX) {
             0 => String::new(),
             more => format!(", and {more} more"),
@@ -89,7 +90,7 @@ impl Hop {
             true => String::new(),
             false => format!(
                 "; not understood here: {}{more} (--ssh-command 'ssh' uses ssh itself)",
-                notes.iter().take(NOTES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ")
+                notes[..notes.len().min(NOTES_MAX)].join(", ")
             ),
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
     let (tell, refusal) = (inner.tell.clone(), refused.clone());
     let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone() };
     let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
-    let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes()));
+    let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes(true)));
     match connected {
         Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
         Ok(session) => Ok((session, ended)),

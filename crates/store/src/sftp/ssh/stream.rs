@@ -89,7 +89,7 @@ async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
         Failure::new(
             Kind::Transient,
             Action::Connect,
-            format!("{} can't be reached: {cause}{}", hop.shown(), hop.notes()),
+            format!("{} can't be reached: {cause}{}", hop.shown(), hop.notes(false)),
         )
     };
     let stream = match connected {

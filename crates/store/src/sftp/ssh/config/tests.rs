@@ -60,7 +60,11 @@ fn matches_that_are_understood_and_others() {
     let host = read(text, "a");
     assert_eq!(host.port, Some(2));
     assert_eq!(host.notes.len(), 1);
-    assert!(host.notes[0].contains("'Match exec true' in") && host.notes[0].ends_with("config:5"), "{}", host.notes[0]);
+    assert!(
+        host.notes[0].said.contains("'Match exec true' in") && host.notes[0].said.ends_with("config:5"),
+        "{:?}",
+        host.notes
+    );
     assert_eq!(read(&format!("HostName b\n{text}"), "a").port, Some(1));
     assert_eq!(read_as(text, "a", Some("other")).unwrap().port, Some(4));
     // As ssh has it: the address's user before a file's, and the host's name as it is in the end.
@@ -105,8 +109,10 @@ fn slips_and_what_is_not_understood() {
     }
     let host = read("CertificateFile x\nHost b\nBindAddress y\n", "a");
     assert_eq!(host.notes.len(), 1);
-    assert!(host.notes[0].starts_with("'CertificateFile x' in"), "{:?}", host.notes);
-    assert_eq!(read("KexAlgorithms +x\nAddressFamily inet\nCiphers y\nMACs z\n", "a").notes.len(), 4);
+    assert!(host.notes[0].said.starts_with("'CertificateFile' in") && !host.notes[0].reaches, "{:?}", host.notes);
+    let notes = read("KexAlgorithms +x\nAddressFamily=inet\nCiphers y\nMACs z\n", "a").notes;
+    assert_eq!(notes.len(), 4);
+    assert!(notes[1].said.starts_with("'AddressFamily' in") && notes[1].reaches, "{notes:?}");
     assert_eq!(read("ProxyCommand nc %h %p\nProxyJump x\n", "a").proxy_jump, None);
 }
 
