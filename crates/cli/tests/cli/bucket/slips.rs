@@ -44,6 +44,16 @@ fn places_and_credentials_that_are_wrong() {
     assert!(!cloud.home.path("k").exists());
 }
 
+/// Another program's objects where a repository is to be made.
+#[test]
+fn objects_of_other_programs() {
+    let cloud = Cloud::new();
+    cloud.server.set("repo/letter", b"dear");
+    let ran = cloud.run(&["init"]).expect(1);
+    assert!(ran.stderr.contains("there are objects in it already, such as 'repo/letter'"), "{}", ran.stderr);
+    assert!(!cloud.home.path("k").exists() && cloud.server.keys() == ["repo/letter"]);
+}
+
 #[test]
 fn a_quota_a_clock_and_a_server_that_has_enough() {
     let cloud = Cloud::new();

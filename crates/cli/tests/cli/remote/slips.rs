@@ -3,7 +3,7 @@
 use super::Away;
 use crate::home::{Home, same};
 use drumlin_testkit::{LoopFs, Rclone, Rng, Sshd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
@@ -37,6 +37,39 @@ fn addresses_and_servers_that_are_wrong() {
     let ran = away.run("plain", &["--json", "init"]).expect(1);
     assert_eq!(ran.of_type("exit_error")[0]["code"], 1, "{}", ran.stderr);
     assert!(!away.home.path("k").exists(), "no key for a repository that there is not");
+}
+
+/// Another program's files where a repository is to be made, and in one.
+#[test]
+fn files_of_other_programs() {
+    let Some(away) = Away::new() else { return };
+    away.home.sources();
+    let folder = away.folder("plain");
+    // By the account itself, whose folders they are.
+    let made = |name: &str| {
+        let path = folder.join(name);
+        let above: Vec<_> = path.parent().unwrap().ancestors().take_while(|above| above.starts_with(&folder)).collect();
+        for missing in above.into_iter().rev().filter(|above| !above.exists()) {
+            std::fs::create_dir(missing).unwrap();
+            let meta = std::fs::metadata(away.sshd.folder("plain")).unwrap();
+            std::os::unix::fs::chown(missing, Some(meta.uid()), Some(meta.gid())).unwrap();
+        }
+        std::fs::write(path, "dear").unwrap();
+    };
+    made("letter");
+    let ran = away.run("plain", &["init"]).expect(1);
+    assert!(ran.stderr.contains("the folder is not empty; a new repository needs"), "{}", ran.stderr);
+    assert!(!away.home.path("k").exists(), "no key for a repository that there is not");
+    std::fs::remove_file(folder.join("letter")).unwrap();
+    away.run("plain", &["init"]).ok();
+    ["letter", "data/letter", "snapshots/letter", "index/letter"].into_iter().for_each(made);
+    away.run("plain", &["backup", "src"]).expect(0);
+    away.run("plain", &["prune", "--max-unused", "0%"]).expect(0);
+    away.run("plain", &["restore", &away.home.saved_folder(), "-t", "out"]).expect(0);
+    assert!(same(&away.home.path("src"), &away.home.path("out")));
+    for name in ["letter", "data/letter", "snapshots/letter", "index/letter"] {
+        assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"dear", "{name}");
+    }
 }
 
 /// Somebody between us and the server, or a server that was set up anew.
