@@ -471,6 +471,45 @@ fn restore_one(bench: &Bench, snapshot: &Snapshot, source: &Path, file: &str) {
     assert_eq!(fs::read(target.join(file)).unwrap(), fs::read(source.join(file)).unwrap());
 }
 
+/// For one file the blocks of the tree that lead to it are read, a few wherever it lies.
+#[test]
+fn metadata_of_one_file_is_what_leads_to_it() {
+    let memory = MemoryStore::new();
+    let store = RecordStore::new(memory.far());
+    let log = store.log();
+    let bench = bench_over(Arc::new(store), memory, quick_folder(), small());
+    let source = bench.folder.path().join("source");
+    let mut rng = Rng::new(8);
+    let mut deep = source.clone();
+    let name = |rng: &mut Rng, n: usize| (0..7).fold(n.to_string(), |name, _| format!("{name}-{:016x}", rng.u64()));
+    for _ in 0..6 {
+        for side in 0..70 {
+            let folder = deep.join(format!("side{side}"));
+            fs::create_dir_all(&folder).unwrap();
+            (0..60).for_each(|n| fs::write(folder.join(name(&mut rng, n)), "x").unwrap());
+        }
+        fs::write(deep.join("file"), rng.bytes(2000)).unwrap();
+        deep.push("deeper");
+    }
+    settle();
+    let last = bench.backup(&source).snapshot.unwrap();
+    let whole: u64 = tree_packs(&bench.memory).iter().map(|name| bench.memory.len(name).unwrap().unwrap()).sum();
+    let bytes = |depth: usize| -> u64 {
+        // Each time somebody who has never been there.
+        let other = other(&bench);
+        log.take();
+        restore_one(&other, &last, &source, &format!("{}file", "deeper/".repeat(depth)));
+        let read = |call: &Call| match call {
+            Call::ReadAt { name, bytes, .. } if name.starts_with("tree/") => *bytes,
+            _ => 0,
+        };
+        log.take().iter().map(read).sum()
+    };
+    let all: Vec<u64> = (0..6).map(bytes).collect();
+    let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+    assert!(*least > 0 && *most < whole / 3 && *most <= 3 * least, "{all:?} of {whole}");
+}
+
 /// A table names all chunks of its pack, which are many where files are small: of a storage far away it comes with the index, once.
 #[test]
 fn what_the_index_told_of_packs_is_not_asked_again() {

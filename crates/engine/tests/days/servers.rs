@@ -5,6 +5,9 @@
 //! DRUMLIN_SERVER_SEED=17 DRUMLIN_SERVER_TRIES=1000 cargo test -p drumlin-engine --test days servers
 //! ```
 //!
+//! `DRUMLIN_MOUNT` names a folder on a file system of another machine that is to be one of the places (`tests/mounts`), `DRUMLIN_RCLONE=1`
+//! has rclone, too (`tests/remote`).
+//!
 //! On a server nobody decides who comes first, so that a seed is another run each time; `simulation` has runs that come again.
 
 use crate::common;
@@ -20,7 +23,7 @@ use drumlin_format::SnapshotId;
 use drumlin_repo::Error as RepoError;
 use drumlin_repo::collection::{Board, Desk};
 use drumlin_store::{Fault, FaultStore, Faults, Kind, Location, Put, Store, Surroundings, When};
-use drumlin_testkit::{Bucket, Rng, Sshd};
+use drumlin_testkit::{Bucket, Rclone, Rng, Sshd};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,18 +56,50 @@ struct Place {
     tries: u64,
     /// Nothing can be removed or replaced there.
     only_adds: bool,
+    /// What one has stored another one may not see at once.
+    is_for_one: bool,
     /// Goes when this does.
     _server: Box<dyn Send + Sync>,
 }
 
 impl Place {
-    /// A folder, and every server that can be had.
+    fn new(name: &'static str, address: String, around: Surroundings, server: Box<dyn Send + Sync>) -> Self {
+        Place { name, address, around, tries: tries(), only_adds: false, is_for_one: false, _server: server }
+    }
+
+    /// What the environment names.
+    fn asked_for() -> Vec<Place> {
+        let (place, mut places) = (Self::new, Vec::new());
+        if let Some(mount) = std::env::var_os("DRUMLIN_MOUNT") {
+            let folder = tempfile::tempdir_in(mount).unwrap();
+            let address = folder.path().join("r").to_str().unwrap().to_owned();
+            places.push(place("a mounted file system", address, Surroundings::default(), Box::new(folder)));
+        }
+        if std::env::var_os("DRUMLIN_RCLONE").is_some() {
+            let rclone = Arc::new(Rclone::start());
+            places.extend(rclone.remotes().map(|remote| Place {
+                tries: tries().div_ceil(4),
+                is_for_one: true,
+                ..place(
+                    if remote == "dav" { "rclone, WebDAV" } else { "rclone, a folder" },
+                    format!("stdio:{}", rclone.serves(remote, "r")),
+                    Surroundings::default(),
+                    Box::new(rclone.clone()),
+                )
+            }));
+        }
+        places
+    }
+
+    /// A folder, and every server that can be had; or what is asked for alone.
     fn all() -> Vec<Place> {
+        let asked = Self::asked_for();
+        if !asked.is_empty() {
+            return asked;
+        }
         let folder = tempfile::tempdir().unwrap();
         let (address, around) = (folder.path().join("r").to_str().unwrap().to_owned(), Surroundings::default());
-        let tries = tries();
-        let place =
-            |name, address, around, server| Place { name, address, around, tries, only_adds: false, _server: server };
+        let place = Self::new;
         let mut places = vec![place("a folder", address, around, Box::new(folder))];
         let mut accounts = |server: Option<Sshd>, accounts: &[(&'static str, &str, u64, bool)]| {
             let Some(server) = server else { return };
@@ -80,7 +115,7 @@ impl Place {
                 ..place(name, (*address).to_owned(), around.clone(), Box::new(server.clone()))
             }));
         };
-        let fewer = tries.div_ceil(4);
+        let (tries, fewer) = (tries(), tries().div_ceil(4));
         accounts(
             Sshd::start(),
             &[
@@ -306,7 +341,7 @@ impl Actor<'_> {
 #[test]
 fn many_at_once_on_servers() {
     let scene = tidy();
-    for place in Place::all().into_iter().filter(|place| !place.only_adds) {
+    for place in Place::all().into_iter().filter(|place| !place.only_adds && !place.is_for_one) {
         let start = Instant::now();
         let number = 1_000_000;
         drop(place.store_of(&scene, number));
