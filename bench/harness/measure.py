@@ -122,15 +122,15 @@ def alive(pid):
     return bool(fields) and fields[0] != "Z"
 
 
-def reap():
-    """Takes leave of orphans that have ended; their processor seconds."""
+def reap(standing=None):
+    """Takes leave of orphans that have ended; their processor seconds, of those in `standing` without what is said there."""
     spent = 0.0
     for pid in family(os.getpid())[1:]:
         try:
             state = stat_of(pid)
             if state and state[0] == "Z" and int(state[1]) == os.getpid() and pid not in _owned:
                 _, _, usage = os.wait4(pid, os.WNOHANG)
-                spent += usage.ru_utime + usage.ru_stime
+                spent += max(0.0, usage.ru_utime + usage.ru_stime - (standing or {}).get(pid, 0.0))
         except OSError:
             pass
     return spent
@@ -209,7 +209,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
         if process.returncode not in fine:
             output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
             raise Failed(command, process.returncode, output.read().decode(errors="replace"))
-    cpu = usage.ru_utime + usage.ru_stime + reap()
+    cpu = usage.ru_utime + usage.ru_stime + reap(standing)
     # By ticks, so that one which did nothing may seem to have had one less.
     cpu += sum(max(0.0, cpu_of(pid) - standing.get(pid, 0.0)) for pid in theirs(servers, helpers, clients))
     others, stolen = beside.since(cpu)
