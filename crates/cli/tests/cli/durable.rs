@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// What writes, names, removes and syncs; with a `?` what some machines lack.
 const CALLS: &str = "trace=openat,?mkdir,mkdirat,?link,linkat,?rename,?renameat,renameat2,?unlink,unlinkat,?rmdir,\
-                     write,pwrite64,writev,ftruncate,fallocate,fsync,fdatasync";
+                     write,pwrite64,writev,pwritev,ftruncate,fallocate,fsync,fdatasync";
 
 /// What an object speaks of, or rests on, by their folders: no crash may leave it without these.
 fn before(folder: &str) -> &'static [&'static str] {
@@ -123,7 +123,9 @@ impl Run<'_> {
     /// It has succeeded.
     fn ends(&mut self, call: &str, text: &str, names: &[PathBuf], begun: usize, now: usize) {
         let change = match (call, names) {
-            ("write" | "pwrite64" | "writev" | "ftruncate" | "fallocate", _) => (Change::Written, descriptor(text)),
+            ("write" | "pwrite64" | "writev" | "pwritev" | "ftruncate" | "fallocate", _) => {
+                (Change::Written, descriptor(text))
+            }
             ("openat", [made]) if text.contains("O_EXCL") => (Change::Made, made.clone()),
             ("mkdir" | "mkdirat", [made]) | ("link" | "linkat", [_, made]) => (Change::Made, made.clone()),
             ("rename" | "renameat" | "renameat2", [from, to]) => {

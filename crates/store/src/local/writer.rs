@@ -1,7 +1,9 @@
 //! The writer: one thread a store that writes the data of uploads, past the page cache where the file system lets it.
 //!
 //! An upload copies its bytes into an aligned buffer; a full buffer goes to the thread, and comes back when it is
-//! written. There are [`BUFFERS`] of them in all, and waiting for a free one is what holds a fast producer back.
+//! written. There are [`BUFFERS`] of them in all, and waiting for a free one is what holds a fast producer back. What has
+//! piled up while the disk was busy goes out in one call, so that a disk which has to come back to its place between
+//! others' requests does so the less often the more it is behind.
 //!
 //! An upload keeps a half-filled buffer between its writes, so an upload has to hold a *seat* to take buffers at all,
 //! and there are as many seats as buffers: whoever waits for a buffer holds none, so the others hold at most
@@ -9,7 +11,7 @@
 //! through the page cache.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +20,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, pwritev, retry_on_intr};
 
 /// How many buffers there are in all: enough that nobody waits while a disk takes a breath (20 % of the time to write
 /// 8 GiB with three of twice the length).
@@ -26,6 +28,9 @@ pub(super) const BUFFERS: usize = 8;
 
 /// The length of a buffer.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
+
+/// So many buffers go out in one call at most: the others are filled meanwhile.
+const TOGETHER: usize = BUFFERS / 2;
 
 /// Direct writes begin and end at multiples of this, in memory and in the file.
 pub(super) const BLOCK_BYTES: usize = 4096;
@@ -72,11 +77,15 @@ impl Buffer {
         self.filled == BUFFER_BYTES
     }
 
-    /// The bytes, with zeros up to a whole block.
-    fn padded(&mut self) -> &[u8] {
+    /// Put zeros behind the bytes, up to a whole block.
+    fn pad(&mut self) {
         let end = self.filled.next_multiple_of(BLOCK_BYTES);
         self.memory[self.start + self.filled..self.start + end].fill(0);
-        &self.memory[self.start..self.start + end]
+    }
+
+    /// The bytes, up to a whole block.
+    fn blocks(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.filled.next_multiple_of(BLOCK_BYTES)]
     }
 
     fn bytes(&self) -> &[u8] {
@@ -139,26 +148,34 @@ impl Output {
     /// Write `bytes` at `offset` through the page cache, and see that the disk begins to take them.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.check()?;
-        let result = write_all(&self.file, bytes, offset).map(|()| self.push(offset + bytes.len() as u64));
-        self.note(result)
+        let written = self.file.write_all_at(bytes, offset).map_err(|error| match error.kind() {
+            // As below.
+            io::ErrorKind::WriteZero => Errno::NOSPC,
+            _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        });
+        self.note(written.map(|()| self.push(offset + bytes.len() as u64)))
     }
 
-    fn write_buffer(&self, buffer: &mut Buffer, offset: u64) -> Result<()> {
+    /// Write buffers that follow each other from `offset` on, of which all but the last are full.
+    fn write_buffers(&self, buffers: &mut [Buffer], offset: u64) -> Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if !self.direct.load(Ordering::Relaxed) {
-            return self.write(buffer.bytes(), offset);
-        }
-        self.check()?;
-        match write_all(&self.file, buffer.padded(), offset) {
-            // This file system took the flag and not the write, or wrote a part that ends within a block.
-            Err(Errno::INVAL) => {
-                self.go_buffered()?;
-                self.write(buffer.bytes(), offset)
+        if self.direct.load(Ordering::Relaxed) {
+            self.check()?;
+            buffers.iter_mut().for_each(Buffer::pad);
+            match write_all(&self.file, buffers, offset) {
+                // This file system took the flag and not the write, or wrote a part that ends within a block.
+                Err(Errno::INVAL) => self.go_buffered()?,
+                result => return self.note(result),
             }
-            result => self.note(result),
         }
+        let mut offset = offset;
+        for buffer in buffers {
+            self.write(buffer.bytes(), offset)?;
+            offset += buffer.filled() as u64;
+        }
+        Ok(())
     }
 
     fn go_buffered(&self) -> Result<()> {
@@ -196,18 +213,85 @@ impl Output {
     }
 }
 
-fn write_all(file: &File, bytes: &[u8], offset: u64) -> Result<()> {
-    file.write_all_at(bytes, offset).map_err(|error| match error.kind() {
-        // A write of nothing without an error: what is known to do that is a full device.
-        io::ErrorKind::WriteZero => Errno::NOSPC,
-        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })
+/// Write the blocks of buffers from `offset` on, with as few calls as the system takes.
+fn write_all(file: &File, buffers: &[Buffer], mut offset: u64) -> Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = buffers.iter().map(|buffer| IoSlice::new(buffer.blocks())).collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        match retry_on_intr(|| pwritev(file, rest, offset))? {
+            // A write of nothing without an error: what is known to do that is a full device.
+            0 => return Err(Errno::NOSPC),
+            written => {
+                offset += written as u64;
+                IoSlice::advance_slices(&mut rest, written);
+            }
+        }
+    }
+    Ok(())
 }
 
 struct Job {
     output: Arc<Output>,
     buffer: Buffer,
     offset: u64,
+}
+
+/// Buffers that go out in one call.
+struct Batch {
+    output: Arc<Output>,
+    buffers: Vec<Buffer>,
+    /// Where the first of them belongs.
+    offset: u64,
+}
+
+impl Batch {
+    fn new(Job { output, buffer, offset }: Job) -> Self {
+        Self { output, buffers: vec![buffer], offset }
+    }
+
+    /// Take a job that follows on what is there; any other is given back.
+    fn take(&mut self, job: Job) -> Option<Job> {
+        let end = self.offset + self.buffers.iter().map(|buffer| buffer.filled() as u64).sum::<u64>();
+        let follows = Arc::ptr_eq(&self.output, &job.output) && job.offset == end;
+        // What isn't full is the last, and padded.
+        let is_open = self.buffers.last().is_some_and(Buffer::is_full);
+        if !follows || !is_open || self.buffers.len() == TOGETHER {
+            return Some(job);
+        }
+        self.buffers.push(job.buffer);
+        None
+    }
+
+    /// Write them, and give them back.
+    fn write(mut self, free: &Sender<Buffer>) {
+        // A failure is kept in the output, for the upload to find.
+        let _ = self.output.write_buffers(&mut self.buffers, self.offset);
+        let done = self.buffers.len();
+        for buffer in self.buffers {
+            let _ = free.send(buffer);
+        }
+        self.output.progress().pending -= done;
+        self.output.changed.notify_all();
+    }
+}
+
+/// Write what comes, and what has piled up meanwhile at once.
+fn write_all_that_comes(incoming: &Receiver<Job>, free: &Sender<Buffer>) {
+    let mut next = incoming.recv().ok();
+    while let Some(job) = next {
+        let mut batch = Batch::new(job);
+        next = loop {
+            match incoming.try_recv() {
+                Ok(job) => match batch.take(job) {
+                    None => {}
+                    other => break other,
+                },
+                Err(_) => break None,
+            }
+        };
+        batch.write(free);
+        next = next.or_else(|| incoming.recv().ok());
+    }
 }
 
 /// The thread, its buffers and its seats.
@@ -239,15 +323,9 @@ impl Writer {
             // There is room for all of them, so this neither waits nor fails.
             let _ = give_back.send(Buffer::new());
         }
-        let thread = thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
-            for Job { output, mut buffer, offset } in incoming {
-                // A failure is kept in the output, for the upload to find.
-                let _ = output.write_buffer(&mut buffer, offset);
-                let _ = give_back.send(buffer);
-                output.progress().pending -= 1;
-                output.changed.notify_all();
-            }
-        })?;
+        let thread = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || write_all_that_comes(&incoming, &give_back))?;
         Ok(Self { jobs: Some(jobs), free, seats: Arc::new(AtomicUsize::new(BUFFERS)), thread: Some(thread) })
     }
 
@@ -313,10 +391,51 @@ mod tests {
         let mut buffer = Buffer::new();
         buffer.reset();
         buffer.fill(&[7; 5000]);
-        output.write_buffer(&mut buffer, 1).unwrap();
+        output.write_buffers(&mut [buffer], 1).unwrap();
         output.check().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [&[0][..], &[7; 5000]].concat());
         assert!(!output.direct.load(Ordering::Relaxed));
+    }
+
+    /// Of one file those that follow each other; of a file that is turned down in the midst, all.
+    #[test]
+    fn what_has_piled_up_goes_out_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = |name: &str| Arc::new(Output::new(File::create_new(dir.path().join(name)).unwrap(), true));
+        let (a, b) = (output("a"), output("b"));
+        let at = |output: &Arc<Output>, offset: u64, byte: u8, len: usize| {
+            let mut buffer = Buffer::new();
+            buffer.reset();
+            buffer.fill(&vec![byte; len]);
+            Job { output: output.clone(), buffer, offset }
+        };
+        let job = |output: &Arc<Output>, n: u64, len: usize| at(output, n * BUFFER_BYTES as u64, n as u8, len);
+        let mut batch = Batch::new(job(&a, 0, BUFFER_BYTES));
+        assert!(batch.take(job(&b, 1, 10)).is_some(), "another file");
+        assert!(batch.take(job(&a, 2, 10)).is_some(), "not what follows");
+        (1..TOGETHER as u64).for_each(|n| assert!(batch.take(job(&a, n, BUFFER_BYTES)).is_none()));
+        assert!(batch.take(job(&a, TOGETHER as u64, BUFFER_BYTES)).is_some(), "enough");
+        let mut short = Batch::new(job(&b, 0, 5000));
+        assert!(short.take(at(&b, 5000, 1, 10)).is_some(), "behind one that isn't full");
+
+        let (jobs, incoming) = bounded(BUFFERS + 1);
+        let (give_back, free) = bounded(BUFFERS + 1);
+        a.progress().pending = BUFFERS;
+        b.progress().pending = 1;
+        (0..BUFFERS as u64 - 1).for_each(|n| jobs.send(job(&a, n, BUFFER_BYTES)).unwrap());
+        jobs.send(job(&b, 0, 5000)).unwrap();
+        jobs.send(job(&a, BUFFERS as u64 - 1, 5000)).unwrap();
+        drop(jobs);
+        write_all_that_comes(&incoming, &give_back);
+        assert_eq!(free.len(), BUFFERS + 1);
+        a.wait().unwrap();
+        b.wait().unwrap();
+        let mut is = std::fs::read(dir.path().join("a")).unwrap();
+        // It was padded to a whole block.
+        is.truncate((BUFFERS - 1) * BUFFER_BYTES + 5000);
+        let mut was: Vec<u8> = (0..BUFFERS as u8 - 1).flat_map(|n| vec![n; BUFFER_BYTES]).collect();
+        was.extend([BUFFERS as u8 - 1; 5000]);
+        assert!(is == was);
     }
 
     #[test]
