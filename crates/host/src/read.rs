@@ -68,6 +68,12 @@ pub fn have_stores_stamped(file: impl AsFd) {
     let _ = sys::write_out(file.as_fd());
 }
 
+/// Have the system begin to read a part of a file that is read soon; what is in its cache already costs nothing.
+pub fn expect(file: impl AsFd, from: u64, len: u64) {
+    // Whatever it says, the file is read.
+    let _ = rustix::fs::fadvise(file, from, std::num::NonZeroU64::new(len), rustix::fs::Advice::WillNeed);
+}
+
 /// Whether a file that says it is empty is so. Some file systems of FUSE's know how long a document is only once they have been asked for it (those of
 /// clouds, as rclone shows them); of proc and its like, which don't know it either, nothing is worth saving.
 pub fn knows_its_length(file: impl AsFd) -> bool {
