@@ -11,13 +11,13 @@ PATIENCE_SECONDS = 5
 SOURCE = Path(__file__).resolve().parent.parent / "delay" / "slow.c"
 
 
-def build(folder):
-    """Compiles the layer; the program."""
-    program = Path(folder) / "slow"
+def compiled(source, folder, *libraries):
+    """Compiles a layer of FUSE's; the program."""
+    program = Path(folder) / Path(source).stem
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True)
     if flags.returncode:
         raise OSError("the layer needs libfuse3's headers: install libfuse3-dev and pkg-config")
-    subprocess.run(["gcc", "-O2", "-Wall", "-o", str(program), str(SOURCE), *flags.stdout.split(), "-lpthread"], check=True)
+    subprocess.run(["gcc", "-O2", "-Wall", "-o", str(program), str(source), *flags.stdout.split(), "-lpthread", *libraries], check=True)
     return program
 
 
@@ -31,7 +31,7 @@ class Slow:
         """Where the folder is seen: a folder in the mount, so that the mount itself is not what is saved."""
         self.at.mkdir(exist_ok=True)
         self.made = tempfile.mkdtemp()
-        self.process = subprocess.Popen([build(self.made), str(self.folder.parent), str(self.at), str(self.delay_ms)])
+        self.process = subprocess.Popen([compiled(SOURCE, self.made), str(self.folder.parent), str(self.at), str(self.delay_ms)])
         seen = self.at / self.folder.name
         until = time.monotonic() + 10
         while not os.path.ismount(self.at):
