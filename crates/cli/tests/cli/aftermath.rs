@@ -18,6 +18,15 @@ pub fn goes_on(home: &Home, run: impl Fn(&[&str]) -> Ran, first: &str, told: &st
     run(&["check", "--read-data"]).expect(0);
 }
 
+/// Over what shows half of an object under its name when its writer is killed: a session that is torn is named, and ended.
+pub fn end_torn_sessions(run: impl Fn(&[&str]) -> Ran) {
+    let ran = run(&["check"]);
+    let told = format!("{}{}", ran.stdout, ran.stderr);
+    for (_, rest) in told.match_indices("session 'sessions/").map(|(at, begin)| told.split_at(at + begin.len())) {
+        run(&["repair", "--wait", "0", "--evict", rest.split('\'').next().unwrap()]).expect(0);
+    }
+}
+
 /// Run a command and kill it once so many bytes have passed. Whether so many did.
 pub fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
     let passed = || relay.bytes().0 + relay.bytes().1;
@@ -35,8 +44,8 @@ pub fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
     true
 }
 
-/// Backups and prunes killed at any moment, where nobody counts what passes.
-pub fn kills_at_any_moment(home: &Home, command: impl Fn(&[&str]) -> Command) {
+/// Backups and prunes killed at any moment, where nobody counts what passes. `is_torn`: what was being written may be there in part.
+pub fn kills_at_any_moment(home: &Home, is_torn: bool, command: impl Fn(&[&str]) -> Command) {
     let run = |args: &[&str]| Ran::from(command(args).output().unwrap());
     let mut rng = Rng::new(5);
     home.write("kept/a", rng.bytes(200_000));
@@ -71,6 +80,9 @@ pub fn kills_at_any_moment(home: &Home, command: impl Fn(&[&str]) -> Command) {
                 None => kills += 1,
                 // Others were at work when it was timed.
                 Some(_) => whole = Some(took.min(after)),
+            }
+            if is_torn {
+                end_torn_sessions(run);
             }
             goes_on(home, run, first, &format!("{deed} killed after {after:?}"));
         }

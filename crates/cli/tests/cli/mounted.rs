@@ -42,7 +42,7 @@ fn killed_on(mount: &Path) {
     let base = tempfile::tempdir_in(mount).unwrap();
     let home = Home::new();
     let repo = base.path().join("repo");
-    aftermath::kills_at_any_moment(&home, |args| {
+    aftermath::kills_at_any_moment(&home, false, |args| {
         home.command(&[&["-r", repo.to_str().unwrap(), "-k", "k"], args].concat())
     });
 }

@@ -30,7 +30,7 @@ fn killed_over_rclone() {
     for remote in rclone.remotes() {
         let home = Home::new();
         let repo = format!("stdio:{}", rclone.serves(remote, "killed"));
-        aftermath::kills_at_any_moment(&home, |args| home.command(&[&["-r", &repo, "-k", "k"], args].concat()));
+        aftermath::kills_at_any_moment(&home, true, |args| home.command(&[&["-r", &repo, "-k", "k"], args].concat()));
     }
 }
 
