@@ -1,7 +1,7 @@
 //! A file system that lacks what others have: hard links, renames that replace nothing, direct writes. FAT lacks the first,
 //! old SMB servers and some of FUSE's more of them.
 
-use crate::numberless::{AT_ONCE, attributes, kind};
+use crate::numberless::{AT_ONCE, attributes, kind, part};
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -382,20 +382,7 @@ impl Filesystem for Shown {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = || -> io::Result<Vec<u8>> {
-            let file = self.file(handle)?;
-            let mut bytes = vec![0; size as usize];
-            let mut had = 0;
-            while had < bytes.len() {
-                match file.read_at(&mut bytes[had..], offset + had as u64)? {
-                    0 => break,
-                    more => had += more,
-                }
-            }
-            bytes.truncate(had);
-            Ok(bytes)
-        };
-        match read() {
+        match self.file(handle).and_then(|file| part(&file, offset, size)) {
             Ok(bytes) => reply.data(&bytes),
             Err(e) => reply.error(e.into()),
         }

@@ -109,6 +109,20 @@ impl Shown {
     }
 }
 
+/// A part of a file, or what there is of it.
+pub(crate) fn part(file: &File, offset: u64, size: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size as usize];
+    let mut had = 0;
+    while had < bytes.len() {
+        match file.read_at(&mut bytes[had..], offset + had as u64)? {
+            0 => break,
+            more => had += more,
+        }
+    }
+    bytes.truncate(had);
+    Ok(bytes)
+}
+
 pub(crate) fn kind(of: fs::FileType) -> FileType {
     match of {
         of if of.is_dir() => FileType::Directory,
@@ -186,20 +200,9 @@ impl Filesystem for Shown {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = || -> io::Result<Vec<u8>> {
-            let file = File::open(self.path(number).map_err(|_| io::ErrorKind::NotFound)?)?;
-            let mut bytes = vec![0; size as usize];
-            let mut had = 0;
-            while had < bytes.len() {
-                match file.read_at(&mut bytes[had..], offset + had as u64)? {
-                    0 => break,
-                    more => had += more,
-                }
-            }
-            bytes.truncate(had);
-            Ok(bytes)
-        };
-        match read() {
+        let path = self.path(number).map_err(|_| io::ErrorKind::NotFound.into());
+        let read = path.and_then(File::open).and_then(|file| part(&file, offset, size));
+        match read {
             Ok(bytes) => reply.data(&bytes),
             Err(e) => reply.error(e.into()),
         }
