@@ -397,7 +397,7 @@ mod tests {
         assert!(!output.direct.load(Ordering::Relaxed));
     }
 
-    /// Of one file those that follow each other; of a file that is turned down in the midst, all.
+    /// Of one file those that follow each other, and so many.
     #[test]
     fn what_has_piled_up_goes_out_at_once() {
         let dir = tempfile::tempdir().unwrap();
