@@ -31,6 +31,15 @@ const KEPT_BLOCKS: usize = 16;
 /// So many pieces are put in order at once.
 const PIECES_MAX: usize = 1 << 20;
 
+/// What may move along though nobody needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// A little of a block, so that it need not be made anew.
+    Little,
+    /// Nothing of contents, as far as the key opens them: what was forgotten is to be gone.
+    Nothing,
+}
+
 /// A pack to be written anew.
 pub(crate) struct Source {
     info: PackInfo,
@@ -65,7 +74,7 @@ pub(crate) struct Cost {
 }
 
 /// What moving a pack's blocks would cost, and how much of it nobody needs.
-pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks) -> Cost {
+pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, marks: &Marks, spare: Spare) -> Cost {
     let mut cost = Cost::default();
     let mut all = 0;
     for (block, needed) in blocks(table, info, marks) {
@@ -73,7 +82,7 @@ pub(crate) fn cost(repository: &Repository, info: &PackInfo, table: &Table, mark
         let share = stored * needed / raw;
         let moves = match needed {
             0 => 0,
-            _ if moves_whole(repository, info, block, needed) => stored,
+            _ if moves_whole(repository, info, block, needed, spare) => stored,
             _ => share,
         };
         cost.unused += stored - share;
@@ -104,7 +113,7 @@ pub(crate) fn can_renew(repository: &Repository, info: &PackInfo) -> bool {
     !is_newest && repository.opens(info.kind, info.generation)
 }
 
-fn moves_whole(repository: &Repository, info: &PackInfo, block: &Block, needed: u64) -> bool {
+fn moves_whole(repository: &Repository, info: &PackInfo, block: &Block, needed: u64, spare: Spare) -> bool {
     let kind = info.kind;
     if can_renew(repository, info) {
         return false;
@@ -114,7 +123,11 @@ fn moves_whole(repository: &Repository, info: &PackInfo, block: &Block, needed: 
     // Clients that may only write keep the keys of their own tree packs: a block that is sealed anew they couldn't read.
     kind == PackKind::Tree
         || !repository.opens(kind, info.generation)
-        || !small && (raw - needed) * 100 <= raw * SPARE_PERCENT
+        || !small
+            && match spare {
+                Spare::Little => (raw - needed) * 100 <= raw * SPARE_PERCENT,
+                Spare::Nothing => needed == raw,
+            }
 }
 
 /// Everything that moving takes.
@@ -126,6 +139,7 @@ pub(crate) struct Repack<'a> {
     pub ranks: &'a Ranks,
     pub monitor: &'a dyn Monitor,
     pub workers: usize,
+    pub spare: Spare,
     /// What lies in cold storage stays, and may move another time. A failure for who has no other time.
     pub leaves_frozen: bool,
 }
@@ -198,7 +212,7 @@ impl Repack<'_> {
             let at = table.chunks[block.first_chunk as usize].block;
             let live = (block.first_chunk..block.first_chunk + block.chunks).filter(|at| marked.is(*at as usize));
             let rank = |chunk: u32| self.ranks.of(&info.id, chunk as usize);
-            if moves_whole(self.repository, info, block, needed) {
+            if moves_whole(self.repository, info, block, needed, self.spare) {
                 let rank = live.map(rank).min().unwrap_or(UNRANKED);
                 pieces.push(Piece { rank, source: number, block: at, chunk: WHOLE });
             } else {

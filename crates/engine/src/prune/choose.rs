@@ -1,5 +1,6 @@
 //! Which packs go, and which are written anew without what nobody needs: a pure choice by sizes and limits.
 
+use crate::collect::repack::Spare;
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
 
@@ -12,6 +13,17 @@ pub enum Unused {
     Bytes(u64),
     /// All of it: only packs of which nothing is needed go.
     Unlimited,
+}
+
+impl Unused {
+    /// Whether packs may keep a little because writing them anew is hardly worth it. Who lets nothing stay wants to be rid of something.
+    pub(super) fn spare(self) -> Spare {
+        match self {
+            Unused::Bytes(0) => Spare::Nothing,
+            Unused::Percent(share) if share <= 0.0 => Spare::Nothing,
+            _ => Spare::Little,
+        }
+    }
 }
 
 /// What a pack would gain by being written anew.
@@ -60,7 +72,11 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
         Unused::Unlimited => u64::MAX,
     };
     // What frees most for each byte written comes first.
-    let mut by_gain: Vec<&Candidate> = candidates.iter().filter(|c| c.drops * WORTHWHILE >= c.len).collect();
+    let is_worthwhile = |c: &&Candidate| match limits.unused.spare() {
+        Spare::Nothing => c.drops > 0,
+        Spare::Little => c.drops * WORTHWHILE >= c.len,
+    };
+    let mut by_gain: Vec<&Candidate> = candidates.iter().filter(is_worthwhile).collect();
     by_gain.sort_by_key(|c| (u128::from(c.moves) * 1_000_000 / u128::from(c.drops.max(1)), c.pack));
     for candidate in by_gain {
         if unused <= most {
@@ -147,7 +163,11 @@ mod tests {
         assert_eq!(choose(&packs, 1500, some), [PackId([2; 16]), PackId([3; 16])]);
         assert!(choose(&packs, 1500, Limits { unused: Unused::Unlimited, ..LIMITS }).is_empty());
         assert_eq!(choose(&packs, 1500, Limits { repack: 150, ..LIMITS }), [PackId([2; 16])]);
-        assert!(choose(&[candidate(1, 1000, 10)], 990, Limits { unused: Unused::Bytes(0), ..LIMITS }).is_empty());
+        let hardly = candidate(1, 1000, 10);
+        assert!(choose(&[hardly], 990, Limits { unused: Unused::Bytes(1), ..LIMITS }).is_empty());
+        for nothing in [Unused::Bytes(0), Unused::Percent(0.0)] {
+            assert_eq!(choose(&[hardly], 990, Limits { unused: nothing, ..LIMITS }), [hardly.pack]);
+        }
     }
 
     #[test]

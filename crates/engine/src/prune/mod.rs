@@ -305,7 +305,7 @@ impl Aftermath<'_> {
     fn conclude(self, gone: Option<u64>, mut report: Report) -> Result<Report> {
         let Collection { repository, cache, options, monitor, .. } = *self.collection;
         repository.clear_forgotten(&self.forgotten)?;
-        repository.clear_evicted()?;
+        repository.clear_decided()?;
         report.cleared = self.forgotten.len() as u64;
         if gone.is_some() {
             repository.take_note(self.now.as_secs().cast_signed());

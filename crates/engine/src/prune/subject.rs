@@ -434,6 +434,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
                 ranks: &ranks,
                 monitor: self.monitor,
                 workers: self.options.workers,
+                spare: self.options.max_unused.spare(),
                 leaves_frozen: true,
             };
             stay = repack.run(&look.repack)?;

@@ -177,7 +177,9 @@ impl<'a> Scales<'a> {
             return Ok(Weight::Of(Cost { unused: 0, drops: 0, moves: info.len }));
         }
         match self.places.reader().table(info) {
-            Ok(table) => Ok(Weight::Of(repack::cost(self.repository, info, &table, marks))),
+            Ok(table) => {
+                Ok(Weight::Of(repack::cost(self.repository, info, &table, marks, self.options.max_unused.spare())))
+            }
             Err(e) if e.is_damage() => {
                 let problem = Problem::damage(names::pack(info.kind, info.id), format!("it stays as it is: {e}"));
                 self.damaged.insert(info.id, problem);

@@ -5,7 +5,7 @@ use crate::collect::ground::{Broken, Ground};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
-use crate::collect::repack::Repack;
+use crate::collect::repack::{Repack, Spare};
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::twice;
 use crate::{Error, Result};
@@ -280,6 +280,7 @@ impl<'a> Mending<'a> {
             ranks: &ranks,
             monitor: self.monitor,
             workers: self.options.workers,
+            spare: Spare::Little,
             leaves_frozen: false,
         };
         let stay = repack.run(&infos)?;

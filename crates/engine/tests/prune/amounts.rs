@@ -1,14 +1,14 @@
 //! What goes and what stays: how much, in which order, within which limits, by whose key.
 
-use crate::common::restore_options;
+use crate::common::{bench, restore_options, settle};
 use crate::history::{History, bytes, fresh, lesser, objects, prune_all, prune_options};
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::{self, Options, Unused, prune};
 use drumlin_engine::{Error, restore};
-use drumlin_format::PackId;
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_format::{IndexId, PackId};
 use drumlin_repo::{Cache, Repository, Unlock};
 use drumlin_store::{Call, MemoryStore, Put, RecordStore, Store};
 use drumlin_testkit::Rng;
@@ -78,6 +78,46 @@ fn a_restore_does_not_get_slower_with_age() {
     let new = restore_reads(&memory, &key, &fresh, &folder);
     assert!(aged.1 * 10 > new.1 * 12, "there is nothing to gain: {aged:?} beside {new:?}");
     assert!(pruned.1 * 10 < new.1 * 13 && pruned.0 * 10 < new.0 * 14, "{pruned:?} beside {new:?}");
+}
+
+/// The chunks of contents that packs hold.
+fn stored(repository: &Repository, memory: &MemoryStore) -> usize {
+    let names = objects(memory);
+    let ids = names.keys().filter_map(|name| IndexId::parse(name.strip_prefix("index/")?));
+    let entries = ids.flat_map(|id| repository.index_entries(id).unwrap().unwrap());
+    entries.filter(|entry| entry.kind == PackKind::Data).map(|entry| entry.table.chunks.len()).sum()
+}
+
+/// Who must be rid of a file forgets its snapshots and lets nothing unused stay: then nothing of it does, however little of its pack it was.
+#[test]
+fn where_nothing_may_stay_nothing_stays() {
+    for nothing in [Unused::Bytes(0), Unused::Percent(0.0)] {
+        let bench = bench();
+        let source = bench.folder.path().join("source");
+        fs::create_dir(&source).unwrap();
+        for n in 0..100 {
+            fs::write(source.join(format!("{n:02}")), Rng::new(n).bytes(20_000)).unwrap();
+        }
+        fs::write(source.join("50-must-go"), Rng::new(1000).bytes(500)).unwrap();
+        settle();
+        let first = bench.backup(&source).snapshot.unwrap();
+        let all = stored(&bench.repository, &bench.memory);
+        fs::remove_file(source.join("50-must-go")).unwrap();
+        let second = bench.backup(&source).snapshot.unwrap();
+        bench.repository.forget(&[first.id]).unwrap();
+        let prune = |max_unused| {
+            let options = Options { max_unused, ..prune_options() };
+            prune(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
+            stored(&bench.repository, &bench.memory)
+        };
+        assert_eq!(prune(Unused::Percent(5.0)), all, "it is hardly worth it");
+        assert_eq!(prune(nothing), all - 1, "{nothing:?}");
+        let before = objects(&bench.memory);
+        assert_eq!(prune(nothing), all - 1, "{nothing:?}");
+        assert_eq!(objects(&bench.memory), before, "{nothing:?}: it does the same again");
+        let (_, monitor) = bench.restore(&second, &source, &bench.folder.path().join("target"));
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    }
 }
 
 #[test]
