@@ -32,6 +32,10 @@ impl<S: Store> Store for DiscardStore<S> {
         self.inner.creates_atomically()
     }
 
+    fn may_come_late(&self, name: &str) -> bool {
+        self.inner.may_come_late(name)
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.inner.list(prefix, each)
     }

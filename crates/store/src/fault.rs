@@ -225,6 +225,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.creates_atomically()
     }
 
+    fn may_come_late(&self, name: &str) -> bool {
+        self.inner.may_come_late(name)
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         self.run(Op::List, prefix, || self.inner.list(prefix, each))
     }

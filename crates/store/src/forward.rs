@@ -16,6 +16,9 @@ macro_rules! forward {
             fn creates_atomically(&self) -> Result<bool> {
                 (**self).creates_atomically()
             }
+            fn may_come_late(&self, name: &str) -> bool {
+                (**self).may_come_late(name)
+            }
             fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
                 (**self).list(prefix, each)
             }

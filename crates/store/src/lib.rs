@@ -11,6 +11,7 @@ mod discard;
 mod error;
 mod fault;
 mod forward;
+mod late;
 mod limit;
 mod local;
 mod location;
@@ -140,6 +141,13 @@ pub trait Store: Send + Sync {
     /// a creation fails if the object is seen to be there, and no more can be said.
     fn creates_atomically(&self) -> Result<bool> {
         Ok(true)
+    }
+
+    /// Whether an object that was put from here may be put once more by the storage itself, minutes or hours later, even though it was removed
+    /// meanwhile: an attempt that seemed to have failed may be carried out yet, while another one has succeeded.
+    fn may_come_late(&self, name: &str) -> bool {
+        let _ = name;
+        false
     }
 
     /// All objects below the folder `prefix` (`"packs"`, or `""` for all), in no particular order.

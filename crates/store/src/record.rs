@@ -192,6 +192,10 @@ impl<S: Store> Store for RecordStore<S> {
         self.inner.creates_atomically()
     }
 
+    fn may_come_late(&self, name: &str) -> bool {
+        self.inner.may_come_late(name)
+    }
+
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         let mut objects = 0;
         let result = self.inner.list(prefix, &mut |listed| {

@@ -27,7 +27,7 @@ use drumlin_testkit::Rng;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn source(bench: &Bench, name: &str, seed: u64) -> PathBuf {
@@ -292,45 +292,64 @@ fn an_index_object_that_takes_effect_late_is_believed_by_nobody() {
     restores(&bench, &kept, &other);
 }
 
-/// A storage that lets nobody create alone.
-struct Flags(MemoryStore);
+/// An object's name and bytes.
+type Sent = (String, Vec<u8>);
 
-impl Store for Flags {
+/// A storage that may or may not let one of several create alone, and that may carry out once more what it was asked to put.
+struct Odd {
+    memory: MemoryStore,
+    atomic: bool,
+    /// Of sessions, what was put, which may come once more.
+    late: Option<Mutex<Vec<Sent>>>,
+}
+
+/// A storage that lets nobody create alone.
+fn with_flags(memory: &MemoryStore) -> Odd {
+    Odd { memory: memory.clone(), atomic: false, late: None }
+}
+
+impl Store for Odd {
     fn location(&self) -> String {
-        self.0.location()
+        self.memory.location()
     }
     fn creates_atomically(&self) -> drumlin_store::Result<bool> {
-        Ok(false)
+        Ok(self.atomic)
+    }
+    fn may_come_late(&self, name: &str) -> bool {
+        self.late.as_ref().is_some_and(|late| late.lock().unwrap().iter().any(|(sent, _)| sent == name))
     }
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> drumlin_store::Result<()> {
-        self.0.list(prefix, each)
+        self.memory.list(prefix, each)
     }
     fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
-        self.0.len(name)
+        self.memory.len(name)
     }
     fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
-        self.0.get(name)
+        self.memory.get(name)
     }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
-        self.0.read_at(name, offset, buf)
+        self.memory.read_at(name, offset, buf)
     }
-    fn put(&self, name: &str, bytes: &[u8], _: Put) -> drumlin_store::Result<()> {
-        self.0.put(name, bytes, Put::Replace)
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        if let Some(late) = self.late.as_ref().filter(|_| name.starts_with(names::SESSIONS)) {
+            late.lock().unwrap().push((name.to_owned(), bytes.to_vec()));
+        }
+        self.memory.put(name, bytes, if self.atomic { how } else { Put::Replace })
     }
     fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn Upload>> {
-        self.0.upload(name, len_hint)
+        self.memory.upload(name, len_hint)
     }
     fn delete(&self, name: &str) -> drumlin_store::Result<()> {
-        self.0.delete(name)
+        self.memory.delete(name)
     }
     fn sync(&self) -> drumlin_store::Result<()> {
-        self.0.sync()
+        self.memory.sync()
     }
 }
 
 /// One memory as a storage that creates atomically and as one that doesn't; first the one that it is copied from.
 fn both_ways(memory: &MemoryStore, from_flags: bool) -> [Arc<dyn Store>; 2] {
-    let mut both: [Arc<dyn Store>; 2] = [Arc::new(memory.clone()), Arc::new(Flags(memory.clone()))];
+    let mut both: [Arc<dyn Store>; 2] = [Arc::new(memory.clone()), Arc::new(with_flags(memory))];
     if from_flags {
         both.reverse();
     }
@@ -386,7 +405,7 @@ fn what_an_evicted_collector_decided_is_not_carried_out_by_the_next() {
     let bench = bench();
     let source = source(&bench, "source", 6);
     let report = bench.backup(&source);
-    let flags = Arc::new(Flags(bench.memory.clone()));
+    let flags = Arc::new(with_flags(&bench.memory));
     let repository = Repository::open(flags, &Unlock::File(bench.key_file())).unwrap();
     let desk = Desk::of(&repository, Session::new("host", "prune", 0));
     let me = SessionId(random_id().unwrap());
@@ -468,6 +487,41 @@ fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
         evict(&Desk::new(&repository), session, SessionId([9; 16])).unwrap();
         assert!(counts(&bench, &report), "flags: {flags}, replayed: {replayed}");
         assert!(objects(&bench, names::SESSIONS, SessionId::parse).is_empty());
+    }
+}
+
+/// A session's put whose answer was lost is carried out once more, minutes later: when the backup has long ended. For clients that have never seen the
+/// snapshot, too, it counts; and once it is forgotten nothing is left of all that.
+#[test]
+fn a_session_that_comes_back_takes_no_snapshot_with_it() {
+    for atomic in [true, false] {
+        let bench = bench_on(!atomic);
+        let source = source(&bench, "source", 8);
+        let storage = Arc::new(Odd { memory: bench.memory.clone(), atomic, late: Some(Mutex::default()) });
+        let repository = Repository::open(storage.clone(), &Unlock::File(bench.key_file())).unwrap();
+        let report = backup::backup(&repository, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        let sent = storage.late.as_ref().unwrap().lock().unwrap().clone();
+        assert_eq!(sent.len(), 1);
+        let come_back = || bench.memory.put(&sent[0].0, &sent[0].1, Put::Create).unwrap();
+        let prune = || prune::prune(&bench.repository, &bench.cache, &prune_options(), &Quiet::default()).unwrap();
+        prune();
+        come_back();
+        assert!(counts(&bench, &report), "atomic: {atomic}, listed");
+        prune();
+        evict(&Desk::new(&bench.repository), report.snapshot.as_ref().unwrap().session, SessionId([9; 16])).unwrap();
+        assert!(counts(&bench, &report) && bench.memory.get(&sent[0].0).is_err(), "atomic: {atomic}, pruned");
+        restores(&bench, &report, &source);
+        // Another one, which doesn't come back, leaves its decision for as long as its snapshot is there.
+        fs::write(source.join("new"), "new").unwrap();
+        settle();
+        backup::backup(&repository, &bench.cache, options(&[&source]), &Quiet::default()).unwrap();
+        prune();
+        assert_eq!(objects(&bench, names::DECISIONS, |name| Some(name.len())).len(), 1, "atomic: {atomic}");
+        let all: Vec<_> = bench.repository.snapshots().unwrap().0.iter().map(|info| info.snapshot.id).collect();
+        bench.repository.forget(&all[1..]).unwrap();
+        prune();
+        assert!(objects(&bench, names::DECISIONS, |name| Some(name.len())).is_empty(), "atomic: {atomic}");
+        restores(&bench, &report, &source);
     }
 }
 

@@ -309,6 +309,10 @@ impl Store for Through {
         self.repository.store().creates_atomically()
     }
 
+    fn may_come_late(&self, name: &str) -> bool {
+        self.repository.store().may_come_late(name)
+    }
+
     fn freezes(&self) -> bool {
         self.repository.store().freezes()
     }

@@ -87,6 +87,8 @@ pub trait Board {
     fn has_session(&self, id: SessionId) -> Result<bool, Self::Error>;
     /// Register a session.
     fn put_session(&self, id: SessionId) -> Result<(), Self::Error>;
+    /// Whether the storage may put a session of ours once more, at any time: an attempt to put it that seemed to have failed may be carried out yet.
+    fn may_come_back(&self, id: SessionId) -> Result<bool, Self::Error>;
     /// Remove a session, durably: if it came back after its decision was removed, what it committed would count no more.
     fn remove_session(&self, id: SessionId) -> Result<(), Self::Error>;
 

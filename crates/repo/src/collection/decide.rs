@@ -64,9 +64,19 @@ pub(super) fn own_word<B: Board>(board: &B, session: SessionId) -> Result<Option
 }
 
 /// End a session that has committed. Without a session its snapshot counts for good, and without a session a decision
-/// means nothing: so in this order.
+/// means nothing: so in this order. Where the session may come back, the decision stays, or the snapshot would count no more.
 pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     board.remove_session(session)?;
+    if board.may_come_back(session)? { Ok(()) } else { remove_decision(board, session) }
+}
+
+/// End a collector's session, whose plan was carried out: should it come back, it means nothing.
+pub(super) fn end_collector<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
+    board.remove_session(session)?;
+    remove_decision(board, session)
+}
+
+fn remove_decision<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     board.remove(if board.creates_atomically()? { Flag::Decision(session) } else { Flag::Commit(session) })
 }
 

@@ -232,6 +232,18 @@ impl<'a> Desk<'a> {
         Ok(broken)
     }
 
+    /// Remove the word of a session that has committed, and that has ended.
+    pub(crate) fn remove_commit(&self, session: SessionId) -> Result<()> {
+        let flag = if self.creates_atomically()? { Flag::Decision(session) } else { Flag::Commit(session) };
+        match self.word(flag) {
+            Err(e) if is_broken(&e) => Ok(()),
+            word => match word? {
+                Some((Verdict::Committed { .. }, _)) => self.remove(flag),
+                _ => Ok(()),
+            },
+        }
+    }
+
     /// Whether a session was evicted, for good, as far as anybody can tell.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
         Ok(self.eviction(session)? == Some(true))
@@ -316,6 +328,10 @@ impl Board for Desk<'_> {
         self.repository.store().put(&names::session(id), &bytes, Put::Create)?;
         self.own.set(Some(id));
         Ok(())
+    }
+
+    fn may_come_back(&self, id: SessionId) -> Result<bool> {
+        Ok(self.repository.store().may_come_late(&names::session(id)))
     }
 
     fn remove_session(&self, id: SessionId) -> Result<()> {

@@ -48,6 +48,8 @@ pub enum Broken {
     CommitsUnseen,
     /// The same: of plans that were decided on, and evicted, nobody is in doubt.
     DoubtUnseen,
+    /// Of a session that may come back the decision is removed all the same.
+    LateUnknown,
 }
 
 pub struct Play<'s, 'a> {
@@ -87,6 +89,9 @@ impl Board for Play<'_, '_> {
     }
     fn put_session(&self, id: SessionId) -> Result<(), Pause> {
         self.script.ask(Step::PutSession(id)).map(drop)
+    }
+    fn may_come_back(&self, _: SessionId) -> Result<bool, Pause> {
+        Ok(self.script.late && self.broken != Broken::LateUnknown)
     }
     fn remove_session(&self, id: SessionId) -> Result<(), Pause> {
         self.script.ask(Step::RemoveSession(id)).map(drop)
@@ -250,6 +255,12 @@ pub fn writer(play: &Play, me: u8, chunks: &str) -> Result<String, Pause> {
 pub fn forgetter(play: &Play, number: u8) -> Result<String, Pause> {
     play.script.ask(Step::RemoveSnapshot(SnapshotId([number; 16])))?;
     Ok("forgot".into())
+}
+
+/// The storage carries out what it was asked for long ago: to put a session.
+pub fn repeater(play: &Play, session: SessionId) -> Result<String, Pause> {
+    play.put_session(session)?;
+    Ok("put it again".into())
 }
 
 /// A collector of long ago goes on from where it stood, as far as its next index object.

@@ -19,6 +19,7 @@ pub struct Script<'a> {
     pub atomic: bool,
     pub coarse: bool,
     pub orphans: bool,
+    pub late: bool,
     answers: &'a [Answer],
     at: Cell<usize>,
     asked: RefCell<Option<Step>>,
@@ -72,8 +73,8 @@ impl Progress {
     /// Let an actor go on until it asks for another answer, or ends.
     fn of(actor: &Actor, world: &World, answers: Vec<Answer>, hash: u64) -> Self {
         let (at, asked) = (Cell::new(0), RefCell::default());
-        let World { atomic, coarse, orphans, .. } = *world;
-        let script = Script { atomic, coarse, orphans, answers: &answers, at, asked };
+        let World { atomic, coarse, orphans, late, .. } = *world;
+        let script = Script { atomic, coarse, orphans, late, answers: &answers, at, asked };
         match (actor.1)(&script) {
             Ok(word) => Progress::Ended(word.as_str().into()),
             Err(Pause) => {

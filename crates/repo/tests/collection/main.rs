@@ -4,7 +4,7 @@ mod actors;
 mod explore;
 mod world;
 
-use actors::{Broken, Play, carrier, claimant, collector, decider, forgetter, indexer, writer};
+use actors::{Broken, Play, carrier, claimant, collector, decider, forgetter, indexer, repeater, writer};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
 use drumlin_format::{IndexId, PackId, PlanId, SessionId, SnapshotId};
@@ -33,6 +33,8 @@ enum Who {
     Writer(&'static str),
     Collector(Patience),
     Forgetter(u8),
+    /// The storage puts the session of this number once more, at any time.
+    Repeater(u8),
     /// Registered with this number before, it writes an index object that names pack 1, and falls over.
     Indexer(u8),
     /// Registered with this number before, and with a plan: it decides on that.
@@ -67,6 +69,9 @@ fn actors(broken: Broken, who: &[Who]) -> Vec<Actor<'static>> {
                 Who::Writer(chunks) => ("writer", Box::new(move |script| writer(&Play { script, broken }, me, chunks))),
                 Who::Collector(patience) => {
                     ("collector", Box::new(move |script| collector(&Play { script, broken }, me, patience)))
+                }
+                Who::Repeater(n) => {
+                    ("repeater", Box::new(move |script| repeater(&Play { script, broken }, SessionId([n; 16]))))
                 }
                 Who::Indexer(n) => ("indexer", Box::new(move |script| indexer(&Play { script, broken }, n))),
                 Who::Decider(n) => ("decider", Box::new(move |script| decider(&Play { script, broken }, n, false))),
@@ -114,7 +119,7 @@ fn holds(start: &World, who: &[Who]) -> usize {
     states
 }
 
-use Who::{Carrier, Claimant, Collector, Decider, Forgetter, Indexer, Replanner, Writer};
+use Who::{Carrier, Claimant, Collector, Decider, Forgetter, Indexer, Repeater, Replanner, Writer};
 
 /// One pack that is needed, one that will not be.
 fn two() -> World {
@@ -214,6 +219,17 @@ fn stale() -> World {
     }
     world.snapshots.values_mut().for_each(|snap| snap.session = SessionId([40; 16]));
     world
+}
+
+/// An attempt to put a session that seemed to have failed is carried out when the session has ended.
+#[test]
+fn a_session_that_comes_back() {
+    for patience in [Patience::Evict, Patience::GiveUp] {
+        let start = World { late: true, ..repository(&["b"], &[]) };
+        println!("{patience:?}: {} states", holds(&start, &[Writer("b"), Repeater(10), Collector(patience)]));
+    }
+    let start = World { late: true, ..two() };
+    println!("{} states", holds(&start, &[Writer("b"), Repeater(10), Collector(Patience::Evict), Forgetter(2)]));
 }
 
 #[test]
@@ -344,7 +360,7 @@ fn a_parent_that_is_forgotten_while_a_backup_takes_it_over() {
 fn each_broken_rule_is_found() {
     let b = repository(&["b"], &[]);
     let left_over = World { orphans: true, ..World::default() };
-    let cases: [(Broken, World, &[Who]); 8] = [
+    let cases: [(Broken, World, &[Who]); 9] = [
         (Broken::PlansUnseen, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),
         (Broken::SessionsUnseen, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),
         (Broken::ClaimUnchecked, two(), &[Writer("b"), Collector(Patience::Evict), Forgetter(2)]),
@@ -353,6 +369,11 @@ fn each_broken_rule_is_found() {
         (Broken::AnyParent, b.clone(), &[Writer("b"), Writer("b"), Collector(Patience::Evict), Forgetter(10)]),
         (Broken::AnyIndex, late(), &[Indexer(50), Collector(Patience::Evict), Writer("a")]),
         (Broken::AnyPack, stale(), &[Collector(Patience::Evict), Writer("a")]),
+        (
+            Broken::LateUnknown,
+            World { late: true, ..b.clone() },
+            &[Writer("b"), Repeater(10), Collector(Patience::GiveUp)],
+        ),
     ];
     let of_flags: [(Broken, World, &[Who]); 2] = [
         (Broken::ClaimsUnseen, b.clone(), &[Writer("b"), Collector(Patience::Evict)]),

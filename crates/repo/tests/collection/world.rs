@@ -24,6 +24,8 @@ pub struct World {
     pub coarse: bool,
     /// Collectors condemn packs that no index object names, as well.
     pub orphans: bool,
+    /// The storage may put sessions once more, when they have ended.
+    pub late: bool,
     pub plans: BTreeMap<PlanId, Plan>,
     pub sessions: BTreeSet<SessionId>,
     pub flags: BTreeMap<Flag, Verdict>,

@@ -49,6 +49,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
+use crate::late::Late;
 use crate::name;
 use crate::{Action, Cleared, Error, Haste, Kind, Listed, Put, Result, Soon, Store, Thaw, Upload};
 use client::Client;
@@ -67,6 +68,7 @@ struct Inner {
     once: Once,
     /// The bucket takes nothing without its sum.
     wants_sums: AtomicBool,
+    late: Late,
 }
 
 impl S3Store {
@@ -99,6 +101,7 @@ impl S3Store {
                 ahead: Ahead::default(),
                 once: Once::default(),
                 wants_sums: AtomicBool::default(),
+                late: Late::default(),
             }),
         })
     }
@@ -151,6 +154,10 @@ impl Store for S3Store {
 
     fn creates_atomically(&self) -> Result<bool> {
         self.inner.looked()
+    }
+
+    fn may_come_late(&self, name: &str) -> bool {
+        self.inner.late.has(name)
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {

@@ -163,7 +163,11 @@ impl Inner {
         let headers: Vec<_> = condition.into_iter().chain(class).chain(retention).collect();
         let ask = Ask { headers: &headers, body: bytes, ..Ask::new("PutObject", "PUT", name) };
         let mut tries = 0;
-        match self.client.call(Action::Write, &ask, &mut tries)? {
+        let said = self.client.call(Action::Write, &ask, &mut tries);
+        if tries > 1 {
+            self.late.note(name);
+        }
+        match said? {
             Ok(_) => Ok(()),
             Err(said) if said.wants_sum() && !has_sum => {
                 self.wants_sums.store(true, Ordering::Relaxed);

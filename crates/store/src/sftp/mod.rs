@@ -46,6 +46,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
+use crate::late::Late;
 use crate::name::{self, TMP};
 use crate::{Action, Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
 use folders::Folders;
@@ -76,6 +77,7 @@ struct Inner {
     ahead: Ahead,
     spare: Spare,
     prepared: Prepared,
+    late: Late,
 }
 
 impl SftpStore {
@@ -112,6 +114,7 @@ impl SftpStore {
             ahead: Ahead::default(),
             spare: Spare::default(),
             prepared: Prepared::default(),
+            late: Late::default(),
         };
         Ok(SftpStore { inner: Arc::new(inner) })
     }
@@ -241,6 +244,10 @@ impl Store for SftpStore {
 
     fn is_far(&self) -> bool {
         true
+    }
+
+    fn may_come_late(&self, name: &str) -> bool {
+        self.inner.late.has(name)
     }
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {

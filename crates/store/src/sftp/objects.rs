@@ -48,6 +48,7 @@ impl Inner {
             let attempt = self.try_put(&peer, name, &body, how, &mut temporary, before.as_deref(), &mut durable);
             attempt.map_err(|trouble| match trouble {
                 Trouble::Gone(gone) => {
+                    self.late.note(name);
                     before = Some(temporary);
                     self.pool.broken(Action::Write, name, &gone)
                 }

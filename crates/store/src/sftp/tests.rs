@@ -402,8 +402,9 @@ enum Cut {
     Said(usize),
 }
 
-/// A small run with the first connection cut. `false`: it was cut before it was greeted.
-fn survives(base: &Path, options: &str, cut: Cut) -> bool {
+/// A small run with the first connection cut, and whether an object that was put meanwhile is known to come late, perhaps. `None`: it was cut
+/// before it was greeted.
+fn survives(base: &Path, options: &str, cut: Cut) -> Option<bool> {
     let folder = new_folder(base, &format!("{cut:?}").replace(['(', ')'], "-"));
     let (repo, first) = (new_folder(&folder, "repo"), folder.join("first"));
     let server = format!("{SERVER} {options} -d '{}'", repo.display());
@@ -416,7 +417,7 @@ fn survives(base: &Path, options: &str, cut: Cut) -> bool {
     let millis = std::time::Duration::from_millis;
     let retries = crate::Retries { first: millis(1), longest: millis(5), give_up: millis(20_000) };
     let around = Surroundings { retries, ..Surroundings::default() };
-    let Ok(store) = SftpStore::create(&Location::Program(command), &around) else { return false };
+    let store = SftpStore::create(&Location::Program(command), &around).ok()?;
     let ok = |done: Result<()>| done.unwrap_or_else(|e| panic!("{cut:?}: {e}"));
     let upload = |name: &str, byte: u8, len: usize| {
         let mut upload = store.upload(name, 0)?;
@@ -434,6 +435,7 @@ fn survives(base: &Path, options: &str, cut: Cut) -> bool {
     ok(upload("data/2", 9, 3000));
     ok(store.delete("e/c"));
     ok(store.sync());
+    let is_late = ["d/a", "d/b", "e/c"].into_iter().any(|name| store.may_come_late(name));
     drop(store);
     let store = crate::LocalStore::open(&repo).unwrap();
     let mut listed = Vec::new();
@@ -444,7 +446,7 @@ fn survives(base: &Path, options: &str, cut: Cut) -> bool {
     assert_eq!(store.get("d/a").unwrap(), b"first", "{cut:?}");
     assert_eq!((store.get("data/1").unwrap(), store.get("data/2").unwrap()), (vec![7; 3000], vec![9; 3000]), "{cut:?}");
     std::fs::remove_dir_all(folder).unwrap();
-    true
+    Some(is_late)
 }
 
 /// Wherever a connection breaks, before a request is heard or before its answer is, each call does what it says, once.
@@ -472,15 +474,19 @@ fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
         let heard = (10..14_000).step_by(step * 6).map(Cut::Heard);
         runs.extend(said.chain(heard).map(|cut| (base.clone(), options, cut)));
     }
-    let (next, greeted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (next, greeted, late) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some((base, options, cut)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    greeted.fetch_add(survives(base, options, *cut).into(), Ordering::Relaxed);
+                    let survived = survives(base, options, *cut);
+                    greeted.fetch_add(survived.is_some().into(), Ordering::Relaxed);
+                    late.fetch_add((survived == Some(true)).into(), Ordering::Relaxed);
                 }
             });
         }
     });
     assert!(greeted.into_inner() > runs.len() * 9 / 10, "most were cut too early");
+    let late = late.into_inner();
+    assert!(late > 0 && late < runs.len() / 2, "{late} of {} were cut while something was put", runs.len());
 }
