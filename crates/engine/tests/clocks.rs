@@ -156,6 +156,14 @@ impl History {
         prune(&self.bench.repository, &self.bench.cache, &options, &Quiet::default())
     }
 
+    /// What these rules would forget by a clock that says so.
+    fn going(&self, now: i64, rules: Rules) -> Vec<SnapshotId> {
+        let (infos, _) = self.bench.repository.snapshots().unwrap();
+        let (group_by, zone) = (GroupBy::default(), jiff::tz::TimeZone::UTC);
+        let options = forget::Options { rules, group_by, now: (now, 0), zone, allow_remove_all: false };
+        Plan::by_rules(&infos, &options).going()
+    }
+
     fn forget(&mut self, at: usize) -> Snapshot {
         let (snapshot, _) = self.states.remove(at);
         self.bench.repository.forget(&[snapshot.id]).unwrap();
@@ -203,17 +211,7 @@ fn a_snapshot_from_the_future_pushes_nothing_out() {
     history.step();
     clock.set(0);
     history.step();
-    let going = |now: i64, last: u32| {
-        let (infos, _) = history.bench.repository.snapshots().unwrap();
-        let options = forget::Options {
-            rules: Rules { last: Count::Of(last), ..Rules::default() },
-            group_by: GroupBy::default(),
-            now: (now, 0),
-            zone: jiff::tz::TimeZone::UTC,
-            allow_remove_all: false,
-        };
-        Plan::by_rules(&infos, &options).going()
-    };
+    let going = |now: i64, last: u32| history.going(now, Rules { last: Count::Of(last), ..Rules::default() });
     let ids: Vec<SnapshotId> = history.states.iter().map(|(snapshot, _)| snapshot.id).collect();
     let now = history.states[2].0.time.0;
     assert_eq!(going(now, 1), [ids[0]], "the one from the future neither counts nor goes");
@@ -221,7 +219,41 @@ fn a_snapshot_from_the_future_pushes_nothing_out() {
     assert_eq!(going(now - 2 * DAY, 1), []);
     // By one that is years ahead nothing is from the future. The rules then count what is there, and not the years.
     assert_eq!(going(now + 9 * YEAR, 3), []);
-    assert_eq!(going(now + 9 * YEAR, 2), [ids[0]]);
+    // The last one is behind then, by all that can be known.
+    assert_eq!(going(now + 9 * YEAR, 1), [ids[0]]);
+    history.whole();
+}
+
+/// A machine whose clock begins somewhere in the past each time it is switched on, and that forgets right after each backup: what was saved last
+/// is never what goes, though by its time it would be.
+#[test]
+fn a_clock_that_is_behind_makes_no_snapshot_the_first_to_go() {
+    let clock = Clock::take();
+    let mut history = History::new();
+    for day in 0..3 {
+        clock.set(day * DAY);
+        history.step();
+    }
+    let real = history.states[2].0.time.0;
+    let rules = Rules { last: Count::Of(1), ..Rules::default() };
+    for (night, start) in [500, 300, 900, 100].into_iter().enumerate() {
+        clock.set(-YEAR + start);
+        let made = history.step().snapshot.unwrap();
+        assert!(made.summary.behind.is_some_and(|seconds| seconds > YEAR as u64), "night {night}: {:?}", made.summary);
+        for now in [made.time.0, real, real + 30 * DAY] {
+            let going = history.going(now, rules.clone());
+            assert!(!going.contains(&made.id), "night {night}, by a clock that says {now}");
+        }
+    }
+    // Once it is set, all is as it was; and a time that the user gives is no slip.
+    clock.set(9 * DAY);
+    let made = history.step().snapshot.unwrap();
+    assert_eq!(made.summary.behind, None);
+    assert_eq!(history.going(made.time.0, rules).len(), 3, "the ordinary ones");
+    let options = backup::Options { time: Some((real, 0)), ..options(&[&history.source]) };
+    let (repository, cache) = (&history.bench.repository, &history.bench.cache);
+    let given = backup::backup(repository, cache, options, &Quiet::default()).unwrap().snapshot.unwrap();
+    assert_eq!((given.time.0, given.summary.behind), (real, None));
     history.whole();
 }
 

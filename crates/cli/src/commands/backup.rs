@@ -12,6 +12,7 @@ use crate::process::user_name;
 use crate::render::progress::Watch;
 use crate::render::size::counted;
 use crate::render::summary::{self, Extra};
+use crate::render::time::local;
 use crate::signals::{Signals, is_stopped};
 use crate::sources::Lines;
 use crate::stream::{self, Interruptible, Program};
@@ -198,6 +199,14 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
     if report.counts.changed_while_read > 0 && context.out.quiet() {
         let files = counted(report.counts.changed_while_read, "file", "files");
         context.out.caution(format!("{files} changed while being read; what was saved of them may be inconsistent"));
+    }
+    if let (Some(made), Some(parent)) = (snapshot.filter(|s| s.summary.behind.is_some()), &report.parent) {
+        context.out.caution(format!(
+            "this machine's clock says {}, but {} was made earlier: one of the two times is wrong. See that the clock is set; rules of 'forget' \
+             leave this snapshot alone",
+            local(made.time),
+            in_words(parent)
+        ));
     }
     let done = Done { exit, snapshot: snapshot.map(|s| s.id.to_string()) };
     match exit {

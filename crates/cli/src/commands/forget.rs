@@ -184,6 +184,7 @@ struct Tally {
     gone: usize,
     left: usize,
     future: usize,
+    behind: usize,
 }
 
 impl Tally {
@@ -196,6 +197,7 @@ impl Tally {
                 Fate::LeaveAlone(left) => {
                     tally.left += 1;
                     tally.future += usize::from(*left == Left::Future);
+                    tally.behind += usize::from(*left == Left::Behind);
                 }
             }
         }
@@ -231,7 +233,14 @@ impl Shown<'_> {
         if tally.future > 0 {
             let them = counted(tally.future as u64, "snapshot is", "snapshots are");
             out.caution(format!(
-                "{them} from the future: either made with a wrong clock, or by somebody who wants other snapshots to be removed"
+                "{them} from the future: either made with a wrong clock, or by somebody who wants other snapshots to be removed. Forget by \
+                 their ids those that are wrong"
+            ));
+        }
+        if tally.behind > 0 {
+            let them = counted(tally.behind as u64, "snapshot was", "snapshots were");
+            out.caution(format!(
+                "{them} made by a clock that was behind, so the rules can't tell when: forget them by their ids once you don't need them"
             ));
         }
         if out.json() {

@@ -202,6 +202,9 @@ fn notes(info: &SnapshotInfo) -> Vec<String> {
         (2.., "missing source") => format!("{n} missing sources"),
         _ => format!("{n} {what}"),
     }));
+    if summary.behind.is_some() {
+        notes.push("clock behind".to_owned());
+    }
     if matches!(info.trust, Trust::Unknown(_)) {
         notes.push("unknown key".to_owned());
     }

@@ -143,13 +143,17 @@ fn attempt(
     }
     let session = WriteSession::begin(registration, index.clone(), cache.clone());
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 24).with_copies();
+    let time = options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos()));
+    // A time that the user gives is as old as it likes.
+    let behind = parents.first().filter(|_| options.time.is_none()).and_then(|parent| behind(parent, time.0));
     let run = Run {
         repository,
         session: Arc::new(session),
         reader: Arc::new(reader),
         parents,
         monitor,
-        time: options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos())),
+        time,
+        behind,
         start,
         paths,
         rules,
@@ -185,6 +189,15 @@ fn distrusted(reader: &Reader) -> Result<HashSet<PackId>> {
     Ok(reader.index().packs().iter().filter(|pack| !sound(pack)).map(|pack| pack.id).chain(reader.useless()).collect())
 }
 
+/// Clocks of a machine that is set by others step back by less than so many seconds.
+const BEHIND_SECONDS: u64 = 60;
+
+/// How far a snapshot's time is behind the one of its parent, which was made before; and which may have been behind itself.
+fn behind(parent: &Snapshot, time: i64) -> Option<u64> {
+    let made = parent.time.0.saturating_add_unsigned(parent.summary.behind.unwrap_or_default());
+    u64::try_from(made.saturating_sub(time)).ok().filter(|seconds| *seconds >= BEHIND_SECONDS)
+}
+
 struct Run<'a> {
     repository: &'a Repository,
     session: Arc<WriteSession>,
@@ -192,6 +205,8 @@ struct Run<'a> {
     parents: ParentSnapshots,
     monitor: &'a dyn Monitor,
     time: (i64, u32),
+    /// See [`Summary::behind`].
+    behind: Option<u64>,
     start: Instant,
     paths: Vec<Vec<u8>>,
     /// A number of the rules for what is left out.
@@ -418,6 +433,7 @@ impl Run<'_> {
             millis: self.start.elapsed().as_millis() as u64,
             absent: Some(counts.absent).filter(|absent| *absent > 0),
             rules: self.rules,
+            behind: self.behind,
         };
         Ok(Snapshot {
             id: SnapshotId(random_id()?),

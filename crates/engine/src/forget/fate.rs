@@ -78,6 +78,8 @@ pub enum Left {
     OpenSession,
     /// By its time it was taken more than a day from now.
     Future,
+    /// It was made after another one, and its time is before that one's.
+    Behind,
 }
 
 impl fmt::Display for Left {
@@ -86,6 +88,7 @@ impl fmt::Display for Left {
             Left::UnknownKey => "not signed by a known key: left alone",
             Left::OpenSession => "its backup is not over: left alone",
             Left::Future => "from the future: left alone",
+            Left::Behind => "made by a clock that was behind: left alone",
         })
     }
 }

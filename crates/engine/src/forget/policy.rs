@@ -6,7 +6,8 @@
 //! clock that jumps removes nothing.
 //!
 //! Not every snapshot is *counted*. One that nobody known has signed could be put there by the storage, and one from the
-//! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. And within a
+//! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So is one that was made later than another of its client and calls itself older: by its
+//! time it would be the first to go, though it is the newest. And within a
 //! group the rules count the snapshots of each signing key for themselves, and of those the ones for which some source was not there (a disk that wasn't
 //! mounted): they must not push out the last ones that have it.
 
@@ -41,6 +42,8 @@ pub struct Candidate {
     pub partial: bool,
     /// Some of its sources were not there.
     pub lacks_sources: bool,
+    /// So many seconds it calls itself older than the one that it was compared with.
+    pub behind: Option<u64>,
     /// Its session hasn't ended.
     pub open_session: bool,
 }
@@ -60,6 +63,7 @@ impl From<&SnapshotInfo> for Candidate {
             },
             partial: s.partial.is_some(),
             lacks_sources: s.summary.absent.is_some(),
+            behind: s.summary.behind,
             open_session: info.open_session && !info.committed,
         }
     }
@@ -102,7 +106,7 @@ pub fn decide(candidates: &[Candidate], options: &Options) -> Vec<Group> {
 
 fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) -> Group {
     members.sort_by_key(|c| (c.time, c.id));
-    let left: Vec<_> = members.iter().map(|c| left_alone(c, options.now)).collect();
+    let left = left_alone(&members, options.now);
     let counts = |at: &usize| left[*at].is_none() && !members[*at].partial;
     // Newest first, as the rules are asked.
     let counted: Vec<usize> = (0..members.len()).rev().filter(counts).collect();
@@ -139,13 +143,24 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     Group { key, fates: members.iter().map(|c| c.id).zip(fates).collect(), emptied }
 }
 
-fn left_alone(candidate: &Candidate, now: (i64, u32)) -> Option<Left> {
-    match () {
-        () if candidate.signer.is_none() => Some(Left::UnknownKey),
-        () if candidate.open_session => Some(Left::OpenSession),
-        () if candidate.time > (now.0.saturating_add(FUTURE_SECONDS), now.1) => Some(Left::Future),
+/// Which of a group's snapshots are left alone.
+fn left_alone(members: &[&Candidate], now: (i64, u32)) -> Vec<Option<Left>> {
+    let latest = (now.0.saturating_add(FUTURE_SECONDS), now.1);
+    let future = members.iter().filter(|c| c.time > latest).count();
+    // Where most of those that no clock made too old are from the future, it is the clock that is asked now that is behind, and was perhaps asked for the
+    // others. Else a snapshot isn't behind if the one that it was compared with is from the future.
+    let is_clock_wrong = future * 2 > members.iter().filter(|c| c.behind.is_none()).count();
+    let is_behind = |c: &Candidate| {
+        c.behind.is_some_and(|seconds| is_clock_wrong || c.time.0.saturating_add_unsigned(seconds) <= latest.0)
+    };
+    let one = |c: &&Candidate| match () {
+        () if c.signer.is_none() => Some(Left::UnknownKey),
+        () if c.open_session => Some(Left::OpenSession),
+        () if c.time > latest => Some(Left::Future),
+        () if is_behind(c) => Some(Left::Behind),
         () => None,
-    }
+    };
+    members.iter().map(one).collect()
 }
 
 /// What becomes of a partial snapshot: it is of use for as long as no newer one of the same key has all that it has.

@@ -22,6 +22,7 @@ fn at(id: u16, time: i64) -> Candidate {
         signer: Some(KeyId([1; 16])),
         partial: false,
         lacks_sources: false,
+        behind: None,
         open_session: false,
     }
 }
@@ -284,6 +285,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
             open_session: marks == 1,
             partial: marks == 2 || marks == 3,
             lacks_sources: marks == 4 || marks == 5,
+            behind: (marks == 6).then_some(86_400),
             ..at(n as u16, time)
         };
         all.into_iter().enumerate().map(make).collect()
