@@ -200,12 +200,13 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
         let files = counted(report.counts.changed_while_read, "file", "files");
         context.out.caution(format!("{files} changed while being read; what was saved of them may be inconsistent"));
     }
-    if let (Some(made), Some(parent)) = (snapshot.filter(|s| s.summary.behind.is_some()), &report.parent) {
+    if let Some((made, seconds)) = snapshot.and_then(|s| Some((s, s.summary.behind?))) {
+        let known = (made.time.0.saturating_add_unsigned(seconds), 0);
         context.out.caution(format!(
-            "this machine's clock says {}, but {} was made earlier: one of the two times is wrong. See that the clock is set; rules of 'forget' \
-             leave this snapshot alone",
+            "this machine's clock says {}, but by earlier backups it is past {}: one of the two is wrong. See that the clock is set; rules of \
+             'forget' leave this snapshot alone",
             local(made.time),
-            in_words(parent)
+            local(known),
         ));
     }
     let done = Done { exit, snapshot: snapshot.map(|s| s.id.to_string()) };
