@@ -27,6 +27,8 @@ static WITHOUT_OPENAT2: AtomicBool = AtomicBool::new(false);
 
 /// Before something far away that isn't there is looked for again.
 const PAUSES: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(10), Duration::from_millis(50)];
+/// What was replaced while it was opened is there: it is looked for so often again, besides.
+const STALE_TRIES: u32 = 50;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -73,15 +75,22 @@ impl Root {
     /// Look at something until it is there, but not for long, if it is far away. FUSE gives a file that is open another name before it is
     /// replaced, so that for a moment there is none, and forgets what it has found by the old one. (Seen with sshfs.)
     pub(super) fn patiently<T>(&self, mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        for pause in PAUSES.iter().filter(|_| self.is_far) {
-            match look() {
-                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::STALE)) => {
-                    std::thread::sleep(*pause);
+        let (mut pauses, mut stale) = (PAUSES.iter().filter(|_| self.is_far), 0);
+        loop {
+            let looked = look();
+            let pause = match looked.as_ref().map_err(Errno::from_io_error) {
+                Err(Some(Errno::STALE)) if self.is_far && stale < STALE_TRIES => {
+                    stale += 1;
+                    Some(&PAUSES[0])
                 }
-                result => return result,
+                Err(Some(Errno::NOENT | Errno::STALE)) => pauses.next(),
+                _ => None,
+            };
+            match pause {
+                Some(pause) => std::thread::sleep(*pause),
+                None => return looked,
             }
         }
-        look()
     }
 
     /// Make the root's own entry durable, in the folder that it is in.
