@@ -111,7 +111,7 @@ fn add(hops: &mut Vec<Hop>, address: &Address, around: &Surroundings, depth: usi
     let home = around.home.as_deref();
     let query = Query { host: &address.host, user: address.user.as_deref(), local_user: &around.user, home };
     let config = Host::read(&config_files(around), &query).map_err(fail)?;
-    let hop = hop(address, around, config);
+    let hop = hop(address, around, config).map_err(fail)?;
     match hop.config.proxy_jump.clone().filter(|jump| !jump.eq_ignore_ascii_case("none")) {
         None => {}
         Some(jumps) => {
@@ -124,7 +124,7 @@ fn add(hops: &mut Vec<Hop>, address: &Address, around: &Surroundings, depth: usi
                     _ => {
                         let query = Query { host: &jump.host, user: jump.user.as_deref(), ..query };
                         let config = Host::read(&config_files(around), &query).map_err(fail)?;
-                        hops.push(self::hop(&jump, around, config));
+                        hops.push(self::hop(&jump, around, config).map_err(fail)?);
                     }
                 }
             }
@@ -145,7 +145,10 @@ fn config_files(around: &Surroundings) -> Vec<PathBuf> {
     }
 }
 
-fn hop(address: &Address, around: &Surroundings, config: Host) -> Hop {
+/// What a shell takes for something else, in a user's name. (A backslash stands between a domain and a name, a dollar behind a machine's.)
+const NO_USERS: [char; 11] = ['\'', '`', '"', ';', '&', '<', '>', '|', '(', ')', '\n'];
+
+fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, String> {
     let alias = address.host.clone();
     let user = address.user.clone().or(config.user.clone()).unwrap_or_else(|| around.user.clone());
     let port = address.port.or(config.port).unwrap_or(22);
@@ -168,7 +171,16 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Hop {
         false => paths(&config.identity_files),
         true => IDENTITIES.into_iter().filter_map(in_home).collect(),
     };
-    Hop {
+    let proxy_command = config.proxy_command.as_deref().filter(|c| !c.eq_ignore_ascii_case("none"));
+    // The configuration is the user's own; an address may be anybody's.
+    let is_odd = |user: &String| user.contains(NO_USERS) || user.starts_with('-') || user.ends_with('\\');
+    if let Some(user) = address.user.as_ref().filter(|user| proxy_command.is_some() && is_odd(user)) {
+        return Err(format!(
+            "the user '{}' has a character that a shell would take for something else, and the ProxyCommand of '{alias}' is run by one",
+            user.escape_debug()
+        ));
+    }
+    Ok(Hop {
         known_as: match &config.host_key_alias {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known::name(&host, port),
@@ -181,13 +193,13 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Hop {
             Some(socket) => path(&fill(socket), home),
         },
         identities,
-        proxy_command: config.proxy_command.clone().filter(|c| !c.eq_ignore_ascii_case("none")).map(|c| fill(&c)),
+        proxy_command: proxy_command.map(fill),
         alias: alias.clone(),
         user: user.clone(),
         host: host.clone(),
         port,
         config,
-    }
+    })
 }
 
 /// The tokens of ssh_config(5) that say what is known here.
@@ -269,6 +281,20 @@ mod tests {
         // The address says more.
         let said = &route(config, "//other@h:99/x").unwrap()[0];
         assert_eq!((said.port, said.user.as_str()), (99, "other"));
+    }
+
+    /// An address that somebody else has written runs nothing.
+    #[test]
+    fn no_address_gets_a_command_into_a_shell() {
+        let config = "Host h\n ProxyCommand nc -l %r %h %p\n";
+        for user in ["u;id", "`id`", "$(id)", "-oProxyCommand=id", "a|b", "x%0Aid", "x%5C"] {
+            let refused = route(config, &format!("//{user}@h/x")).unwrap_err().cause;
+            assert!(refused.contains("a shell would take"), "{user}: {refused}");
+            assert!(route("", &format!("//{user}@h/x")).is_ok(), "{user}: no shell is in the way");
+        }
+        let command = |user: &str| route(config, &format!("//{user}@h/x")).unwrap()[0].proxy_command.clone().unwrap();
+        assert_eq!(command("DOMAIN%5Cme"), r"nc -l DOMAIN\me h 22");
+        assert_eq!(command("machine$"), "nc -l machine$ h 22");
     }
 
     #[test]
