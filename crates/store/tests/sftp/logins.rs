@@ -236,7 +236,27 @@ fn a_certified_server_is_known() {
     let key = public.split(' ').take(2).collect::<Vec<_>>().join(" ");
     replace_known(&place, |_| format!("@cert-authority [127.0.0.1]:* {key}\n"));
     works(&place, &place.around()).unwrap();
+    // By the alias that its key is known by, and no other name.
+    for (alias, is_known) in [("127.0.0.1", true), ("elsewhere", false)] {
+        let config = place.sshd.config(place.relay.port(), &format!("HostKeyAlias {alias}"));
+        replace_known(&place, |_| format!("@cert-authority * {key}\n"));
+        let around = Surroundings { ssh_config: Some(config), ..place.around() };
+        assert_eq!(works(&place, &around).is_ok(), is_known, "{alias}");
+    }
+    // A key that was revoked is no better with a certificate, nor is one that a revoked key has certified, wherever no key is looked at.
+    let own = std::fs::read_to_string(&host_key).unwrap();
+    for revoked in [own.as_str(), &key] {
+        let revoked = revoked.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        for strict in ["yes", "no"] {
+            let config = place.sshd.config(place.relay.port(), &format!("StrictHostKeyChecking {strict}"));
+            replace_known(&place, |_| format!("@cert-authority * {key}\n@revoked * {revoked}\n"));
+            let around = Surroundings { ssh_config: Some(config), ..place.around() };
+            let message = works(&place, &around).unwrap_err().to_string();
+            assert!(message.contains("was revoked"), "{strict}: {message}");
+        }
+    }
     // Of another authority.
+    place.sshd.config(place.relay.port(), "");
     let other = run("ssh-keygen", &["-yf", place.sshd.key().to_str().unwrap()]);
     replace_known(&place, |_| format!("@cert-authority [127.0.0.1]:* {other}"));
     let message = works(&place, &place.around()).unwrap_err().to_string();

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drumlin_store::{Location, Put, Retries, SftpStore, Store, Surroundings};
+use drumlin_store::{Kind, Location, Put, Retries, SftpStore, Store, Surroundings};
 use drumlin_testkit::{Line, Relay};
 use russh::keys::{PrivateKey, load_secret_key};
 use russh::server::{Auth, ChannelOpenHandle, Config, Handler, Msg, Response, Session, run_stream};
@@ -110,24 +110,23 @@ fn start(key: PrivateKey, takes: Takes) -> u16 {
     port
 }
 
-/// A store there, over a line, and what a person was asked, who answers with what `answer` gives.
-struct Place {
-    _dir: tempfile::TempDir,
+/// That server behind a line, and a user who is asked what it asks, and answers with what `answer` gives.
+struct Scene {
+    dir: tempfile::TempDir,
     relay: Relay,
-    store: SftpStore,
+    around: Surroundings,
+    location: Location,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Place {
+impl Scene {
     fn new(test: &str, takes: Takes, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Option<Self> {
         if !Path::new(SERVER).exists() {
             println!("{test}: passed over, it needs {SERVER}");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let key = dir.path().join("host-key");
-        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
-        assert!(made.success());
+        let key = new_key(&dir.path().join("host-key"));
         let relay = Relay::to(start(load_secret_key(&key, None).unwrap(), takes), Line::default());
         let (known, config) = (dir.path().join("known"), dir.path().join("config"));
         let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
@@ -156,6 +155,28 @@ impl Place {
         let folder = dir.path().join("repository");
         std::fs::create_dir(&folder).unwrap();
         let location = Location::parse(&format!("sftp://asking{}", folder.display())).unwrap();
+        Some(Scene { dir, relay, around, location, asked })
+    }
+}
+
+/// A file with a new key.
+fn new_key(path: &Path) -> PathBuf {
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).status().unwrap();
+    assert!(made.success());
+    path.to_owned()
+}
+
+/// A store there, and what a person was asked.
+struct Place {
+    _dir: tempfile::TempDir,
+    relay: Relay,
+    store: SftpStore,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Place {
+    fn new(test: &str, takes: Takes, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Option<Self> {
+        let Scene { dir, relay, around, location, asked } = Scene::new(test, takes, answer)?;
         let store = SftpStore::create(&location, &around).unwrap();
         Some(Place { _dir: dir, relay, store, asked })
     }
@@ -179,6 +200,32 @@ fn a_person_is_asked_once_a_run() {
     place.upload("large");
     let asked = place.asked.lock().unwrap();
     assert!(asked.len() == 1 && asked[0].contains("Answer?"), "{asked:?}");
+}
+
+/// Whoever stands where a known server stood gets no password and no answer, even if the configuration says that no key is looked at.
+#[test]
+fn a_server_with_another_key_than_the_known_one_is_told_no_secret() {
+    let test = "a_server_with_another_key_than_the_known_one_is_told_no_secret";
+    let Some(scene) = Scene::new(test, Arc::new(|_| true), |_| "secret".into()) else { return };
+    let Scene { dir, relay, around, location, asked } = scene;
+    let config = dir.path().join("config");
+    let lines = std::fs::read_to_string(&config).unwrap() + " StrictHostKeyChecking no\n";
+    std::fs::write(&config, lines).unwrap();
+    let known = std::fs::read_to_string(dir.path().join("known")).unwrap();
+    // Of a server that was never seen nothing better is known.
+    std::fs::write(dir.path().join("known"), "").unwrap();
+    SftpStore::create(&location, &around).unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 1);
+    let other = std::fs::read_to_string(new_key(&dir.path().join("other")).with_extension("pub")).unwrap();
+    std::fs::write(dir.path().join("known"), format!("[127.0.0.1]:{} {other}", relay.port())).unwrap();
+    let refused = SftpStore::open(&location, &around).err().unwrap();
+    assert_eq!(refused.kind, Kind::Refused, "{refused}");
+    let words = refused.to_string();
+    assert!(words.contains("not the one that is known") && words.contains("ssh-keygen -R"), "{words}");
+    assert_eq!(asked.lock().unwrap().len(), 1, "nobody was asked");
+    std::fs::write(dir.path().join("known"), known).unwrap();
+    let store = SftpStore::open(&location, &around).unwrap();
+    assert_eq!(store.len("a").unwrap(), None);
 }
 
 /// Whose codes count once is asked again where nothing goes on without, and not in order to be faster; and a code that was refused

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::keys::{self, KeyFile};
 use super::route::Hop;
-use super::server::{Client, Ended};
+use super::server::{Client, Shaken};
 use super::wait::{Wait, within};
 use super::{Failure, Inner, Occasion};
 use crate::around::Ask;
@@ -51,6 +51,8 @@ struct Attempt<'a> {
     session: Handle<Client>,
     /// Who answers, if anybody is to be asked.
     ask: Option<Ask>,
+    /// Why it is to hear no secret: with a signature alone whoever stands in for it can do nothing elsewhere.
+    changed: Option<String>,
     /// What has been tried, for the message if nothing helps.
     tried: Vec<String>,
     /// What the server would still take; `None` before it has said anything.
@@ -66,13 +68,14 @@ pub(super) async fn login(
     occasion: Occasion,
     at: usize,
     line: &Line,
-    (session, ended): (Handle<Client>, Ended),
+    Shaken { session, ended, changed }: Shaken,
 ) -> Result<Handle<Client>, Failure> {
     let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, Action::LogIn, "there is no host"))?;
     let known = lock(&inner.proofs).get(at).cloned().flatten();
     // Nobody sits there for the whole of a run, only to let it be faster.
     let ask = inner.ask.clone().filter(|_| occasion != Occasion::More);
-    let mut attempt = Attempt { hop, line, session, ask, tried: Vec::new(), takes: None, proof: None, has_worn: false };
+    let (tried, takes, proof) = Default::default();
+    let mut attempt = Attempt { hop, line, session, ask, changed, tried, takes, proof, has_worn: false };
     let accepted = attempt.all(known).await?;
     if attempt.has_worn {
         inner.answers_wear.store(true, Ordering::Relaxed);
@@ -110,6 +113,7 @@ impl Attempt<'_> {
     /// Try everything, in order.
     async fn all(&mut self, known: Option<Proof>) -> Result<bool, Failure> {
         let again = match &known {
+            Some(Proof::Password(_) | Proof::Answers(_)) if self.changed.is_some() => false,
             Some(Proof::Key(key)) => self.key(key.clone()).await?,
             Some(Proof::Password(password)) => self.password(password.clone()).await?,
             Some(Proof::Agent(key)) => self.agent(Some(key.clone())).await?,
@@ -288,6 +292,10 @@ impl Attempt<'_> {
 
     async fn questions(&mut self) -> Result<bool, Failure> {
         if self.ask.is_none() {
+            return Ok(false);
+        }
+        if let Some(why) = &self.changed {
+            self.tried.push(format!("no password or answer, since {why}"));
             return Ok(false);
         }
         if self.takes(MethodKind::KeyboardInteractive) {

@@ -39,13 +39,25 @@ pub(super) struct Client {
     /// Why the server's key was refused.
     refused: Arc<Mutex<Option<Failure>>>,
     ended: Ended,
+    changed: Changed,
 }
 
 /// How a session has ended: with the server's own words, or because the line broke.
 pub(super) type Ended = Arc<Mutex<Option<Result<String, String>>>>;
 
+/// What there is to say of a server's key that isn't the known one, where the user lets that pass: nobody's secrets are for such a server.
+type Changed = Arc<Mutex<Option<String>>>;
+
+/// A server that has shaken hands.
+pub(super) struct Shaken {
+    pub session: Handle<Client>,
+    pub ended: Ended,
+    /// Why it gets no password.
+    pub changed: Option<String>,
+}
+
 /// Shake hands.
-pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(Handle<Client>, Ended), Failure> {
+pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<Shaken, Failure> {
     let line = stream.line();
     let known = Known::read(&hop.known_hosts, &hop.known_as)
         .map_err(|why| Failure::new(Kind::Refused, Action::Connect, why))?;
@@ -60,14 +72,15 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
         ..client::Config::default()
     };
     let refused = Arc::new(Mutex::new(None));
-    let ended = Ended::default();
+    let (ended, changed) = (Ended::default(), Changed::default());
     let (tell, refusal) = (inner.tell.clone(), refused.clone());
-    let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone() };
+    let client =
+        Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone(), changed: changed.clone() };
     let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
     let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes(true)));
     match connected {
         Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
-        Ok(session) => Ok((session, ended)),
+        Ok(session) => Ok(Shaken { session, ended, changed: lock(&changed).take() }),
         Err(Wait::Over) => Err(told(Kind::Transient, format!("{} broke off the handshake", hop.shown())).turned_away()),
         Err(Wait::Failed(error)) => Err(lock(&refused).take().unwrap_or_else(|| match error {
             russh::Error::NoCommonAlgo { kind, theirs, .. } => {
@@ -86,11 +99,7 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<(
 fn preferred(known: &Known) -> Preferred {
     let mut keys = Preferred::DEFAULT.key.to_vec();
     // Of the sorts that are known, so that a server with several keys shows one that can be told.
-    let plain = |key: &Algorithm| match key {
-        Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
-        other => other.to_string(),
-    };
-    keys.sort_by_key(|key| !known.sorts().any(|sort| sort == plain(key)));
+    keys.sort_by_key(|key| !known.sorts().any(|sort| sort == sort_of(key)));
     let certificates = if known.authorities().next().is_some() { keys.clone() } else { Vec::new() };
     Preferred {
         key: Cow::Owned(keys),
@@ -125,32 +134,40 @@ impl client::Handler for Client {
 
 impl Client {
     fn judge(&self, key: &PublicKeyOrCertificate) -> Result<(), Failure> {
-        if let Some(certificate) = key.certificate()
-            && self.is_certified(certificate)
-        {
-            return Ok(());
+        let refuse = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
+        let host = self.hop.shown();
+        if let Some(certificate) = key.certificate() {
+            if let Some(at) = self.revoked(certificate) {
+                return Err(refuse(format!(
+                    "the key of {host}, or the one that has certified it, was revoked (in {at}): don't use that server"
+                )));
+            }
+            if self.is_certified(certificate) {
+                return Ok(());
+            }
         }
         let key = key.public_key();
-        let sort = match key.algorithm() {
-            Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
-            other => other.to_string(),
-        };
-        let refuse = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
+        let sort = sort_of(&key.algorithm());
         let bytes = key.to_bytes().map_err(|e| refuse(format!("its key can't be understood: {e}")))?;
         let print = key.fingerprint(HashAlg::Sha256);
-        let host = self.hop.shown();
         match (self.known.verdict(&sort, &bytes), self.hop.strict()) {
             (Verdict::Known, _) => Ok(()),
             (Verdict::Revoked(at), _) => {
                 Err(refuse(format!("the key of {host}, {sort} {print}, was revoked (in {at}): don't use that server")))
             }
-            (Verdict::Changed(_), Strict::No) => Ok(()),
-            (Verdict::Changed(at), _) => Err(refuse(format!(
-                "the key of {host} is not the one that is known: somebody may be intercepting the connection. It now shows \
-                 {sort} {print}; the known key is in {at}. If the server's owner confirms that it has changed, remove that \
-                 line, or run: ssh-keygen -R '{}'",
-                self.hop.known_as
-            ))),
+            (Verdict::Changed(at), strict) => {
+                let words = format!(
+                    "the key of {host} is not the one that is known: somebody may be intercepting the connection. It now shows \
+                     {sort} {print}; the known key is in {at}. If the server's owner confirms that it has changed, remove that \
+                     line, or run: ssh-keygen -R '{}'",
+                    self.hop.known_as
+                );
+                if strict != Strict::No {
+                    return Err(refuse(words));
+                }
+                *lock(&self.changed) = Some(words);
+                Ok(())
+            }
             // Who stands in between may show a key of another sort: that is no new server.
             (Verdict::Unknown, strict) if strict == Strict::Yes || (strict == Strict::AcceptNew && self.is_known()) => {
                 Err(refuse(format!(
@@ -185,6 +202,18 @@ impl Client {
         format!("ssh {port}{user}@{alias}")
     }
 
+    /// Where a certificate's key, or the key that has signed it, is said to be revoked.
+    fn revoked(&self, certificate: &Certificate) -> Option<String> {
+        let keys = [certificate.public_key(), certificate.signature_key()];
+        keys.into_iter().find_map(|key| {
+            let key = PublicKey::from(key.clone());
+            match self.known.verdict(&sort_of(&key.algorithm()), &key.to_bytes().ok()?) {
+                Verdict::Revoked(at) => Some(at),
+                _ => None,
+            }
+        })
+    }
+
     /// Whether somebody who may has certified this key for this host.
     fn is_certified(&self, certificate: &Certificate) -> bool {
         let authorities: Vec<_> = self
@@ -194,12 +223,19 @@ impl Client {
             .map(|key| key.fingerprint(HashAlg::Sha256))
             .collect();
         let names = certificate.valid_principals();
-        let named = names.is_empty() || names.iter().any(|name| *name == self.hop.host || *name == self.hop.alias);
-        let authority = PublicKey::from(certificate.signature_key().clone());
-        let revoked = authority.to_bytes().is_ok_and(|bytes| {
-            let sort = authority.algorithm().to_string();
-            matches!(self.known.verdict(&sort, &bytes), Verdict::Revoked(_))
-        });
-        named && !revoked && certificate.cert_type().is_host() && certificate.validate(&authorities).is_ok()
+        let is_name = |name: &String| match &self.hop.config.host_key_alias {
+            Some(alias) => name.eq_ignore_ascii_case(alias),
+            None => *name == self.hop.host || *name == self.hop.alias,
+        };
+        let named = names.is_empty() || names.iter().any(is_name);
+        named && certificate.cert_type().is_host() && certificate.validate(&authorities).is_ok()
+    }
+}
+
+/// A sort of keys, as files of known hosts have it.
+fn sort_of(algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+        other => other.to_string(),
     }
 }
