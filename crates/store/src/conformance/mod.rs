@@ -18,11 +18,13 @@ pub struct May {
     pub hide: bool,
     /// Create an object that nobody else creates at the same moment, and be sure of that.
     pub create_alone: bool,
+    /// Replace an object that others read at that moment, so that they see it as it was or as it is, and never none.
+    pub replace_in_use: bool,
 }
 
 impl May {
     /// All that a store should be able to do.
-    pub const ALL: May = May { remove: true, hide: true, create_alone: true };
+    pub const ALL: May = May { remove: true, hide: true, create_alone: true, replace_in_use: true };
 }
 
 /// Run the whole suite. `make` gives a new, empty store at each call.

@@ -136,6 +136,10 @@ impl LocalStore {
         let written = temporary.file().write_all_at(bytes, 0);
         written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         retry_on_intr(|| fs::fdatasync(temporary.file()))?;
+        if how == Put::Replace {
+            // Before, as it may be what stands in the way, and after, as others may have read meanwhile.
+            self.inner.handles.forget(name);
+        }
         temporary.publish(root, name, how)?;
         if how == Put::Replace {
             self.inner.handles.forget(name);

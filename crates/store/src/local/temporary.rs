@@ -5,16 +5,21 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result, retry_on_intr};
 
 use super::folder::{Root, split};
-use super::list;
+use super::{list, mount};
 use crate::descriptors;
 use crate::name::TMP;
 use crate::whose::{Writer, is_running};
 use crate::{Cleared, Put};
+
+/// So often, and after such a pause each time, it is tried again to take the place of a file that somebody has open.
+const OPEN_TRIES: u32 = 30;
+const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// A file in `tmp/`. Dropped before [`Temporary::publish`], it is removed.
 pub(super) struct Temporary {
@@ -76,7 +81,16 @@ impl Temporary {
     }
 
     fn rename(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
-        retry_on_intr(|| fs::renameat(&self.name.tmp, &self.name.name, folder, file))?;
+        let rename = || retry_on_intr(|| fs::renameat(&self.name.tmp, &self.name.name, folder, file));
+        let mut renamed = rename();
+        // Over SMB nothing takes the place of a file that somebody has open; objects that are ever replaced are small, and soon read.
+        let mut tries = 0;
+        while matches!(renamed, Err(Errno::ACCESS | Errno::BUSY)) && tries < OPEN_TRIES && mount::is_far(folder) {
+            std::thread::sleep(OPEN_PAUSE);
+            renamed = rename();
+            tries += 1;
+        }
+        renamed?;
         self.name.stands = false;
         Ok(())
     }
