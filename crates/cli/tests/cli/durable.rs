@@ -241,6 +241,37 @@ fn in_order(home: &Home, trace: &str, repository: &Path, secret: Option<(&Path, 
     assert!(named.iter().all(|folder| run.named.contains(*folder)), "names were given in {:?} alone", run.named);
 }
 
+/// A volume that has no room for it may say so when it is synced, and no earlier.
+#[test]
+fn a_dump_that_does_not_come_to_rest_has_failed() {
+    let Some(home) = watched() else { return };
+    home.write("src/image", [&[0; 100_000][..], &[7; 50_000], &[0; 100_000]].concat());
+    home.run(&["backup", "src"]).ok();
+    let file = home.text("src/image");
+    let dump = |inject: &str| {
+        let script = format!("exec strace -f -o /dev/null {inject} \"$0\" \"$@\" > out");
+        home.run_by("sh", &["-c", &script], &["dump", "latest", &file])
+    };
+    dump("-e trace=none").ok();
+    assert!(std::fs::read(home.path("out")).unwrap() == std::fs::read(home.path("src/image")).unwrap());
+    for error in ["ENOSPC", "EIO"] {
+        let failed = dump(&format!("-e inject=fsync,fdatasync:error={error}")).expect(1);
+        assert!(
+            failed.stderr.contains("cannot write the dump") && failed.stderr.contains("of no use"),
+            "{}",
+            failed.stderr
+        );
+    }
+    // What can't be synced at all is another matter, and a pipe isn't asked.
+    dump("-e inject=fsync,fdatasync:error=EINVAL").ok();
+    home.run_by(
+        "strace",
+        &["-f", "-o", "/dev/null", "-e", "inject=fsync,fdatasync:error=EIO"],
+        &["dump", "latest", &file],
+    )
+    .ok();
+}
+
 #[test]
 fn what_is_saved_and_removed_is_durable_in_order() {
     let Some(home) = watched() else { return };

@@ -1,5 +1,6 @@
 //! `dump`: a file of a snapshot, or an archive of a directory, to standard output or to a file.
 
+use super::output::Output;
 use super::{Look, is_dir, paths};
 use crate::args::look::{Archive, Dump};
 use crate::commands::processors;
@@ -8,10 +9,7 @@ use crate::exit::{Exit, Failure, Result, plain};
 use drumlin_engine::Error;
 use drumlin_engine::dump::{Format, Options, dump_archive, dump_file};
 use drumlin_engine::select::TreePath;
-use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind, IsTerminal};
 
 /// Run it.
 ///
@@ -43,10 +41,10 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
         // Half of it is of no use, and would be in the way of the next try.
         let _ = std::fs::remove_file(path);
     }
-    match (out.failed.take(), dumped) {
+    match (out.failed(), dumped) {
         // Whoever read it has had enough.
         (Some(ErrorKind::BrokenPipe), _) => return Err(Failure::silent()),
-        (_, Err(Error::System { source, .. })) if out.is_file => {
+        (_, Err(Error::System { source, .. })) if args.target.is_some() => {
             return Err(Failure::failed(format!("cannot write the dump: {}", plain(&source))));
         }
         (_, Err(e)) => return Err(e.into()),
@@ -55,9 +53,12 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
                 let n = crate::render::size::counted(report.skipped, "entry", "entries");
                 context.out.warn(format!("{n} left out: this kind of archive has no place for them"));
             }
-            if out.is_file {
-                out.file.sync_all().map_err(|e| Failure::failed(format!("cannot write the dump: {}", plain(&e))))?;
-            }
+            out.finish().map_err(|e| {
+                if let Some(path) = &args.target {
+                    let _ = std::fs::remove_file(path);
+                }
+                Failure::failed(format!("cannot write the dump: {}; what is there of it is of no use", plain(&e)))
+            })?;
         }
     }
     Ok(look.exit())
@@ -74,38 +75,14 @@ fn above(path: &TreePath) -> TreePath {
     }
 }
 
-struct Output {
-    file: File,
-    is_file: bool,
-    failed: Cell<Option<ErrorKind>>,
-}
-
 fn output(args: &Dump, archive: bool) -> Result<Output> {
     if let Some(path) = &args.target {
-        let file = File::create_new(path).map_err(Failure::file("make the new file", path))?;
-        return Ok(Output { file, is_file: true, failed: Cell::new(None) });
+        return Output::create(path).map_err(Failure::file("make the new file", path));
     }
-    let stdout = io::stdout();
-    if archive && stdout.is_terminal() {
+    if archive && io::stdout().is_terminal() {
         return Err(
             Failure::usage("an archive is not for a terminal").hint("send it to a file or a program, or use --target")
         );
     }
-    let fd = stdout.as_fd().try_clone_to_owned();
-    let fd = fd.map_err(|e| Failure::failed(format!("cannot write to standard output: {}", plain(&e))))?;
-    Ok(Output { file: fd.into(), is_file: false, failed: Cell::new(None) })
-}
-
-impl Write for Output {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.file.write(buf).inspect_err(|e| {
-            if e.kind() != ErrorKind::Interrupted {
-                self.failed.set(Some(e.kind()));
-            }
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
+    Output::stdout().map_err(|e| Failure::failed(format!("cannot write to standard output: {}", plain(&e))))
 }

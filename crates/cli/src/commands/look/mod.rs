@@ -6,6 +6,7 @@ pub mod dump;
 pub mod entry;
 pub mod find;
 pub mod ls;
+mod output;
 
 use super::gather;
 use crate::args::select::Select;
