@@ -34,6 +34,11 @@ pub enum Alive {
     Unknown,
 }
 
+/// The user and the group that this process makes files as.
+pub fn owner() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
 impl Process {
     /// This process; `None` where the system doesn't tell (no `/proc`).
     pub fn this() -> Option<Self> {

@@ -135,6 +135,36 @@ fn streams() {
     assert_eq!(home.run(&["--json", "snapshots"]).ok().objects().len(), before);
 }
 
+/// A dump that has failed where nobody saw it: it is told, and pushes out none that has something.
+#[test]
+fn a_stream_without_a_byte_is_no_backup_of_it() {
+    let home = Home::new();
+    home.feed(&["backup", "--stdin", "db.sql"], b"something").ok();
+    for _ in 0..3 {
+        let ran = home.feed(&["backup", "--stdin", "db.sql"], b"").expect(3);
+        assert!(
+            ran.stderr.contains("nothing came in this stream") && ran.stderr.contains("pipefail"),
+            "{}",
+            ran.stderr
+        );
+        home.run(&["backup", "--command", "db.sql", "--", "true"]).expect(3);
+        home.run(&["forget", "--keep-last", "1"]).ok();
+    }
+    let kept: Vec<_> = home.run(&["--json", "snapshots"]).ok().objects();
+    let missing: Vec<u64> = kept.iter().map(|s| s["summary"]["sources_missing"].as_u64().unwrap()).collect();
+    assert_eq!(missing, [0, 1], "the one that has something, and the last one that has nothing");
+    let first = kept[0]["id"].as_str().unwrap();
+    assert_eq!(home.run(&["dump", first, "db.sql"]).ok().bytes, b"something");
+    // It belongs to whoever has sent it.
+    let me = rustix::process::geteuid().as_raw();
+    let entry = home.run(&["--json", "ls", first, "-R"]).ok().objects().pop().unwrap();
+    assert_eq!(
+        (entry["uid"].as_u64(), entry["mode"].as_u64().map(|mode| mode & 0o7777)),
+        (Some(me.into()), Some(0o600)),
+        "{entry}"
+    );
+}
+
 #[test]
 fn tags_host_time_and_parent() {
     let home = Home::new();
