@@ -407,8 +407,10 @@ fn chunks<'t>(table: &'t Table, block: &Block) -> &'t [Chunk] {
 
 /// The bytes of a chunk in its decoded block, if they are what its name says.
 fn check<'b>(reader: &Reader, info: &PackInfo, chunk: &Chunk, block: &'b [u8]) -> Result<&'b [u8]> {
-    let bytes = &block[chunk.offset as usize..][..chunk.len as usize];
-    if reader.check(info.kind, &chunk.id, bytes)? {
+    let bytes = block.get(chunk.offset as usize..).and_then(|rest| rest.get(..chunk.len as usize));
+    if let Some(bytes) = bytes
+        && reader.check(info.kind, &chunk.id, bytes)?
+    {
         return Ok(bytes);
     }
     let detail = "a chunk doesn't match its id";

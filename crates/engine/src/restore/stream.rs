@@ -103,6 +103,7 @@ fn chunk(
     let why = match place.map(|ordinal| context.reader.chunk_in(info, ordinal, PackKind::Data, id)) {
         Err(why) => why,
         Ok(Err(e)) if e.is_damage() => e.to_string(),
+        Ok(Ok(content)) if content.len() as u64 != len => format!("chunk {id} is not as long as the file says"),
         Ok(found) => return Ok(found?),
     };
     match context.reader.elsewhere(PackKind::Data, id, &info.id)? {
@@ -346,7 +347,9 @@ impl Stream {
                     let bytes = wait(context, number, &reply.1, &mut arrived, scratch)?;
                     blocks_ahead -= 1;
                     for (offset, len) in chunks {
-                        let content = &bytes[offset as usize..][..len as usize];
+                        let content = bytes.get(offset as usize..).and_then(|rest| rest.get(..len as usize));
+                        let content =
+                            content.ok_or_else(|| Stop::Damaged("a chunk lies outside of its block".into()))?;
                         hasher.update(content);
                         out.write(content)?;
                         add(&context.counters().bytes_written, content.len() as u64);

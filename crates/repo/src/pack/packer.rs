@@ -323,12 +323,12 @@ impl Packer {
         coder.bend(super::coder::Bend::Sealed);
         let opened = pack.key.open_into(number, &pack.header_bytes, &coder.coded, &mut coder.opened);
         if opened.is_err() || !coder.decodes_to(codec, raw) {
-            return Err(Error::DamagedBlock {
-                pack: pack.id,
-                block: number as u32,
-                detail: "it did not decode to what went into it, before it was written: this machine's memory or \
-                         processor is failing. Nothing that refers to it was stored",
-            });
+            // No damage of the repository, which a second attempt or a repair would be for.
+            return Err(Error::Machine(format!(
+                "block {number} of pack {} did not decode to what went into it, before it was written: this machine's memory or \
+                 processor is failing. Nothing that refers to it was stored. Test the memory before you trust this machine with anything",
+                pack.id
+            )));
         }
         Ok(codec)
     }
@@ -486,8 +486,9 @@ mod tests {
             append(&session, &text[1..], &mut coder, coding).unwrap();
             coder.bends = Some(bend);
             let refused = append(&session, &text, &mut coder, coding).map(|_| ()).unwrap_err();
-            let Error::DamagedBlock { block: 1, .. } = &refused else { panic!("{bend:?}, {coding:?}: {refused:?}") };
-            assert!(refused.to_string().contains("this machine's memory"), "{refused}");
+            let Error::Machine(words) = &refused else { panic!("{bend:?}, {coding:?}: {refused:?}") };
+            assert!(words.starts_with("block 1 of pack") && words.contains("this machine's memory"), "{words}");
+            assert!(!refused.is_damage(), "a backup would begin anew on this machine");
             assert!(session.has_failed());
             // A later block is sound, and changes nothing about that.
             append(&session, &text[2..], &mut coder, coding).unwrap();
