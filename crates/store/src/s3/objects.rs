@@ -173,8 +173,15 @@ impl Inner {
                 self.wants_sums.store(true, Ordering::Relaxed);
                 self.put(name, bytes, how)
             }
-            Err(said) if said.is_taken() && tries > 1 && self.is_ours(name, bytes)? => Ok(()),
-            Err(said) if said.is_taken() => Err(self.taken(name)),
+            // Sent twice by us, or by whoever balances the load of several servers and had no answer from the first.
+            Err(said) if said.is_taken() => match self.is_ours(name, bytes) {
+                Ok(true) => {
+                    self.late.note(name);
+                    Ok(())
+                }
+                Err(error) if tries > 1 => Err(error),
+                _ => Err(self.taken(name)),
+            },
             Err(said) => Err(self.client.refused(Action::Write, &ask, &said)),
         }
     }

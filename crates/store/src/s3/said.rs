@@ -80,9 +80,7 @@ impl Said {
     pub(super) fn passes(&self) -> bool {
         let by_code = matches!(
             self.code.as_str(),
-            "SlowDown"
-                | "Throttling"
-                | "RequestTimeout"
+            "RequestTimeout"
                 | "RequestTimeoutException"
                 | "InternalError"
                 | "ServiceUnavailable"
@@ -98,7 +96,23 @@ impl Said {
         }
         // Of a server's troubles all but "I can't do such a thing", "not by this protocol" and "there is no room": proxies have numbers of their own.
         let by_status = matches!(self.status, 408 | 429 | 500..=599) && !matches!(self.status, 501 | 505 | 507);
-        by_code || by_status && !self.is_full()
+        by_code || self.is_throttled() || by_status && !self.is_full()
+    }
+
+    /// It is asked too often, or too much. Some call that a quota.
+    fn is_throttled(&self) -> bool {
+        let by_code = matches!(
+            self.code.as_str(),
+            "SlowDown"
+                | "TooManyRequests"
+                | "RequestLimitExceeded"
+                | "RequestThrottled"
+                | "RequestThrottledException"
+                | "BandwidthLimitExceeded"
+                | "LimitExceededException"
+                | "PriorRequestNotComplete"
+        );
+        by_code || self.code.starts_with("Throttling") || self.status == 429
     }
 
     /// A proxy that finds no server behind it says so in its own words. (What it refuses for good, a method or a length, it does as well: that is not for this.)
@@ -126,6 +140,9 @@ impl Said {
     }
 
     fn is_full(&self) -> bool {
+        if self.is_throttled() {
+            return false;
+        }
         let words = self.words.to_ascii_lowercase();
         let by_words = ["quota", "no space", "disk full", "storage full", "insufficient storage"]
             .iter()
@@ -203,6 +220,7 @@ impl Said {
             _ if self.status == 407 => refused(
                 "the proxy wants a user and a password: http://USER:PASSWORD@HOST:PORT in HTTP_PROXY".to_owned(),
             ),
+            _ if self.is_throttled() => (Kind::Transient, format!("the server is asked for more than it allows{told}")),
             _ if self.passes() => (Kind::Transient, format!("the server can't do it now{told}")),
             _ if self.status == 403 || self.status == 401 => match self.is_foreign(is_head) {
                 // What isn't there is told only to those who may list.
@@ -264,6 +282,10 @@ mod tests {
             (403, "AccessDenied", "Bucket size quota is reached.", Kind::Full, "quota is reached)"),
             (507, "XMinioStorageFull", "x", Kind::Full, "takes no more"),
             (503, "SlowDown", "Reduce your request rate.", Kind::Transient, "(SlowDown: Reduce your request rate)"),
+            (429, "TooManyRequests", "Rate quota exceeded", Kind::Transient, "more than it allows (TooManyRequests"),
+            (503, "SlowDown", "Request quota exceeded", Kind::Transient, "more than it allows"),
+            (400, "ThrottlingException", "x", Kind::Transient, "more than it allows"),
+            (503, "ServiceUnavailable", "Storage quota exceeded", Kind::Full, "takes no more"),
             (500, "InternalError", "x", Kind::Transient, "can't do it now"),
             (409, "ConditionalRequestConflict", "x", Kind::Transient, "can't do it now"),
             (400, "BadDigest", "x", Kind::Transient, "can't do it now"),

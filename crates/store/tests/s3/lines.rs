@@ -68,7 +68,12 @@ fn who_was_first_is_told_rightly_when_answers_get_lost() {
     assert!(store.may_come_late("mine"));
     store.put("once", b"once", Put::Create).unwrap();
     assert!(!store.may_come_late("once"));
+    // As if a balancer had sent it to one server, had no answer, and sent it to another.
+    server.set("p/balanced", b"balanced");
+    store.put("balanced", b"balanced", Put::Create).unwrap();
+    assert!(store.may_come_late("balanced"));
     server.set("p/theirs", b"theirs");
+    assert_eq!(store.put("theirs", b"mine", Put::Create).unwrap_err().kind, Kind::Exists);
     server.instead("PutObject", 0, 1, Instead::Vanish);
     assert_eq!(store.put("theirs", b"mine", Put::Create).unwrap_err().kind, Kind::Exists);
     assert_eq!(server.object("p/theirs").unwrap(), b"theirs");
