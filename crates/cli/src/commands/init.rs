@@ -117,7 +117,7 @@ impl Made {
             Some(path) => {
                 out.note(format!("its key is in {}", path.display()));
                 out.note("Without that key nobody can ever read this repository, and it is on this machine alone:");
-                out.note("'drumlin key export FILE' writes a copy for a safe place.");
+                out.note(format!("'{} key export FILE' writes a copy for a safe place.", self.command(context, path)?));
             }
             None => out.note("Without the passphrase nobody can ever read this repository: don't lose it."),
         }
@@ -126,6 +126,22 @@ impl Made {
 }
 
 impl Made {
+    /// What opens this repository, and none that is used by default.
+    fn command(&self, context: &Context, key_file: &Path) -> Result<String> {
+        let word = |word: &str| match word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:@+,=".contains(&b)) {
+            true => word.to_owned(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        Ok(match (&context.global.profile, context.place()?) {
+            (Some(profile), _) => format!("drumlin --profile {}", word(profile)),
+            (None, Place::Default(_)) => "drumlin".into(),
+            (None, Place::Named(_)) => {
+                let place = word(&self.repository.store().location());
+                format!("drumlin -r {place} --key-file {}", word(&key_file.display().to_string()))
+            }
+        })
+    }
+
     /// Say of one that nobody asked for where it is, though nothing but errors is to be told.
     pub fn insist(&self, context: &Context) {
         let location = self.repository.store().location();

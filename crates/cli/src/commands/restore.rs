@@ -3,6 +3,7 @@
 use super::backup::memory;
 use super::gather;
 use super::look::is_dir;
+use super::snapshots::in_words;
 use crate::args::excludes::Excludes;
 use crate::args::restore::Restore;
 use crate::context::Context;
@@ -18,6 +19,7 @@ use drumlin_engine::select::open_reader;
 use drumlin_engine::{Error, LATE};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
+use drumlin_repo::SnapshotInfo;
 use drumlin_store::Location;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -42,6 +44,8 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         return Err(Failure::failed(format!("'{folder}' is not a folder in the snapshot"))
             .hint("to restore a single file, give its path as a separate argument after the snapshot"));
     }
+    context.out.note(format!("from:     {}, host {}", in_words(&snapshot), shown(snapshot.host.as_bytes())));
+    tell_of_other_hosts(context, &args, &all, &snapshot)?;
     tell_what_it_lacks(context, &snapshot);
     let unsaved = spare_unseen(context, &args, &snapshot)?;
     let repository_folder = match context.place()?.location() {
@@ -107,6 +111,22 @@ fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo:
         }
     }
     is_passed_over
+}
+
+/// Of several machines' snapshots the latest may be another machine's than the user thinks of.
+fn tell_of_other_hosts(context: &Context, args: &Restore, all: &[SnapshotInfo], snapshot: &Snapshot) -> Result<()> {
+    let filter = gather::filter(context, &args.select)?;
+    let is_other = |info: &&SnapshotInfo| info.snapshot.host != snapshot.host && filter.matches(&info.snapshot);
+    let is_by_time = args.snapshot.as_bytes().starts_with(b"latest");
+    if let Some(other) = all.iter().find(is_other).filter(|_| is_by_time && filter.hosts.is_empty())
+        && snapshot.host != gather::host(context, None)
+    {
+        let [this, other] = [&snapshot.host, &other.snapshot.host].map(|host| shown(host.as_bytes()).to_string());
+        context.out.caution(format!(
+            "the latest snapshot is one of host {this}, and there are others', as of {other}: --host names the one that is meant"
+        ));
+    }
+    Ok(())
 }
 
 /// What no restore of this snapshot can bring back.

@@ -35,6 +35,20 @@ fn init_makes_the_same_and_says_so_in_json() {
     home.run(&["snapshots"]).ok();
 }
 
+/// Of the one that was made, not of the one that is used where none is named.
+#[test]
+fn the_command_that_init_gives_exports_the_key_of_what_it_has_made() {
+    let home = Home::new();
+    home.run(&["init"]).ok();
+    let (place, key) = (home.text("elsewhere"), home.text("its.key"));
+    let made = home.run(&["-r", &place, "init", "--key-file", &key]).ok().stdout;
+    let command = made.lines().last().unwrap().strip_prefix("'drumlin ").unwrap().split_once(" FILE'").unwrap().0;
+    let args: Vec<&str> = command.split(' ').chain(["copy.txt"]).collect();
+    home.run(&args).ok();
+    let snapshots = |key: &str| home.run(&["-r", &place, "--key-file", key, "snapshots"]).code;
+    assert_eq!((snapshots("copy.txt"), snapshots(&home.text("its.key"))), (Some(0), Some(0)), "{command}");
+}
+
 #[test]
 fn a_passphrase_is_used_instead_of_a_key_file() {
     let home = Home::new();

@@ -11,6 +11,30 @@ fn saved() -> (Home, String) {
     (home, folder)
 }
 
+/// Whoever restores the latest of several machines' snapshots hears whose it is.
+#[test]
+fn whose_snapshot_is_restored_is_told() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src", "-H", "mars"]).ok();
+    let of_mars = home.run(&["restore", "latest", "-t", "out"]).ok();
+    assert!(
+        of_mars.stdout.contains("from:     snapshot ") && of_mars.stdout.contains(", host mars"),
+        "{}",
+        of_mars.stdout
+    );
+    home.run(&["backup", "src", "-H", "venus"]).ok();
+    let of_any = home.run(&["restore", "latest", "-t", "out"]).expect(0);
+    assert!(of_any.stderr.contains("the latest snapshot is one of host venus"), "{}", of_any.stderr);
+    let of_mars = home.run(&["restore", "latest", "-H", "mars", "-t", "out"]).ok();
+    assert!(of_mars.stdout.contains(", host mars"), "{}", of_mars.stdout);
+    let id = home.run(&["--json", "snapshots", "-H", "venus"]).ok().the("snapshot")["id"].as_str().unwrap().to_owned();
+    home.run(&["restore", &id, "-t", "out"]).ok();
+    // This machine's own is what it thinks of.
+    home.run(&["backup", "src"]).ok();
+    home.run(&["restore", "latest", "-t", "out"]).ok();
+}
+
 #[test]
 fn the_whole_and_parts_of_it() {
     let (home, folder) = saved();
