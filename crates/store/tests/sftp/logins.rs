@@ -118,9 +118,11 @@ fn an_agents_keys() {
         add(&key);
         std::fs::remove_file(&key).unwrap();
         // IdentitiesOnly: those of the agent that are named, by their public halves.
-        let named = with_key(&place, &key);
-        works(&place, &Surroundings { agent: Some(agent.1.clone()), ..named })
-            .unwrap_or_else(|e| panic!("{sort}: {e}"));
+        for named in [key.clone(), key.with_extension("pub")] {
+            let named = with_key(&place, &named);
+            works(&place, &Surroundings { agent: Some(agent.1.clone()), ..named })
+                .unwrap_or_else(|e| panic!("{sort}: {e}"));
+        }
     }
     let text = std::fs::read_to_string(&identities_only).unwrap();
     std::fs::write(&identities_only, text.replace("IdentityFile", "#").replace("IdentitiesOnly yes", "")).unwrap();
@@ -255,6 +257,24 @@ fn a_certified_server_is_known() {
             assert!(message.contains("was revoked"), "{strict}: {message}");
         }
     }
+    // Nor if a file says so that the configuration names; which is read, or nothing is done.
+    let list = dir.path().join("revoked");
+    let config = place.sshd.config(place.relay.port(), &format!("RevokedHostKeys {}", list.display()));
+    let around = Surroundings { ssh_config: Some(config), ..place.around() };
+    for (text, says) in [
+        (Some(format!("# those\n\n{own}")), "was revoked"),
+        (Some("no key".to_owned()), "line 1 is no public key"),
+        (Some("SSHKRL\n\0".to_owned()), "ssh-keygen's own form"),
+        (None, "No such file"),
+    ] {
+        let _ = std::fs::remove_file(&list);
+        text.iter().for_each(|text| std::fs::write(&list, text).unwrap());
+        replace_known(&place, |_| format!("@cert-authority * {key}\n"));
+        let message = works(&place, &around).unwrap_err().to_string();
+        assert!(message.contains(says), "{text:?}: {message}");
+    }
+    std::fs::write(&list, "").unwrap();
+    works(&place, &around).unwrap();
     // Of another authority.
     place.sshd.config(place.relay.port(), "");
     let other = run("ssh-keygen", &["-yf", place.sshd.key().to_str().unwrap()]);

@@ -40,6 +40,10 @@ pub(super) struct Host {
     pub known_hosts: Option<Vec<String>>,
     pub global_known_hosts: Option<Vec<String>>,
     pub host_key_alias: Option<String>,
+    /// Files of keys that are no host's any more.
+    pub revoked_host_keys: Option<String>,
+    /// Nobody is there to be asked.
+    pub batch: Option<bool>,
     pub strict: Option<Strict>,
     pub alive_interval: Option<Duration>,
     pub alive_count: Option<u32>,
@@ -122,6 +126,10 @@ impl Host {
                         }
                     }
                 }
+                // A shell's, with its quotes.
+                "proxycommand" if *applies && self.proxy_jump.is_none() => {
+                    first(&mut self.proxy_command, behind_keyword(line).to_owned())
+                }
                 _ if *applies => self.option(&keyword, values).map_err(|why| format!("{}: {why}", at()))?,
                 _ => {}
             }
@@ -190,10 +198,11 @@ impl Host {
             "identityagent" => first(&mut self.identity_agent, value()?),
             // Whichever stands first.
             "proxyjump" if self.proxy_command.is_none() => first(&mut self.proxy_jump, value()?),
-            "proxycommand" if self.proxy_jump.is_none() => first(&mut self.proxy_command, values.join(" ")),
             "userknownhostsfile" => first(&mut self.known_hosts, values.to_vec()),
             "globalknownhostsfile" => first(&mut self.global_known_hosts, values.to_vec()),
             "hostkeyalias" => first(&mut self.host_key_alias, value()?),
+            "revokedhostkeys" => first(&mut self.revoked_host_keys, value()?),
+            "batchmode" => first(&mut self.batch, yes()?),
             "stricthostkeychecking" => {
                 let strict = match value()?.to_ascii_lowercase().as_str() {
                     "yes" | "ask" => Strict::Yes,
@@ -235,6 +244,13 @@ const TALK: [&str; 13] = [
 /// The keyword of a line, as it is written.
 fn written(line: &str) -> &str {
     line.trim().split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default()
+}
+
+/// What stands behind the keyword of a line, as it is written.
+fn behind_keyword(line: &str) -> &str {
+    let rest = &line.trim()[written(line).len()..];
+    let rest = rest.trim_start();
+    rest.strip_prefix('=').unwrap_or(rest).trim_start()
 }
 
 fn first<T>(slot: &mut Option<T>, value: T) {

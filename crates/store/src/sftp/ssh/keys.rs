@@ -30,6 +30,10 @@ pub(super) fn read(path: &Path) -> KeyFile {
         Err(error) => return KeyFile::Useless(error.to_string()),
         Ok(_) => {}
     }
+    if PublicKey::from_openssh(&text).is_ok() {
+        // It says which of the agent's keys is meant.
+        return KeyFile::None;
+    }
     match decode_secret_key(&text, None) {
         Ok(key) => KeyFile::Ready(Arc::new(key)),
         Err(russh::keys::Error::KeyIsEncrypted) => KeyFile::Locked(text),
@@ -42,8 +46,11 @@ pub(super) fn unlock(text: &str, passphrase: &str) -> Option<Arc<PrivateKey>> {
     decode_secret_key(text, Some(passphrase)).ok().map(Arc::new)
 }
 
-/// The public half of the key in a file, if it stands beside it or in it.
+/// The public half of the key in a file, if it stands beside it or in it, or is all that is in it.
 pub(super) fn public(path: &Path) -> Option<PublicKey> {
+    if let Ok(key) = PublicKey::read_openssh_file(path) {
+        return Some(key);
+    }
     let mut beside = path.as_os_str().to_owned();
     beside.push(".pub");
     if let Ok(key) = PublicKey::read_openssh_file(Path::new(&beside)) {

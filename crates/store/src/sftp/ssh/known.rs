@@ -16,6 +16,9 @@ use super::config::matches_any;
 /// A file of hosts has some lines: what is much longer is something else.
 const BYTES_MAX: u64 = 16 << 20;
 
+/// What a list of revoked keys begins with that isn't a text (OpenSSH's PROTOCOL.krl).
+const KRL: &[u8] = b"SSHKRL\n\0";
+
 /// What a line says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
@@ -75,6 +78,30 @@ impl Known {
             }
         }
         Ok(Known { lines })
+    }
+
+    /// Besides, the keys of a file (`RevokedHostKeys`) are revoked, whatever host shows them.
+    pub(super) fn revoke(&mut self, path: &Path) -> Result<(), String> {
+        let refuse = |why: String| format!("cannot read the revoked host keys in {}: {why}", path.display());
+        let mut bytes = Vec::new();
+        let file = File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
+        file.map_err(|e| refuse(e.to_string()))?;
+        if bytes.starts_with(KRL) {
+            return Err(refuse(
+                "it is a list of ssh-keygen's own form, which isn't understood here; name a file of public keys, one a line, or use \
+                 --ssh-command 'ssh'"
+                    .into(),
+            ));
+        }
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            let mut words = line.split_ascii_whitespace().filter(|_| !line.trim_start().starts_with('#'));
+            let Some(sort) = words.next() else { continue };
+            let key = words.next().and_then(|word| STANDARD.decode(word).ok());
+            let key = key.ok_or_else(|| refuse(format!("line {} is no public key", number + 1)))?;
+            let at = format!("{}:{}", path.display(), number + 1);
+            self.lines.push(Line { says: Says::Revoked, sort: sort.to_owned(), key, at });
+        }
+        Ok(())
     }
 
     /// The sorts of keys that are known, so that the server is asked for one of these.

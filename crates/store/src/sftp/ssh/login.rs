@@ -73,7 +73,8 @@ pub(super) async fn login(
     let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, Action::LogIn, "there is no host"))?;
     let known = lock(&inner.proofs).get(at).cloned().flatten();
     // Nobody sits there for the whole of a run, only to let it be faster.
-    let ask = inner.ask.clone().filter(|_| occasion != Occasion::More);
+    let is_asked = occasion != Occasion::More && hop.config.batch != Some(true);
+    let ask = inner.ask.clone().filter(|_| is_asked);
     let (tried, takes, proof) = Default::default();
     let mut attempt = Attempt { hop, line, session, ask, changed, tried, takes, proof, has_worn: false };
     let accepted = attempt.all(known).await?;
@@ -210,15 +211,23 @@ impl Attempt<'_> {
             self.tried.push("an agent that gives no keys".into());
             return Ok(false);
         };
-        let named: Option<Vec<PublicKey>> = match self.hop.config.identities_only {
-            Some(true) => Some(self.hop.identities.iter().filter_map(|path| keys::public(path)).collect()),
-            _ => None,
-        };
+        let named: Vec<PublicKey> = self.hop.identities.iter().filter_map(|path| keys::public(path)).collect();
+        // Those that are named come first: a server hears some attempts, and no more.
+        let place =
+            |key: &PublicKey| named.iter().position(|of| of.key_data() == key.key_data()).unwrap_or(named.len());
+        let mut keys: Vec<PublicKey> = identities
+            .into_iter()
+            .filter_map(|identity| match identity {
+                AgentIdentity::PublicKey { key, .. } => Some(key),
+                _ => None,
+            })
+            .collect();
+        keys.sort_by_key(place);
         let mut tried = 0;
-        for identity in identities {
-            let AgentIdentity::PublicKey { key, .. } = identity else { continue };
-            let same = |other: &PublicKey| other.key_data() == key.key_data();
-            if only.as_ref().is_some_and(|only| !same(only)) || named.as_ref().is_some_and(|n| !n.iter().any(same)) {
+        for key in keys {
+            let is_other = |only: &PublicKey| only.key_data() != key.key_data();
+            let is_unnamed = self.hop.config.identities_only == Some(true) && place(&key) == named.len();
+            if only.as_ref().is_some_and(is_other) || is_unnamed {
                 continue;
             }
             if !self.takes(MethodKind::PublicKey) {

@@ -35,6 +35,8 @@ pub(super) struct Hop {
     /// The name that its key is known by.
     pub known_as: String,
     pub known_hosts: Vec<PathBuf>,
+    /// A file of keys that are no host's any more.
+    pub revoked: Option<PathBuf>,
     /// The first of them is where new ones are remembered.
     pub learn_to: Option<PathBuf>,
     pub identities: Vec<PathBuf>,
@@ -186,6 +188,7 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, St
             None => known::name(&host, port),
         },
         learn_to: users.first().cloned(),
+        revoked: config.revoked_host_keys.as_deref().and_then(|file| paths(&[file.to_owned()]).pop()),
         known_hosts: [users, global].concat(),
         agent: match config.identity_agent.as_deref() {
             Some(agent) if agent.eq_ignore_ascii_case("none") => None,

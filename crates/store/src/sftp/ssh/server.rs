@@ -59,8 +59,11 @@ pub(super) struct Shaken {
 /// Shake hands.
 pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<Shaken, Failure> {
     let line = stream.line();
-    let known = Known::read(&hop.known_hosts, &hop.known_as)
-        .map_err(|why| Failure::new(Kind::Refused, Action::Connect, why))?;
+    let refuse = |why| Failure::new(Kind::Refused, Action::Connect, why);
+    let mut known = Known::read(&hop.known_hosts, &hop.known_as).map_err(refuse)?;
+    if let Some(path) = &hop.revoked {
+        known.revoke(path).map_err(refuse)?;
+    }
     let config = client::Config {
         client_id: SshId::Standard(Cow::Borrowed(concat!("SSH-2.0-drumlin_", env!("CARGO_PKG_VERSION")))),
         window_size: WINDOW_BYTES,

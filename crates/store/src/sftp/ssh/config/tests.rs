@@ -54,6 +54,17 @@ fn the_first_value_counts() {
 }
 
 #[test]
+fn a_command_is_a_shells_with_its_quotes() {
+    for line in ["ProxyCommand sh -c \"exec nc %h '%p'\" # x", "ProxyCommand = sh -c \"exec nc %h '%p'\" # x"] {
+        let host = read(line, "h");
+        assert_eq!(host.proxy_command.as_deref(), Some("sh -c \"exec nc %h '%p'\" # x"), "{line}");
+    }
+    // Whichever stands first.
+    assert_eq!(read("ProxyJump a\nProxyCommand b\n", "h").proxy_command, None);
+    assert_eq!(read("Host x\nProxyCommand b\n", "h").proxy_command, None);
+}
+
+#[test]
 fn matches_that_are_understood_and_others() {
     let text = "Match host b originalhost a\n Port 1\nMatch user me,you !localuser root\n Port 2\nMatch exec true\n Port 3\n\
                 Match all\n Port 4\n";
