@@ -148,7 +148,7 @@ fn config_files(around: &Surroundings) -> Vec<PathBuf> {
 }
 
 /// What a shell takes for something else, in a user's name. (A backslash stands between a domain and a name, a dollar behind a machine's.)
-const NO_USERS: [char; 11] = ['\'', '`', '"', ';', '&', '<', '>', '|', '(', ')', '\n'];
+const NO_USERS: [char; 13] = ['\'', '`', '"', ';', '&', '<', '>', '|', '(', ')', '{', '}', '#'];
 
 fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, String> {
     let alias = address.host.clone();
@@ -175,7 +175,10 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, St
     };
     let proxy_command = config.proxy_command.as_deref().filter(|c| !c.eq_ignore_ascii_case("none"));
     // The configuration is the user's own; an address may be anybody's.
-    let is_odd = |user: &String| user.contains(NO_USERS) || user.starts_with('-') || user.ends_with('\\');
+    let is_odd = |user: &String| {
+        let is_blank = |c: char| c.is_whitespace() || c.is_control();
+        user.contains(NO_USERS) || user.contains(is_blank) || user.starts_with('-') || user.ends_with('\\')
+    };
     if let Some(user) = address.user.as_ref().filter(|user| proxy_command.is_some() && is_odd(user)) {
         return Err(format!(
             "the user '{}' has a character that a shell would take for something else, and the ProxyCommand of '{alias}' is run by one",
@@ -290,7 +293,18 @@ mod tests {
     #[test]
     fn no_address_gets_a_command_into_a_shell() {
         let config = "Host h\n ProxyCommand nc -l %r %h %p\n";
-        for user in ["u;id", "`id`", "$(id)", "-oProxyCommand=id", "a|b", "x%0Aid", "x%5C"] {
+        for user in [
+            "u;id",
+            "`id`",
+            "$(id)",
+            "-oProxyCommand=id",
+            "a|b",
+            "x%0Aid",
+            "x%5C",
+            "x%20-oProxyCommand=id",
+            "x%09y",
+            "x%23",
+        ] {
             let refused = route(config, &format!("//{user}@h/x")).unwrap_err().cause;
             assert!(refused.contains("a shell would take"), "{user}: {refused}");
             assert!(route("", &format!("//{user}@h/x")).is_ok(), "{user}: no shell is in the way");
