@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use super::dial::first_of;
 use crate::limit::Limits;
 
 /// How often somebody who waits looks whether anything moves.
@@ -23,20 +24,13 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn dial((host, port): (&str, u16), limits: &Limits, connecting: Option<Duration>) -> io::Result<Self> {
-        let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, connecting.unwrap_or(CONNECTING)) {
-                Ok(tcp) => {
-                    tcp.set_nodelay(true)?;
-                    tcp.set_read_timeout(Some(LOOK))?;
-                    tcp.set_write_timeout(Some(LOOK))?;
-                    return Ok(Socket { tcp, limits: limits.clone(), patience: connecting.unwrap_or(PATIENCE) });
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
+    pub(super) fn dial(to: (&str, u16), limits: &Limits, connecting: Option<Duration>) -> io::Result<Self> {
+        let addresses: Vec<_> = to.to_socket_addrs()?.collect();
+        let tcp = first_of(&addresses, connecting.unwrap_or(CONNECTING))?;
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(LOOK))?;
+        tcp.set_write_timeout(Some(LOOK))?;
+        Ok(Socket { tcp, limits: limits.clone(), patience: connecting.unwrap_or(PATIENCE) })
     }
 
     /// The other side has neither closed it nor said anything: what an idle connection is like.
