@@ -361,12 +361,15 @@ proptest! {
     fn no_group_is_emptied_unasked(all in candidates(), rules in rules()) {
         let options = options(rules);
         for group in decide(&all, &options) {
-            let counts = |id: &SnapshotId| {
+            // Those that count together: of one key, and with all sources or not. Whether any stays of each.
+            let mut stay: BTreeMap<_, bool> = BTreeMap::new();
+            for (id, fate) in &group.fates {
                 let candidate = all.iter().find(|c| c.id == *id).unwrap();
-                !candidate.partial && !matches!(group.fates.iter().find(|f| f.0 == *id).unwrap().1, Fate::LeaveAlone(_))
-            };
-            let counted: Vec<_> = group.fates.iter().filter(|(id, _)| counts(id)).collect();
-            let emptied = !counted.is_empty() && !counted.iter().any(|(_, fate)| stays(fate));
+                if !candidate.partial && !matches!(fate, Fate::LeaveAlone(_)) {
+                    *stay.entry((candidate.signer, candidate.lacks_sources)).or_default() |= stays(fate);
+                }
+            }
+            let emptied = stay.values().any(|any| !any);
             prop_assert_eq!(group.emptied, emptied);
             let refused = Plan { groups: vec![group.clone()] }.check().is_err();
             prop_assert_eq!(refused, emptied);
