@@ -81,7 +81,8 @@ pub struct Summary {
     /// A number of the rules for what is left out, by which they can be known again; `None` if there were none.
     #[n(11)]
     pub rules: Option<u64>,
-    /// So many seconds the time of the snapshot that it was compared with was ahead of its own: one of the two clocks was wrong. `None` if it wasn't.
+    /// So many seconds later than its own time it was made, by the times of those that were made before it: one of the clocks was wrong. `None` if
+    /// nothing says so.
     #[n(12)]
     pub behind: Option<u64>,
 }

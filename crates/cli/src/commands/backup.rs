@@ -203,8 +203,8 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
     if let Some((made, seconds)) = snapshot.and_then(|s| Some((s, s.summary.behind?))) {
         let known = (made.time.0.saturating_add_unsigned(seconds), 0);
         context.out.caution(format!(
-            "this machine's clock says {}, but by earlier backups it is past {}: one of the two is wrong. See that the clock is set; rules of \
-             'forget' leave this snapshot alone",
+            "this machine's clock says {}, but by earlier backups it is past {}: one of the two is wrong. See that the clock is set; until \
+             there are seven newer ones, rules of 'forget' leave this snapshot alone",
             local(made.time),
             local(known),
         ));

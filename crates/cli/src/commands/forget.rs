@@ -240,7 +240,7 @@ impl Shown<'_> {
         if tally.behind > 0 {
             let them = counted(tally.behind as u64, "snapshot was", "snapshots were");
             out.caution(format!(
-                "{them} made by a clock that was behind, so the rules can't tell when: forget them by their ids once you don't need them"
+                "{them} made by a clock that was behind, or after one from the future: the rules can't tell when, and leave the last seven alone"
             ));
         }
         if out.json() {

@@ -163,7 +163,7 @@ fn recall(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>])
     Ok(if chain.is_empty() { None } else { Some(ParentSnapshots(chain)) })
 }
 
-fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
+pub(super) fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
     let bytes = cache.recall(&name(host, paths))?;
     let mut chain = Vec::new();
     let mut rest = &bytes[..];

@@ -144,8 +144,12 @@ fn attempt(
     let session = WriteSession::begin(registration, index.clone(), cache.clone());
     let reader = Reader::new(repository.clone(), index, cache.clone(), options.memory / 24).with_copies();
     let time = options.time.unwrap_or((now.as_secs() as i64, now.subsec_nanos()));
-    // A time that the user gives is as old as it likes.
-    let behind = parents.first().filter(|_| options.time.is_none()).and_then(|parent| behind(parent, time.0));
+    // A time that the user gives is as old as it likes, and another machine has a clock of its own.
+    let before = match is_walk {
+        true => parents.first().filter(|parent| parent.host == options.host).cloned(),
+        false => parent::remembered(cache, &options.host, &paths).and_then(|of| of.into_iter().next()),
+    };
+    let behind = before.filter(|_| options.time.is_none()).and_then(|before| behind(&before, time.0));
     let run = Run {
         repository,
         session: Arc::new(session),
@@ -192,10 +196,14 @@ fn distrusted(reader: &Reader) -> Result<HashSet<PackId>> {
 /// Clocks of a machine that is set by others step back by less than so many seconds.
 const BEHIND_SECONDS: u64 = 60;
 
-/// How far a snapshot's time is behind the one of its parent, which was made before; and which may have been behind itself.
-fn behind(parent: &Snapshot, time: i64) -> Option<u64> {
-    let made = parent.time.0.saturating_add_unsigned(parent.summary.behind.unwrap_or_default());
-    u64::try_from(made.saturating_sub(time)).ok().filter(|seconds| *seconds >= BEHIND_SECONDS)
+/// How far a snapshot's time is behind the one that was made before, by which it is later at the least; which may have been behind itself. A
+/// second more, so that of several in a row the order can be told.
+fn behind(before: &Snapshot, time: i64) -> Option<u64> {
+    let made = before.time.0.saturating_add_unsigned(before.summary.behind.unwrap_or_default());
+    u64::try_from(made.saturating_sub(time))
+        .ok()
+        .filter(|seconds| *seconds >= BEHIND_SECONDS)
+        .map(|seconds| seconds + 1)
 }
 
 struct Run<'a> {

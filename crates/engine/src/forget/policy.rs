@@ -42,7 +42,7 @@ pub struct Candidate {
     pub partial: bool,
     /// Some of its sources were not there.
     pub lacks_sources: bool,
-    /// So many seconds it calls itself older than the one that it was compared with.
+    /// So many seconds later than its own time it was made.
     pub behind: Option<u64>,
     /// Its session hasn't ended.
     pub open_session: bool,
@@ -91,7 +91,7 @@ pub struct Group {
     pub key: GroupKey,
     /// Each of them, oldest first.
     pub fates: Vec<(SnapshotId, Fate)>,
-    /// Nothing of it that counts would be kept, and nobody has allowed that.
+    /// Of those that count together, of one key, and with all sources or not, nothing would be kept, and nobody has allowed that.
     pub emptied: bool,
 }
 
@@ -143,15 +143,23 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     Group { key, fates: members.iter().map(|c| c.id).zip(fates).collect(), emptied }
 }
 
+/// Of those that were made by a clock that was behind, so many are left alone. The others go by their own times: if one snapshot was from the
+/// future, and not the clock behind that made those after it, these are right.
+const BEHIND_LEFT: usize = 7;
+
 /// Which of a group's snapshots are left alone.
 fn left_alone(members: &[&Candidate], now: (i64, u32)) -> Vec<Option<Left>> {
     let latest = (now.0.saturating_add(FUTURE_SECONDS), now.1);
-    let future = members.iter().filter(|c| c.time > latest).count();
-    // Where most of those that no clock made too old are from the future, it is the clock that is asked now that is behind, and was perhaps asked for the
-    // others. Else a snapshot isn't behind if the one that it was compared with is from the future.
-    let is_clock_wrong = future * 2 > members.iter().filter(|c| c.behind.is_none()).count();
+    // In the order in which they were made, by all that is known.
+    let mut behind: BTreeMap<Option<KeyId>, Vec<(i64, SnapshotId)>> = BTreeMap::new();
+    for c in members.iter().filter(|c| !c.partial) {
+        let made = c.behind.map(|seconds| c.time.0.saturating_add_unsigned(seconds));
+        made.into_iter().for_each(|made| behind.entry(c.signer).or_default().push((made, c.id)));
+    }
+    behind.values_mut().for_each(|own| own.sort_unstable_by(|a, b| b.cmp(a)));
     let is_behind = |c: &Candidate| {
-        c.behind.is_some_and(|seconds| is_clock_wrong || c.time.0.saturating_add_unsigned(seconds) <= latest.0)
+        let own = behind.get(&c.signer).into_iter().flatten();
+        own.take(BEHIND_LEFT).any(|(_, id)| *id == c.id)
     };
     let one = |c: &&Candidate| match () {
         () if c.signer.is_none() => Some(Left::UnknownKey),
