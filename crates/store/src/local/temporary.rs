@@ -90,6 +90,14 @@ impl Temporary {
             renamed = rename();
             tries += 1;
         }
+        // It gave up what stood there first, and then failed: better these bytes than none.
+        if renamed.is_err() && mount::is_far(folder) && is_free(folder, file) {
+            let link = || fs::linkat(&self.name.tmp, &self.name.name, folder, file, AtFlags::empty());
+            if retry_on_intr(link).is_ok() {
+                return Ok(());
+            }
+            renamed = rename();
+        }
         renamed?;
         self.name.stands = false;
         Ok(())
@@ -178,6 +186,11 @@ pub(super) fn clear(root: &Root) -> std::result::Result<Cleared, (Errno, String)
         }
     }
     failed.map_or(Ok(cleared), Err)
+}
+
+/// Whether nothing has this name.
+fn is_free(folder: &OwnedFd, file: &str) -> bool {
+    matches!(fs::statat(folder, file, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
 /// When a file was written last, in seconds by the storage's clock.
