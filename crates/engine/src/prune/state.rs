@@ -49,7 +49,9 @@ impl State {
             list.map_err(drumlin_repo::Error::from)?;
         }
         let Options { max_unused, max_repack, max_rekey, .. } = options;
-        let mut text = format!("{max_unused:?} {max_repack:?} {max_rekey:?}");
+        // With what a limit means: an older program let some stay that this one doesn't.
+        let spare = max_unused.spare();
+        let mut text = format!("{max_unused:?} {spare:?} {max_repack:?} {max_rekey:?}");
         objects.iter().for_each(|name| text.extend([" ", name]));
         Ok(State { digest: checksum(text.as_bytes()).to_vec(), objects, quiet, pack_bytes })
     }
