@@ -407,11 +407,12 @@ impl WriteSession {
             self.refuse_lost()?;
         }
         let desk = Desk::new(&self.repository).having_announced(lock(&self.announced).take());
-        if !collection::commit(&desk, self.id, &Verdict::Committed { snapshot })? {
+        let verdict = Verdict::Committed { snapshot };
+        if !collection::commit(&desk, self.id, &verdict)? {
             return Err(Error::Evicted);
         }
         // It counts from here on. What could not be cleared up, the next collection does.
-        let _ = collection::end(&desk, self.id);
+        let _ = collection::end(&desk, self.id, &verdict);
         Ok(())
     }
 

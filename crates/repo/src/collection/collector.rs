@@ -1,6 +1,6 @@
 //! A collection: from its registration to the removal of what it condemned.
 
-use super::decide::{Standing, end_collector, own_word, standing};
+use super::decide::{Standing, clear_up, own_word, standing};
 use super::{Board, Fate, commit, evict, register, register::Known};
 use drumlin_format::decision::Verdict;
 use drumlin_format::plan::Plan;
@@ -170,7 +170,7 @@ fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B
     board.remove_indexes(&plan.indexes)?;
     board.remove_packs(&plan.packs)?;
     plans.iter().try_for_each(|id| board.remove_plan(*id))?;
-    end_collector(board, plan.session)
+    clear_up(board, plan.session)
 }
 
 /// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on. Gives those of which that
@@ -195,7 +195,7 @@ fn finish<B: Board>(board: &B, session: SessionId, id: PlanId) -> Result<(), B::
     // After the decision: it may be on a plan that was put since others were listed.
     let Some(plan) = board.plan(id)?.filter(|plan| plan.session == session) else {
         // It was carried out, and its collector was stopped right before its end.
-        return end_collector(board, session);
+        return clear_up(board, session);
     };
     let mut ids = Vec::new();
     for other in board.plans()? {

@@ -63,15 +63,22 @@ pub(super) fn own_word<B: Board>(board: &B, session: SessionId) -> Result<Option
     Ok(board.verdict(flag)?.filter(is_own))
 }
 
-/// End a session that has committed. Without a session its snapshot counts for good, and without a session a decision
-/// means nothing: so in this order. Where the session may come back, the decision stays, or the snapshot would count no more.
-pub fn end<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
+/// End a session of ours that has committed. Without a session its snapshot counts for good, and without a session a decision
+/// means nothing: so in this order. Where the session may come back, the decision stays, or the snapshot would count no more: it is put again, should somebody who
+/// knows nothing of that have ended the session for us.
+pub fn end<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Result<(), B::Error> {
     board.remove_session(session)?;
-    if board.may_come_back(session)? { Ok(()) } else { remove_decision(board, session) }
+    if !board.may_come_back(session)? {
+        return remove_decision(board, session);
+    }
+    match board.creates_atomically()? {
+        true => board.create(Flag::Decision(session), verdict).map(drop),
+        false => board.replace(Flag::Commit(session), verdict),
+    }
 }
 
-/// End a collector's session, whose plan was carried out: should it come back, it means nothing.
-pub(super) fn end_collector<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
+/// End a collector's session, whose plan was carried out: should that come back, it means nothing.
+pub(super) fn clear_up<B: Board>(board: &B, session: SessionId) -> Result<(), B::Error> {
     board.remove_session(session)?;
     remove_decision(board, session)
 }
@@ -83,7 +90,12 @@ fn remove_decision<B: Board>(board: &B, session: SessionId) -> Result<(), B::Err
 /// End a session in the name of its writer, who has committed this snapshot.
 fn end_for<B: Board>(board: &B, session: SessionId, committed: SnapshotId) -> Result<Fate, B::Error> {
     board.remove_checkpoints(session, committed)?;
-    end(board, session).map(|()| Fate::Ended)
+    board.remove_session(session)?;
+    // Who hasn't put it can't know, as a rule.
+    if !board.may_come_back(session)? {
+        remove_decision(board, session)?;
+    }
+    Ok(Fate::Ended)
 }
 
 /// How it stands about the plans of a collector.

@@ -128,7 +128,7 @@ impl Repository {
         if !new_snapshots.is_empty() || !new_indexes.is_empty() {
             let open: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
             let decided = self.decided_on()?.into_iter().collect();
-            view.lasting_indexes = lasting_indexes(new_indexes, &open, &decided);
+            view.lasting_indexes = self.lasting_indexes(new_indexes, &open, &decided)?;
             view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
         }
         if keys {
@@ -240,6 +240,28 @@ impl Repository {
         Ok(lasting)
     }
 
+    /// The index objects of writers that have ended, and were not evicted: the others may not be durable yet.
+    fn lasting_indexes(
+        &self,
+        ids: Vec<Id>,
+        open: &HashSet<SessionId>,
+        decided: &HashSet<SessionId>,
+    ) -> Result<Vec<Id>> {
+        let desk = Desk::new(self);
+        let prefix = |id: &SessionId| id.0.first_chunk::<8>().copied();
+        let mut writers: HashSet<[u8; 8]> = open.iter().filter_map(prefix).collect();
+        let wrote: HashSet<[u8; 8]> = ids.iter().filter_map(|id| id.first_chunk().copied()).collect();
+        for session in decided.iter().filter(|id| prefix(id).is_some_and(|prefix| wrote.contains(&prefix))) {
+            match desk.is_evicted(*session) {
+                Ok(false) => {}
+                Err(e) if !e.is_damage() => return Err(e),
+                _ => writers.extend(prefix(session)),
+            }
+        }
+        let is_over = |id: &Id| id.first_chunk().is_none_or(|writer| !writers.contains(writer));
+        Ok(ids.into_iter().filter(is_over).collect())
+    }
+
     /// What is to be remembered of the keys that the owner has certified.
     fn seen_keys(&self, ids: BTreeSet<KeyId>) -> Result<BTreeMap<Id, SeenKey>> {
         let secrets = self.secrets();
@@ -253,12 +275,6 @@ impl Repository {
         }
         Ok(keys)
     }
-}
-
-/// The index objects of writers that have ended: the others may not be durable yet.
-fn lasting_indexes(ids: Vec<Id>, open: &HashSet<SessionId>, decided: &HashSet<SessionId>) -> Vec<Id> {
-    let writers: HashSet<[u8; 8]> = open.iter().chain(decided).filter_map(|id| id.0.first_chunk().copied()).collect();
-    ids.into_iter().filter(|id| id.first_chunk().is_none_or(|writer| !writers.contains(writer))).collect()
 }
 
 /// What never changes in a config.

@@ -244,10 +244,11 @@ pub fn writer(play: &Play, me: u8, chunks: &str) -> Result<String, Pause> {
     }
     let snap = Snap { session, chunks: wanted, plans: known.ids() };
     play.script.ask(Step::PutSnapshot(id, snap))?;
-    if !commit(play, session, &Verdict::Committed { snapshot: id })? {
+    let verdict = Verdict::Committed { snapshot: id };
+    if !commit(play, session, &verdict)? {
         return Ok("evicted".into());
     }
-    end(play, session)?;
+    end(play, session, &verdict)?;
     Ok("committed".into())
 }
 
@@ -279,14 +280,15 @@ pub fn decider(play: &Play, me: u8, again: bool) -> Result<String, Pause> {
         plan.id = PlanId([me + 1; 16]);
         play.put_plan(&plan)?;
     }
-    if !commit(play, session, &Verdict::Collected { plan: plan.id })? {
+    let verdict = Verdict::Collected { plan: plan.id };
+    if !commit(play, session, &verdict)? {
         return Ok("evicted".into());
     }
     play.remove_indexes(&plan.indexes)?;
     play.remove_packs(&plan.packs)?;
     play.remove_plan(first)?;
     play.remove_plan(plan.id)?;
-    end(play, session)?;
+    end(play, session, &verdict)?;
     Ok("done".into())
 }
 
@@ -305,7 +307,7 @@ pub fn carrier(play: &Play, id: PlanId) -> Result<String, Pause> {
     play.remove_indexes(&plan.indexes)?;
     play.remove_packs(&plan.packs)?;
     play.remove_plan(id)?;
-    end(play, plan.session)?;
+    end(play, plan.session, &Verdict::Collected { plan: id })?;
     Ok("carried it out".into())
 }
 
