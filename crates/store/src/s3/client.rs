@@ -306,7 +306,7 @@ impl Client {
             ));
             return Lesson::Again;
         }
-        if said.is_expired() && self.keys.are_others(keys) {
+        if said.wants_other_keys() && self.keys.are_others(keys) {
             return Lesson::Again;
         }
         let elsewhere = matches!(said.status, 301 | 307 | 400) || said.code == "AuthorizationHeaderMalformed";

@@ -72,6 +72,11 @@ impl Said {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken")
     }
 
+    /// They have ended, or have been replaced: there may be others by now.
+    pub(super) fn wants_other_keys(&self) -> bool {
+        self.is_expired() || self.code == "InvalidAccessKeyId"
+    }
+
     pub(super) fn is_skewed(&self) -> bool {
         self.code == "RequestTimeTooSkewed"
     }

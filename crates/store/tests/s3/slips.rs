@@ -69,6 +69,33 @@ fn a_session_that_is_renewed() {
     store.put("a", b"1", Put::Create).unwrap();
 }
 
+/// The same with the user's own file of credentials, which something else writes anew; and with keys that were replaced.
+#[test]
+fn a_file_of_credentials_that_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("credentials");
+    let log_in = |key: &str, token: &str| {
+        let text = format!(
+            "[work]\naws_access_key_id = {key}\naws_secret_access_key = {}\naws_session_token = {token}\n",
+            KEYS.1
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    log_in(KEYS.0, "one");
+    let server = S3::with(Habits { token: Some("one".into()), ..Habits::default() });
+    let set = [("AWS_PROFILE", "work"), ("AWS_SHARED_CREDENTIALS_FILE", file.to_str().unwrap())];
+    let store = User::of(&server.endpoint(), &set).create("p");
+    server.habits(|habits| habits.token = Some("two".into()));
+    says(store.put("a", b"1", Put::Create), Kind::Refused, &["the profile 'work'", "has ended"]);
+    log_in(KEYS.0, "two");
+    store.put("a", b"1", Put::Create).unwrap();
+    log_in("AKreplaced", "two");
+    let store = User::of(&server.endpoint(), &set).open("p");
+    says(store.get("a"), Kind::Refused, &["doesn't know the access key of the profile 'work'"]);
+    log_in(KEYS.0, "two");
+    assert_eq!(store.get("a").unwrap(), b"1");
+}
+
 #[test]
 fn places_that_are_wrong() {
     let server = S3::start();

@@ -110,7 +110,9 @@ impl Chain {
         if let Some(keys) = self.web_identity(self.region())? {
             return Ok(keys);
         }
-        if let Some(keys) = self.profile.keys()? {
+        // As it is now: whoever logs in again has the files written anew.
+        let profile = Profile::read(&self.user).map_err(NoKeys::Never)?;
+        if let Some(keys) = profile.keys()? {
             return Ok(keys);
         }
         if let Some(keys) = self.container()? {
