@@ -39,8 +39,8 @@ impl Handler for Asking {
             Some(answers) if answers.len() == 1 && (self.takes)(&answers[0]) => Auth::Accept,
             Some(_) => Auth::reject(),
             None => Auth::Partial {
-                name: "".into(),
-                instructions: "".into(),
+                name: "It's".into(),
+                instructions: "\u{1b}[2Ja\r\nquestion:".into(),
                 prompts: Cow::from(vec![(Cow::from("Answer?"), true)]),
             },
         })
@@ -199,7 +199,7 @@ fn a_person_is_asked_once_a_run() {
     assert_eq!(place.store.get("a").unwrap(), b"1");
     place.upload("large");
     let asked = place.asked.lock().unwrap();
-    assert!(asked.len() == 1 && asked[0].contains("Answer?"), "{asked:?}");
+    assert!(asked.len() == 1 && asked[0].ends_with(r"It's \u{1b}[2Ja question: Answer? "), "{asked:?}");
 }
 
 /// Whoever stands where a known server stood gets no password and no answer, even if the configuration says that no key is looked at.

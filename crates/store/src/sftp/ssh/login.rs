@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::keys::{self, KeyFile};
+use super::legible::legible;
 use super::route::Hop;
 use super::server::{Client, Shaken};
 use super::wait::{Wait, within};
@@ -346,7 +347,7 @@ impl Attempt<'_> {
 
     /// `known`: the answers that it took before. Nobody is asked then.
     async fn interactive(&mut self, known: Option<&Answers>) -> Result<bool, Failure> {
-        let mut given = Answers::new();
+        let (mut given, mut said) = (Answers::new(), String::new());
         let user = self.hop.user.clone();
         let limit = self.hop.answer_timeout();
         let start = self.session.authenticate_keyboard_interactive_start(user, None::<String>);
@@ -360,11 +361,13 @@ impl Attempt<'_> {
                 KeyboardInteractiveAuthResponse::Failure { remaining_methods, partial_success } => {
                     return Ok(self.note(AuthResult::Failure { remaining_methods, partial_success }));
                 }
-                KeyboardInteractiveAuthResponse::InfoRequest { instructions, prompts, .. } => {
+                KeyboardInteractiveAuthResponse::InfoRequest { name, instructions, prompts } => {
+                    // What is said without a question is shown with the next one.
+                    said = format!("{said} {name} {instructions}");
                     let mut answers = Vec::new();
                     for prompt in prompts {
-                        let question = format!("{} {}", instructions.trim(), prompt.prompt.trim());
-                        let question = format!("{}: {} ", self.hop.shown(), question.trim().escape_debug());
+                        let asked = legible(&format!("{} {}", std::mem::take(&mut said), prompt.prompt));
+                        let question = format!("{}: {asked} ", self.hop.shown());
                         let answer = match known {
                             None => self.ask(question.clone()).await,
                             Some(known) => known.iter().find(|(asked, _)| *asked == question).map(|(_, a)| a.clone()),

@@ -6,6 +6,7 @@
 mod config;
 mod keys;
 mod known;
+mod legible;
 mod login;
 mod route;
 mod server;
