@@ -69,7 +69,7 @@ impl Settings {
             region,
             bucket: address.bucket.clone(),
             base: if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) },
-            bundle: user.get("AWS_CA_BUNDLE").or_else(|| profile.get("ca_bundle")).map(PathBuf::from),
+            bundle: user.bundle(profile),
             proxies: Arc::new(Proxies::read(&around.proxies)),
             classes: around.storage_classes.clone(),
             lock: around.object_lock.clone(),

@@ -5,7 +5,7 @@ use drumlin_testkit::s3::{KEYS, S3};
 use drumlin_testkit::{Line, Relay, Rng};
 
 use crate::place::User;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,11 +87,31 @@ fn servers_that_are_not() {
     let none = dir.path().join("none.pem");
     let odd = dir.path().join("odd.pem");
     std::fs::write(&odd, "nothing").unwrap();
+    // A certificate that isn't the one that is shown, though it is trusted, and one for another name.
+    let own = S3::over_tls_of_its_own();
+    let own_by_number = format!("https://127.0.0.1:{}", own.port());
+    let own_bundle = dir.path().join("own.pem");
+    std::fs::write(&own_bundle, S3::own_certificate()).unwrap();
+    let own_bundle = own_bundle.to_str().unwrap();
+    // A server that speaks no TLS answers what it can't read as HTTP has it.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain = format!("https://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let _ = (&client).read(&mut [0; 4096]);
+            let _ = (&client).write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
+        }
+    });
     let by_number = format!("https://127.0.0.1:{}", server.port());
     let (bundle, none, odd) = (bundle.to_str().unwrap(), none.to_str().unwrap(), odd.to_str().unwrap());
     for (endpoint, bundle, kind, part) in [
         (&server.endpoint(), "", Kind::Io, "AWS_CA_BUNDLE"),
-        (&by_number, bundle, Kind::Io, "certificate"),
+        (&by_number, bundle, Kind::Io, "is for another server"),
+        (&own.endpoint(), bundle, Kind::Io, "it has signed itself"),
+        (&own.endpoint(), bundle, Kind::Io, "AWS_CA_BUNDLE"),
+        (&server.endpoint(), own_bundle, Kind::Io, "nobody who is trusted here has signed it"),
+        (&own_by_number, own_bundle, Kind::Io, "is for another server"),
+        (&plain, bundle, Kind::Io, "http://"),
         (&server.endpoint(), none, Kind::Io, "none.pem"),
         (&server.endpoint(), odd, Kind::Io, "odd.pem"),
     ] {
@@ -99,4 +119,19 @@ fn servers_that_are_not() {
         assert_eq!(error.kind, kind, "{endpoint} {bundle}: {error}");
         assert!(error.to_string().contains(part), "{endpoint} {bundle}: {error}");
     }
+}
+
+/// As it is made at home: a certificate that has signed itself, and that the user names. In the environment or in `~/.aws/config`.
+#[test]
+fn a_certificate_of_the_servers_own() {
+    let home = tempfile::tempdir().unwrap();
+    let bundle = home.path().join("own.pem");
+    std::fs::write(&bundle, S3::own_certificate()).unwrap();
+    let server = S3::over_tls_of_its_own();
+    user(&server.endpoint(), bundle.to_str().unwrap()).create("p").put("a", b"1", Put::Create).unwrap();
+    std::fs::create_dir(home.path().join(".aws")).unwrap();
+    std::fs::write(home.path().join(".aws/config"), "[default]\nca_bundle = ~/own.pem\n").unwrap();
+    let mut user = user(&server.endpoint(), "");
+    user.around.home = Some(home.path().into());
+    assert_eq!(user.open("p").get("a").unwrap(), b"1");
 }

@@ -128,6 +128,19 @@ impl S3 {
         Self::begin(Habits::default(), Some(tls::config()))
     }
 
+    /// One that speaks TLS as `localhost`, with a certificate that it has signed itself: [`S3::own_certificate`].
+    ///
+    /// # Panics
+    /// If there is no port to be had.
+    pub fn over_tls_of_its_own() -> S3 {
+        Self::begin(Habits::default(), Some(tls::own()))
+    }
+
+    /// That certificate, as PEM.
+    pub fn own_certificate() -> &'static str {
+        tls::OWN
+    }
+
     /// The authority's certificate, as PEM.
     pub fn authority() -> &'static str {
         tls::AUTHORITY

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::{NoKeys, User, keys, of_json};
 use crate::s3::sign::Keys;
 
-/// What the files say of one profile.
+/// What the files say of one profile. What is indented below a setting is found behind its name and a dot: `s3.addressing_style`.
 #[derive(Clone, Default)]
 pub(crate) struct Profile {
     name: String,
@@ -41,7 +41,7 @@ impl Profile {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(false),
             Err(error) => return Err(format!("'{}' can't be read: {error}", path.display())),
         };
-        let (mut within, mut found) = (false, false);
+        let (mut within, mut found, mut above) = (false, false, String::new());
         for line in text.lines() {
             if line.trim_start().starts_with(['#', ';']) || line.trim().is_empty() {
                 continue;
@@ -56,13 +56,14 @@ impl Profile {
                 };
                 within = name == self.name;
                 found |= within;
-            } else if within
-                // What is indented belongs to the setting above it.
-                && !line.starts_with([' ', '\t'])
-                && let Some((name, value)) = line.split_once('=')
-            {
-                let value = value.split(" #").next().unwrap_or_default();
-                self.settings.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
+            } else if within && let Some((name, value)) = line.split_once('=') {
+                let value = value.split(" #").next().unwrap_or_default().trim();
+                let name = name.trim().to_ascii_lowercase();
+                let name = if line.starts_with([' ', '\t']) { format!("{above}.{name}") } else { name };
+                if !name.contains('.') {
+                    above.clone_from(&name);
+                }
+                self.settings.insert(name, value.to_owned());
             }
         }
         Ok(found)

@@ -35,6 +35,19 @@ impl User {
         self.variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
+    /// A path as it is written in a setting: `~/` is the home folder.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        match (text.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => PathBuf::from(text),
+        }
+    }
+
+    /// Certificates to trust in, in place of the system's.
+    pub(super) fn bundle(&self, profile: &Profile) -> Option<PathBuf> {
+        self.get("AWS_CA_BUNDLE").or_else(|| profile.get("ca_bundle")).map(|path| self.path(path))
+    }
+
     fn file(&self, variable: &str, name: &str) -> Option<PathBuf> {
         match self.get(variable) {
             Some(path) => Some(PathBuf::from(path)),
@@ -65,8 +78,7 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn new(user: User, profile: Profile, is_amazon: bool, proxies: Arc<Proxies>) -> Self {
-        let bundle = user.get("AWS_CA_BUNDLE").map(PathBuf::from);
-        let pool = Pool::new(Limits::default(), bundle, proxies);
+        let pool = Pool::new(Limits::default(), user.bundle(&profile), proxies);
         Chain { user, profile, is_amazon, pool, known: Mutex::default() }
     }
 

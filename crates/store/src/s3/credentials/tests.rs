@@ -78,7 +78,8 @@ fn profiles() {
     let profile = |name| Profile::read(&user(Some(home.path()), &[("AWS_PROFILE", name)]));
     let work = profile("work").unwrap();
     assert_eq!((work.get("region"), work.get("endpoint_url")), (Some("us-west-2"), Some("https://h")));
-    assert_eq!(Profile::read(&user(Some(home.path()), &[])).unwrap().get("endpoint_url"), None);
+    let default = Profile::read(&user(Some(home.path()), &[])).unwrap();
+    assert_eq!((default.get("endpoint_url"), default.get("s3.endpoint_url")), (None, Some("http://nested")));
     let find = |name| find(Some(home.path()), &[("AWS_PROFILE", name)], false);
     assert_eq!(shown(&find("work").unwrap()).1, "w/+=");
     let given = find("by-program").unwrap();

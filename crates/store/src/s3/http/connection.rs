@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use super::Endpoint;
 use super::proxy::Proxy;
 use super::socket::Socket;
+use super::tls;
 use crate::limit::Limits;
 
 /// Longer heads are no answer of an object storage.
@@ -366,9 +367,11 @@ impl Connection {
 /// What went wrong in agreeing on TLS, with what to do about a certificate.
 fn untrusted(error: io::Error) -> io::Error {
     let words = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(rustls::Error::InvalidCertificate(why)) => format!(
-            "its certificate isn't trusted ({why}): if it should be, name a file with its authority's in AWS_CA_BUNDLE, or add that to the system's"
-        ),
+        Some(rustls::Error::InvalidCertificate(why)) => tls::refusal(why),
+        // What is no TLS at all.
+        Some(rustls::Error::InvalidMessage(why)) => {
+            format!("it speaks no TLS ({why:?}): if it is to be spoken to without, its URL begins with http://")
+        }
         Some(other) => format!("no TLS can be agreed on: {other}"),
         None => return error,
     };
