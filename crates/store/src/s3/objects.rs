@@ -179,8 +179,11 @@ impl Inner {
                     self.late.note(name);
                     Ok(())
                 }
-                Err(error) if tries > 1 => Err(error),
-                _ => Err(self.taken(name)),
+                Ok(false) => Err(self.taken(name)),
+                Err(error) if error.kind == Kind::Refused => {
+                    Err(self.because(Kind::Exists, Action::Write, name, UNKNOWN))
+                }
+                Err(error) => Err(error),
             },
             Err(said) => Err(self.client.refused(Action::Write, &ask, &said)),
         }
@@ -206,6 +209,10 @@ impl Inner {
         }
     }
 }
+
+/// Of a name that is taken, where nobody can see by what.
+const UNKNOWN: &str = "there is an object of that name already; it may be the very one that was to be written, sent twice on the way, but these \
+                       credentials can't see that: it takes the right GetObject";
 
 /// The right that it takes to read an object, or a version of it.
 fn reading(is_version: bool) -> &'static str {
