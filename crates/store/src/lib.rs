@@ -7,6 +7,7 @@ mod ahead;
 mod around;
 pub mod conformance;
 pub mod descriptors;
+mod dial;
 mod discard;
 mod error;
 mod fault;

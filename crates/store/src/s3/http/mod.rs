@@ -2,7 +2,6 @@
 //! out, any sort of body in (RFC 9112). Not here: redirects, cookies, compression.
 
 mod connection;
-mod dial;
 mod pool;
 mod proxy;
 mod socket;

@@ -1,18 +1,18 @@
 //! A TCP connection whose bytes are counted against the limits of speed, and that breaks when nothing has moved for a while.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::dial::first_of;
+use crate::dial;
 use crate::limit::Limits;
 
 /// How often somebody who waits looks whether anything moves.
 const LOOK: Duration = Duration::from_secs(2);
 /// Nothing has come, and nothing has gone, for so long: the connection is dead.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Each address of a host gets so long to answer.
+/// A host's addresses get so long to answer, all together.
 const CONNECTING: Duration = Duration::from_secs(15);
 /// With a limit of speed, so much is sent at once.
 const PIECE_BYTES: usize = 16 << 10;
@@ -25,8 +25,7 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn dial(to: (&str, u16), limits: &Limits, connecting: Option<Duration>) -> io::Result<Self> {
-        let addresses: Vec<_> = to.to_socket_addrs()?.collect();
-        let tcp = first_of(&addresses, connecting.unwrap_or(CONNECTING))?;
+        let tcp = dial::connect(to, connecting.unwrap_or(CONNECTING))?;
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(LOOK))?;
         tcp.set_write_timeout(Some(LOOK))?;

@@ -1,19 +1,16 @@
 //! What ssh is spoken over: a TCP connection, a program (`ProxyCommand`), or a connection to the host before.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use russh::client::Handle;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Failure;
@@ -22,10 +19,7 @@ use super::server::Client;
 use super::wait::{Wait, within};
 use crate::sftp::peer::Line;
 use crate::sftp::program::shell;
-use crate::{Action, Kind};
-
-/// An address of a host gets so long before the next one is tried beside it (RFC 8305's connection attempt delay).
-const STAGGER: Duration = Duration::from_millis(250);
+use crate::{Action, Kind, dial};
 
 /// Bytes in both directions.
 pub(super) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -83,7 +77,7 @@ pub(super) async fn through(before: &Handle<Client>, hop: &Hop, line: &Arc<Line>
 async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
     let within = hop.connect_timeout();
     let connected =
-        timeout(within, async { any_of(lookup_host((hop.host.as_str(), hop.port)).await?.collect()).await });
+        timeout(within, async { dial::any_of(lookup_host((hop.host.as_str(), hop.port)).await?.collect()).await });
     let connected = connected.await;
     let told = |cause: String| {
         Failure::new(
@@ -107,32 +101,6 @@ async fn connect(hop: &Hop, line: &Arc<Line>) -> Result<TcpStream, Failure> {
         });
     }
     Ok(stream)
-}
-
-/// A connection to the first of these addresses that takes one, each tried beside those before it: a host whose first address
-/// swallows whatever is sent to it can be reached by its second.
-async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut tries = JoinSet::new();
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    loop {
-        if let Some(address) = waiting.next() {
-            tries.spawn(TcpStream::connect(address));
-        }
-        let tried = match waiting.len() {
-            0 => tries.join_next().await,
-            _ => match timeout(STAGGER, tries.join_next()).await {
-                Ok(tried) => tried,
-                Err(_) => continue,
-            },
-        };
-        match tried {
-            Some(Ok(Ok(stream))) => return Ok(stream),
-            Some(Ok(Err(error))) => failed = error,
-            Some(Err(error)) => failed = error.into(),
-            None => return Err(failed),
-        }
-    }
 }
 
 fn program(command: &str, line: &Arc<Line>) -> io::Result<Box<dyn Both>> {
@@ -183,46 +151,5 @@ impl AsyncWrite for Heard {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut *self.inner).poll_shutdown(cx)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-    use std::time::Instant;
-
-    fn connect(addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            timeout(Duration::from_secs(60), any_of(addresses.to_vec())).await.unwrap()?.peer_addr()
-        })
-    }
-
-    /// A listener whose queue is full: whoever knocks there hears nothing.
-    fn swallows() -> (TcpListener, Vec<std::net::TcpStream>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // On a socket that listens, it sets the queue's length anew.
-        assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 0) }, 0);
-        let address = listener.local_addr().unwrap();
-        let knock = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100));
-        let held = std::iter::from_fn(|| knock().ok()).take(100).collect();
-        (listener, held)
-    }
-
-    #[test]
-    fn an_address_that_swallows_everything_keeps_nobody_from_the_next() {
-        let (dead, _held) = swallows();
-        let alive = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (dead, alive) = (dead.local_addr().unwrap(), alive.local_addr().unwrap());
-        let start = Instant::now();
-        assert_eq!(connect(&[dead, alive]).unwrap(), alive);
-        assert!(start.elapsed() >= STAGGER);
-        assert_eq!(connect(&[alive, dead]).unwrap(), alive);
-        // Nobody is there, and says so: nothing is waited for.
-        let refuses = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert_eq!(connect(&[refuses, alive]).unwrap(), alive);
-        assert_eq!(connect(&[refuses, refuses]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(connect(&[]).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
