@@ -122,7 +122,10 @@ impl SftpStore {
 
 fn way(address: &Address, around: &Surroundings, shown: &str) -> Result<Way> {
     match &around.ssh_command {
-        Some(command) => Ok(Way::Program { command: ssh::command(command, address), several: true }),
+        Some(command) => {
+            let command = ssh::command(command, address).map_err(|e| e.at(shown))?;
+            Ok(Way::Program { command, several: true })
+        }
         None => {
             let login = ssh::Login::new(address, around).map_err(|e| e.at(shown))?;
             Ok(Way::Ssh(Box::new(login)))

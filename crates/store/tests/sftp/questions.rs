@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drumlin_store::{Kind, Location, Put, Retries, SftpStore, Store, Surroundings};
+use drumlin_store::{Location, Put, Retries, SftpStore, Store, Surroundings};
 use drumlin_testkit::{Line, Relay};
 use russh::keys::{PrivateKey, load_secret_key};
-use russh::server::{Auth, ChannelOpenHandle, Config, Handler, Msg, Response, Session, run_stream};
-use russh::{Channel, ChannelId};
+use russh::server::{Auth, ChannelOpenHandle, Config, Handler, Msg, Response, Session, VerifiedPublicKey, run_stream};
+use russh::{Channel, ChannelId, MethodKind, MethodSet};
 
 const SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -21,11 +21,19 @@ type Takes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 /// One connection to it.
 struct Asking {
     takes: Takes,
+    /// Whether a key has to come first.
+    wants_key: bool,
     channel: Option<Channel<Msg>>,
 }
 
 impl Handler for Asking {
     type Error = russh::Error;
+
+    async fn auth_publickey(&mut self, _user: &str, _key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
+        let is_news = std::mem::take(&mut self.wants_key);
+        let next = MethodKind::KeyboardInteractive;
+        Ok(Auth::Reject { proceed_with_methods: Some(MethodSet::from(&[next][..])), partial_success: is_news })
+    }
 
     async fn auth_keyboard_interactive<'a>(
         &'a mut self,
@@ -36,6 +44,10 @@ impl Handler for Asking {
         let answers =
             response.map(|answers| answers.map(|a| String::from_utf8_lossy(&a).into_owned()).collect::<Vec<_>>());
         Ok(match answers {
+            _ if self.wants_key => Auth::Reject {
+                proceed_with_methods: Some(MethodSet::from(&[MethodKind::PublicKey][..])),
+                partial_success: false,
+            },
             Some(answers) if answers.len() == 1 && (self.takes)(&answers[0]) => Auth::Accept,
             Some(_) => Auth::reject(),
             None => Auth::Partial {
@@ -81,7 +93,7 @@ impl Handler for Asking {
 }
 
 /// Its port.
-fn start(key: PrivateKey, takes: Takes) -> u16 {
+fn start(key: PrivateKey, takes: Takes, wants_key: bool) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     listener.set_nonblocking(true).unwrap();
@@ -98,7 +110,7 @@ fn start(key: PrivateKey, takes: Takes) -> u16 {
             let config = Arc::new(config);
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
-                let (config, asking) = (config.clone(), Asking { takes: takes.clone(), channel: None });
+                let (config, asking) = (config.clone(), Asking { takes: takes.clone(), wants_key, channel: None });
                 tokio::spawn(async move {
                     if let Ok(session) = run_stream(config, stream, asking).await {
                         let _ = session.await;
@@ -110,29 +122,41 @@ fn start(key: PrivateKey, takes: Takes) -> u16 {
     port
 }
 
-/// That server behind a line, and a user who is asked what it asks, and answers with what `answer` gives.
-struct Scene {
-    dir: tempfile::TempDir,
+/// A store there, over a line, and what a person was asked, who answers with what `answer` gives.
+struct Place {
+    _dir: tempfile::TempDir,
     relay: Relay,
-    around: Surroundings,
-    location: Location,
+    store: SftpStore,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Scene {
+impl Place {
     fn new(test: &str, takes: Takes, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Option<Self> {
+        Place::with(test, takes, false, "", answer).map(|place| place.unwrap_or_else(|(error, _)| panic!("{error}")))
+    }
+
+    /// `lines` of configuration count first. Where there is no way in: why, and what was asked.
+    fn with(
+        test: &str,
+        takes: Takes,
+        wants_key: bool,
+        lines: &str,
+        answer: impl Fn(usize) -> String + Send + Sync + 'static,
+    ) -> Option<Result<Self, (drumlin_store::Error, Vec<String>)>> {
         if !Path::new(SERVER).exists() {
             println!("{test}: passed over, it needs {SERVER}");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let key = new_key(&dir.path().join("host-key"));
-        let relay = Relay::to(start(load_secret_key(&key, None).unwrap(), takes), Line::default());
+        let key = dir.path().join("host-key");
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap();
+        assert!(made.success());
+        let relay = Relay::to(start(load_secret_key(&key, None).unwrap(), takes, wants_key), Line::default());
         let (known, config) = (dir.path().join("known"), dir.path().join("config"));
         let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
         std::fs::write(&known, format!("[127.0.0.1]:{} {public}", relay.port())).unwrap();
         let lines = format!(
-            "Host asking\n HostName 127.0.0.1\n Port {}\n User somebody\n UserKnownHostsFile {}\n \
+            "{lines}\nHost asking\n HostName 127.0.0.1\n Port {}\n User somebody\n UserKnownHostsFile {}\n \
              GlobalKnownHostsFile none\n IdentityFile /none\n IdentitiesOnly yes\n",
             relay.port(),
             known.display()
@@ -155,30 +179,10 @@ impl Scene {
         let folder = dir.path().join("repository");
         std::fs::create_dir(&folder).unwrap();
         let location = Location::parse(&format!("sftp://asking{}", folder.display())).unwrap();
-        Some(Scene { dir, relay, around, location, asked })
-    }
-}
-
-/// A file with a new key.
-fn new_key(path: &Path) -> PathBuf {
-    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).status().unwrap();
-    assert!(made.success());
-    path.to_owned()
-}
-
-/// A store there, and what a person was asked.
-struct Place {
-    _dir: tempfile::TempDir,
-    relay: Relay,
-    store: SftpStore,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Place {
-    fn new(test: &str, takes: Takes, answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Option<Self> {
-        let Scene { dir, relay, around, location, asked } = Scene::new(test, takes, answer)?;
-        let store = SftpStore::create(&location, &around).unwrap();
-        Some(Place { _dir: dir, relay, store, asked })
+        Some(match SftpStore::create(&location, &around) {
+            Ok(store) => Ok(Place { _dir: dir, relay, store, asked }),
+            Err(error) => Err((error, std::mem::take(&mut *asked.lock().unwrap()))),
+        })
     }
 
     /// An object that is worth further connections.
@@ -200,32 +204,6 @@ fn a_person_is_asked_once_a_run() {
     place.upload("large");
     let asked = place.asked.lock().unwrap();
     assert!(asked.len() == 1 && asked[0].ends_with(r"It's \u{1b}[2Ja question: Answer? "), "{asked:?}");
-}
-
-/// Whoever stands where a known server stood gets no password and no answer, even if the configuration says that no key is looked at.
-#[test]
-fn a_server_with_another_key_than_the_known_one_is_told_no_secret() {
-    let test = "a_server_with_another_key_than_the_known_one_is_told_no_secret";
-    let Some(scene) = Scene::new(test, Arc::new(|_| true), |_| "secret".into()) else { return };
-    let Scene { dir, relay, around, location, asked } = scene;
-    let config = dir.path().join("config");
-    let lines = std::fs::read_to_string(&config).unwrap() + " StrictHostKeyChecking no\n";
-    std::fs::write(&config, lines).unwrap();
-    let known = std::fs::read_to_string(dir.path().join("known")).unwrap();
-    // Of a server that was never seen nothing better is known.
-    std::fs::write(dir.path().join("known"), "").unwrap();
-    SftpStore::create(&location, &around).unwrap();
-    assert_eq!(asked.lock().unwrap().len(), 1);
-    let other = std::fs::read_to_string(new_key(&dir.path().join("other")).with_extension("pub")).unwrap();
-    std::fs::write(dir.path().join("known"), format!("[127.0.0.1]:{} {other}", relay.port())).unwrap();
-    let refused = SftpStore::open(&location, &around).err().unwrap();
-    assert_eq!(refused.kind, Kind::Refused, "{refused}");
-    let words = refused.to_string();
-    assert!(words.contains("not the one that is known") && words.contains("ssh-keygen -R"), "{words}");
-    assert_eq!(asked.lock().unwrap().len(), 1, "nobody was asked");
-    std::fs::write(dir.path().join("known"), known).unwrap();
-    let store = SftpStore::open(&location, &around).unwrap();
-    assert_eq!(store.len("a").unwrap(), None);
 }
 
 /// Whose codes count once is asked again where nothing goes on without, and not in order to be faster; and a code that was refused
@@ -262,4 +240,60 @@ fn codes_that_count_once_are_asked_for_no_further_connection() {
     }
     // Each code that was asked for after that was sent once.
     assert_eq!(given.lock().unwrap()[..], ["code 1", "code 1", "code 2", "code 3"]);
+}
+
+/// With `StrictHostKeyChecking no`, too, as with ssh: it may be anybody.
+#[test]
+fn a_server_with_another_key_than_the_known_one_is_told_no_secret() {
+    // Its own key stands in another file, that isn't read: a stranger's does in this one.
+    let (dir, test) = (tempfile::tempdir().unwrap(), "a_server_with_another_key_than_the_known_one_is_told_no_secret");
+    let (stranger, known) = (dir.path().join("stranger"), dir.path().join("known"));
+    let sorts =
+        [("ed25519", "is not the one that is known"), ("ecdsa", "is of another sort than those that are known")];
+    for (sort, part) in sorts {
+        let _ = std::fs::remove_file(&stranger);
+        let made = Command::new("ssh-keygen").args(["-q", "-t", sort, "-N", "", "-f"]).arg(&stranger).status().unwrap();
+        assert!(made.success());
+        std::fs::write(&known, "* ".to_owned() + &std::fs::read_to_string(stranger.with_extension("pub")).unwrap())
+            .unwrap();
+        let lines = format!("StrictHostKeyChecking no\nUserKnownHostsFile {}", known.display());
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let heard = sent.clone();
+        let takes: Takes = Arc::new(move |answer| {
+            heard.lock().unwrap().push(answer.to_owned());
+            true
+        });
+        let Some(tried) = Place::with(test, takes, false, &lines, |_| "secret".into()) else { return };
+        let (error, asked) = tried.err().expect("nothing but an answer opens it");
+        assert!(asked.is_empty() && sent.lock().unwrap().is_empty(), "{asked:?} {sent:?}");
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(error.to_string().contains("no password"), "{error}");
+    }
+}
+
+/// A key and an answer (`AuthenticationMethods publickey,keyboard-interactive`): each is given once, and both again after a break.
+#[test]
+fn a_server_that_takes_two_proofs_asks_once() {
+    let takes: Takes = Arc::new(|answer| answer == "Paris");
+    let (dir, test) = (tempfile::tempdir().unwrap(), "a_server_that_takes_two_proofs_asks_once");
+    let key = dir.path().join("key");
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "locked", "-f"]).arg(&key).status();
+    assert!(made.unwrap().success());
+    let lines = format!("IdentityFile {}", key.display());
+    let answer = |n| if n == 1 { "locked".into() } else { "Paris".into() };
+    let Some(place) = Place::with(test, takes, true, &lines, answer) else { return };
+    let place = place.unwrap_or_else(|(error, asked)| panic!("{error}: {asked:?}"));
+    place.relay.cut();
+    place.store.put("a", b"1", Put::Create).unwrap();
+    let asked = place.asked.lock().unwrap();
+    assert!(asked.len() == 2 && asked[0].contains("passphrase") && asked[1].contains("Answer?"), "{asked:?}");
+}
+
+#[test]
+fn nobody_is_asked_in_batch_mode() {
+    let takes: Takes = Arc::new(|_| true);
+    let tried = Place::with("nobody_is_asked_in_batch_mode", takes, false, "BatchMode yes", |_| "Paris".into());
+    let Some(tried) = tried else { return };
+    let (error, asked) = tried.err().expect("nobody answers");
+    assert!(asked.is_empty() && error.to_string().contains("BatchMode"), "{asked:?} {error}");
 }

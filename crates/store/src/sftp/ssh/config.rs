@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Files include files; so deep at most.
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = 16;
 /// A configuration has some lines: what is much longer is something else.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -40,11 +40,11 @@ pub(super) struct Host {
     pub known_hosts: Option<Vec<String>>,
     pub global_known_hosts: Option<Vec<String>>,
     pub host_key_alias: Option<String>,
-    /// Files of keys that are no host's any more.
-    pub revoked_host_keys: Option<String>,
-    /// Nobody is there to be asked.
-    pub batch: Option<bool>,
+    /// A file of keys that no host may have.
+    pub revoked: Option<String>,
     pub strict: Option<Strict>,
+    /// Nobody is there to be asked.
+    pub batch_mode: Option<bool>,
     pub alive_interval: Option<Duration>,
     pub alive_count: Option<u32>,
     pub connect_timeout: Option<Duration>,
@@ -102,7 +102,12 @@ impl Host {
         let text = String::from_utf8_lossy(&text);
         for (number, line) in text.lines().enumerate() {
             let at = || format!("{}:{}", path.display(), number + 1);
-            let words = words(line).ok_or_else(|| format!("{}: a quote that doesn't end", at()))?;
+            let words = match rest_of(line, "proxycommand") {
+                // For a shell, whose quotes are its own.
+                Some("") => vec!["ProxyCommand".to_owned()],
+                Some(command) => vec!["ProxyCommand".to_owned(), command.to_owned()],
+                None => words(line).ok_or_else(|| format!("{}: a quote that doesn't end", at()))?,
+            };
             let Some((keyword, values)) = words.split_first() else { continue };
             let keyword = keyword.to_ascii_lowercase();
             match keyword.as_str() {
@@ -126,10 +131,6 @@ impl Host {
                         }
                     }
                 }
-                // A shell's, with its quotes.
-                "proxycommand" if *applies && self.proxy_jump.is_none() => {
-                    first(&mut self.proxy_command, behind_keyword(line).to_owned())
-                }
                 _ if *applies => self.option(&keyword, values).map_err(|why| format!("{}: {why}", at()))?,
                 _ => {}
             }
@@ -145,7 +146,8 @@ impl Host {
     /// The host that `alias` means, as far as it has been read.
     pub(super) fn host(&self, alias: &str) -> String {
         match &self.host_name {
-            Some(name) => name.replace("%h", alias).replace("%%", "%"),
+            // As it was read, it had no other token.
+            Some(name) => expand_host(name, alias).unwrap_or_else(|_| alias.to_owned()),
             None => alias.to_owned(),
         }
     }
@@ -187,7 +189,11 @@ impl Host {
             seconds(&value).ok_or_else(|| format!("'{keyword} {value}' is not a time"))
         };
         match keyword {
-            "hostname" => first(&mut self.host_name, value()?),
+            "hostname" => {
+                let name = value()?;
+                expand_host(&name, "").map_err(|why| format!("'HostName {name}': {why}"))?;
+                first(&mut self.host_name, name);
+            }
             "user" => first(&mut self.user, value()?),
             "port" => match u16::try_from(number()?) {
                 Ok(port @ 1..) => first(&mut self.port, port),
@@ -198,11 +204,12 @@ impl Host {
             "identityagent" => first(&mut self.identity_agent, value()?),
             // Whichever stands first.
             "proxyjump" if self.proxy_command.is_none() => first(&mut self.proxy_jump, value()?),
+            "proxycommand" if self.proxy_jump.is_none() => first(&mut self.proxy_command, value()?),
             "userknownhostsfile" => first(&mut self.known_hosts, values.to_vec()),
             "globalknownhostsfile" => first(&mut self.global_known_hosts, values.to_vec()),
+            "batchmode" => first(&mut self.batch_mode, yes()?),
+            "revokedhostkeys" => first(&mut self.revoked, value()?),
             "hostkeyalias" => first(&mut self.host_key_alias, value()?),
-            "revokedhostkeys" => first(&mut self.revoked_host_keys, value()?),
-            "batchmode" => first(&mut self.batch, yes()?),
             "stricthostkeychecking" => {
                 let strict = match value()?.to_ascii_lowercase().as_str() {
                     "yes" | "ask" => Strict::Yes,
@@ -246,18 +253,24 @@ fn written(line: &str) -> &str {
     line.trim().split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default()
 }
 
-/// What stands behind the keyword of a line, as it is written.
-fn behind_keyword(line: &str) -> &str {
-    let rest = &line.trim()[written(line).len()..];
-    let rest = rest.trim_start();
-    rest.strip_prefix('=').unwrap_or(rest).trim_start()
-}
-
 fn first<T>(slot: &mut Option<T>, value: T) {
     slot.get_or_insert(value);
 }
 
-/// The words of a line: apart by blanks, or `=` behind the first; quotes keep blanks. `None`: a quote doesn't end.
+fn expand_host(name: &str, alias: &str) -> Result<String, String> {
+    tokens::expand(name, |token| (token == 'h').then(|| alias.to_owned()))
+}
+
+/// What comes behind a keyword, if a line begins with that.
+fn rest_of<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
+    let line = line.trim();
+    let is_apart = |c: char| c.is_whitespace() || c == '=';
+    let (word, rest) = line.split_at(line.find(is_apart).unwrap_or(line.len()));
+    word.eq_ignore_ascii_case(keyword).then(|| rest.trim_start_matches(is_apart))
+}
+
+/// The words of a line: apart by blanks, or `=` behind the first. Quotes of both kinds keep blanks, and a `\` keeps a quote, itself,
+/// and, outside of quotes, a blank. `None`: a quote doesn't end.
 fn words(line: &str) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
     let mut chars = line.trim().chars().peekable();
@@ -270,18 +283,23 @@ fn words(line: &str) -> Option<Vec<String>> {
             continue;
         }
         let mut word = String::new();
-        let mut quoted = false;
+        let mut quote = None;
         while let Some(&c) = chars.peek() {
-            if c == '"' {
-                quoted = !quoted;
-            } else if !quoted && (c.is_whitespace() || (c == '=' && words.is_empty())) {
+            if quote.is_none() && (c.is_whitespace() || (c == '=' && words.is_empty())) {
                 break;
-            } else {
-                word.push(c);
             }
             chars.next();
+            match c {
+                '\\' => {
+                    let kept = |next: &char| matches!(next, '"' | '\'' | '\\') || (quote.is_none() && *next == ' ');
+                    word.push(chars.next_if(kept).unwrap_or('\\'));
+                }
+                '"' | '\'' if quote.is_none() => quote = Some(c),
+                c if quote == Some(c) => quote = None,
+                c => word.push(c),
+            }
         }
-        if quoted {
+        if quote.is_some() {
             return None;
         }
         words.push(word);
@@ -374,6 +392,8 @@ fn included(pattern: &str, folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     files.sort();
     files
 }
+
+pub(super) mod tokens;
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,7 @@ use super::config::matches_any;
 
 /// A file of hosts has some lines: what is much longer is something else.
 const BYTES_MAX: u64 = 16 << 20;
-
-/// What a list of revoked keys begins with that isn't a text (OpenSSH's PROTOCOL.krl).
+/// How a binary list of revoked keys begins (OpenSSH, PROTOCOL.krl).
 const KRL: &[u8] = b"SSHKRL\n\0";
 
 /// What a line says of a key.
@@ -42,6 +41,8 @@ struct Line {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     lines: Vec<Line>,
+    /// What is said of the host without its port, which counts where nothing is said of this port.
+    portless: Vec<Line>,
 }
 
 /// What to think of a key.
@@ -52,7 +53,19 @@ pub(super) enum Verdict {
     Unknown,
     /// The host has another key of this sort, at this place of a file.
     Changed(String),
-    Revoked(String),
+}
+
+/// The files in which hosts stand, and the names that one of them has there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Where {
+    /// Files of known hosts. Those that are not there say nothing.
+    pub files: Vec<PathBuf>,
+    /// A list of keys that are refused, whatever host shows them: it has to be there.
+    pub revoked: Option<PathBuf>,
+    /// With its port, unless that is the usual one.
+    pub name: String,
+    /// Without, if that is another name.
+    pub portless: Option<String>,
 }
 
 /// As the files have it: with its port, unless that is the usual one.
@@ -62,69 +75,98 @@ pub(super) fn name(host: &str, port: u16) -> String {
 }
 
 impl Known {
-    /// Read what `files` say of the host of this name. Those that are not there say nothing.
-    pub(super) fn read(files: &[PathBuf], name: &str) -> Result<Self, String> {
-        let mut lines = Vec::new();
-        for path in files {
-            let mut text = Vec::new();
-            match File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut text)) {
+    /// Read what is said of a host.
+    pub(super) fn read(place: &Where) -> Result<Self, String> {
+        let mut known = Known::default();
+        for path in &place.files {
+            let text = match read_file(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
-                Ok(_) => {}
-            }
+                Ok(text) => text,
+            };
             for (number, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+                let at = || format!("{}:{}", path.display(), number + 1);
                 // A line that makes no sense says nothing, as with ssh.
-                lines.extend(read_line(line, name, || format!("{}:{}", path.display(), number + 1)));
+                known.lines.extend(read_line(line, &place.name, at));
+                known.portless.extend(place.portless.as_ref().and_then(|name| read_line(line, name, at)));
             }
         }
-        Ok(Known { lines })
+        if let Some(path) = &place.revoked {
+            known.lines.extend(read_revoked(path)?);
+        }
+        Ok(known)
     }
 
-    /// Besides, the keys of a file (`RevokedHostKeys`) are revoked, whatever host shows them.
-    pub(super) fn revoke(&mut self, path: &Path) -> Result<(), String> {
-        let refuse = |why: String| format!("cannot read the revoked host keys in {}: {why}", path.display());
-        let mut bytes = Vec::new();
-        let file = File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
-        file.map_err(|e| refuse(e.to_string()))?;
-        if bytes.starts_with(KRL) {
-            return Err(refuse(
-                "it is a list of ssh-keygen's own form, which isn't understood here; name a file of public keys, one a line, or use \
-                 --ssh-command 'ssh'"
-                    .into(),
-            ));
-        }
-        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            let mut words = line.split_ascii_whitespace().filter(|_| !line.trim_start().starts_with('#'));
-            let Some(sort) = words.next() else { continue };
-            let key = words.next().and_then(|word| STANDARD.decode(word).ok());
-            let key = key.ok_or_else(|| refuse(format!("line {} is no public key", number + 1)))?;
-            let at = format!("{}:{}", path.display(), number + 1);
-            self.lines.push(Line { says: Says::Revoked, sort: sort.to_owned(), key, at });
-        }
-        Ok(())
+    fn all(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter().chain(&self.portless)
     }
 
     /// The sorts of keys that are known, so that the server is asked for one of these.
     pub(super) fn sorts(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().filter(|line| line.says == Says::Known).map(|line| line.sort.as_str())
+        let lines = if self.is_known() { &self.lines } else { &self.portless };
+        lines.iter().filter(|line| line.says == Says::Known).map(|line| line.sort.as_str())
+    }
+
+    /// Whether any key of this host, at this port, is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.lines.iter().any(|line| line.says == Says::Known)
+    }
+
+    /// Where a key is revoked, if it is.
+    pub(super) fn revoked(&self, key: &[u8]) -> Option<&str> {
+        self.all().find(|line| line.says == Says::Revoked && line.key == key).map(|line| line.at.as_str())
     }
 
     /// The keys, as bytes, that may certify this host's.
     pub(super) fn authorities(&self) -> impl Iterator<Item = &[u8]> {
-        self.lines.iter().filter(|line| line.says == Says::Authority).map(|line| line.key.as_slice())
+        self.all().filter(|line| line.says == Says::Authority).map(|line| line.key.as_slice())
     }
 
-    /// What to think of a key of this sort.
+    /// What to think of a key of this sort that isn't revoked.
     pub(super) fn verdict(&self, sort: &str, key: &[u8]) -> Verdict {
-        if let Some(line) = self.lines.iter().find(|line| line.says == Says::Revoked && line.key == key) {
-            return Verdict::Revoked(line.at.clone());
+        let of_sort = |line: &&Line| line.says == Says::Known && line.sort == sort;
+        let mut known = self.lines.iter().filter(of_sort);
+        if known.clone().any(|line| line.key == key) {
+            return Verdict::Known;
         }
-        let mut known = self.lines.iter().filter(|line| line.says == Says::Known && line.sort == sort);
-        match known.clone().any(|line| line.key == key) {
-            true => Verdict::Known,
-            false => known.next().map_or(Verdict::Unknown, |line| Verdict::Changed(line.at.clone())),
+        match known.next() {
+            Some(line) => Verdict::Changed(line.at.clone()),
+            // As ssh has it. Another key there says nothing: behind another port may be another machine.
+            None if !self.is_known() && self.portless.iter().filter(of_sort).any(|line| line.key == key) => {
+                Verdict::Known
+            }
+            None => Verdict::Unknown,
         }
     }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// A list of public keys (`RevokedHostKeys`). Whatever isn't understood in it could be the key that matters.
+fn read_revoked(path: &Path) -> Result<Vec<Line>, String> {
+    let shown = path.display();
+    let text = read_file(path)
+        .map_err(|error| format!("cannot read {shown}, the list of revoked keys (RevokedHostKeys): {error}"))?;
+    if text.starts_with(KRL) {
+        return Err(format!(
+            "{shown} (RevokedHostKeys) is a binary list (KRL), which is not understood here: name a file of public keys, one \
+             per line, or use ssh itself (--ssh-command ssh)"
+        ));
+    }
+    let mut lines = Vec::new();
+    for (number, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+        let at = format!("{shown}:{}", number + 1);
+        let mut words = line.split_ascii_whitespace();
+        let Some(sort) = words.next().filter(|word| !word.starts_with('#')) else { continue };
+        let key = words.next().and_then(|key| STANDARD.decode(key).ok());
+        let key = key.ok_or_else(|| format!("{at}: this is no public key, and the file is a list of revoked ones"))?;
+        lines.push(Line { says: Says::Revoked, sort: sort.to_owned(), key, at });
+    }
+    Ok(lines)
 }
 
 fn read_line(line: &str, name: &str, at: impl FnOnce() -> String) -> Option<Line> {
@@ -181,13 +223,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("known_hosts");
         fs::write(&path, text).unwrap();
-        Known::read(&[path, dir.path().join("none")], name).unwrap()
+        let files = vec![path, dir.path().join("none")];
+        Known::read(&Where { files, name: name.into(), ..Where::default() }).unwrap()
     }
 
     fn verdict(text: &str, name: &str, key: &str) -> Verdict {
         match known(text, name).verdict("ssh-ed25519", &STANDARD.decode(key).unwrap()) {
             Verdict::Changed(at) => Verdict::Changed(at.rsplit_once(':').unwrap().1.into()),
-            Verdict::Revoked(at) => Verdict::Revoked(at.rsplit_once(':').unwrap().1.into()),
             other => other,
         }
     }
@@ -218,7 +260,8 @@ mod tests {
     fn keys_that_are_not_those_that_were_known() {
         let text = format!("h ssh-rsa {OTHER}\nh ssh-ed25519 {OTHER}\n@revoked * ssh-ed25519 {ONE}\n");
         assert_eq!(verdict(&text, "h", OTHER), Verdict::Known);
-        assert_eq!(verdict(&text, "h", ONE), Verdict::Revoked("3".into()));
+        let (key, revokes) = (|key: &str| STANDARD.decode(key).unwrap(), known(&text, "h"));
+        assert!(revokes.revoked(&key(ONE)).unwrap().ends_with(":3") && revokes.revoked(&key(OTHER)).is_none());
         let text = format!("h ssh-ed25519 {OTHER}\n");
         assert_eq!(verdict(&text, "h", ONE), Verdict::Changed("1".into()));
         assert_eq!(verdict(&format!("{text}h ssh-ed25519 {ONE}\n"), "h", ONE), Verdict::Known);

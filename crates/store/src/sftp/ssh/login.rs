@@ -28,6 +28,8 @@ use crate::{Action, Kind};
 const ATTEMPTS: usize = 3;
 /// An agent has so long for an answer, and its user for a word or a touch.
 const AT_HAND: Duration = Duration::from_secs(60);
+/// So many proofs may be wanted one after another (`AuthenticationMethods`).
+const PROOFS_MAX: usize = 5;
 /// Rounds of questions that a server may ask.
 const ROUNDS_MAX: usize = 10;
 
@@ -52,15 +54,16 @@ struct Attempt<'a> {
     session: Handle<Client>,
     /// Who answers, if anybody is to be asked.
     ask: Option<Ask>,
-    /// Why it is to hear no secret: with a signature alone whoever stands in for it can do nothing elsewhere.
-    changed: Option<String>,
     /// What has been tried, for the message if nothing helps.
     tried: Vec<String>,
     /// What the server would still take; `None` before it has said anything.
     takes: Option<MethodSet>,
-    proof: Option<Proof>,
+    /// What the server has accepted by now: it may want more.
+    proofs: Vec<Proof>,
     /// Answers that were accepted before were refused now.
     has_worn: bool,
+    /// Why it may be somebody else, who is told no secret.
+    doubt: Option<String>,
 }
 
 /// Log in to the hop of this number.
@@ -69,15 +72,15 @@ pub(super) async fn login(
     occasion: Occasion,
     at: usize,
     line: &Line,
-    Shaken { session, ended, changed }: Shaken,
+    Shaken { session, ended, doubt }: Shaken,
 ) -> Result<Handle<Client>, Failure> {
     let hop = inner.hops.get(at).ok_or_else(|| Failure::new(Kind::Io, Action::LogIn, "there is no host"))?;
-    let known = lock(&inner.proofs).get(at).cloned().flatten();
+    let known = lock(&inner.proofs).get(at).cloned().unwrap_or_default();
     // Nobody sits there for the whole of a run, only to let it be faster.
-    let is_asked = occasion != Occasion::More && hop.config.batch != Some(true);
-    let ask = inner.ask.clone().filter(|_| is_asked);
-    let (tried, takes, proof) = Default::default();
-    let mut attempt = Attempt { hop, line, session, ask, changed, tried, takes, proof, has_worn: false };
+    let ask = inner.ask.clone().filter(|_| occasion != Occasion::More && hop.config.batch_mode != Some(true));
+    let doubt = lock(&doubt).clone();
+    let (tried, takes, proofs, has_worn) = (Vec::new(), None, Vec::new(), false);
+    let mut attempt = Attempt { hop, line, session, ask, tried, takes, proofs, has_worn, doubt };
     let accepted = attempt.all(known).await?;
     if attempt.has_worn {
         inner.answers_wear.store(true, Ordering::Relaxed);
@@ -86,7 +89,10 @@ pub(super) async fn login(
     if let Some(slot) = lock(&inner.proofs).get_mut(at)
         && (accepted || attempt.has_worn)
     {
-        *slot = attempt.proof.take().filter(|proof| !(wear && matches!(proof, Proof::Answers(_))));
+        if accepted {
+            *slot = std::mem::take(&mut attempt.proofs);
+        }
+        slot.retain(|proof| !(wear && matches!(proof, Proof::Answers(_))));
     }
     if accepted {
         return Ok(attempt.session);
@@ -112,26 +118,40 @@ fn broken(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Attempt<'_> {
-    /// Try everything, in order.
-    async fn all(&mut self, known: Option<Proof>) -> Result<bool, Failure> {
-        let again = match &known {
-            Some(Proof::Password(_) | Proof::Answers(_)) if self.changed.is_some() => false,
-            Some(Proof::Key(key)) => self.key(key.clone()).await?,
-            Some(Proof::Password(password)) => self.password(password.clone()).await?,
-            Some(Proof::Agent(key)) => self.agent(Some(key.clone())).await?,
-            // Codes that count once are asked for anew.
-            Some(Proof::Answers(answers)) if self.takes(MethodKind::KeyboardInteractive) => {
-                let again = self.interactive(Some(answers)).await?;
-                self.has_worn = !again;
-                again
+    /// Try everything, in order; and again as long as the server accepts something and wants more.
+    async fn all(&mut self, known: Vec<Proof>) -> Result<bool, Failure> {
+        for proof in &known {
+            if self.again(proof).await? {
+                return Ok(true);
             }
-            Some(Proof::Answers(_)) => false,
-            None => false,
-        };
-        if again || self.agent(None).await? || self.files().await? {
-            return Ok(true);
         }
-        self.questions().await
+        for _ in 0..PROOFS_MAX {
+            let before = self.proofs.len();
+            if self.agent(None).await? || self.files().await? || self.questions().await? {
+                return Ok(true);
+            }
+            if self.proofs.len() == before {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Try what was accepted before.
+    async fn again(&mut self, proof: &Proof) -> Result<bool, Failure> {
+        match proof {
+            Proof::Key(key) => self.key(key.clone()).await,
+            Proof::Password(password) => self.password(password.clone()).await,
+            Proof::Agent(key) => self.agent(Some(key.clone())).await,
+            // Codes that count once are asked for anew.
+            Proof::Answers(answers) if self.takes(MethodKind::KeyboardInteractive) => {
+                let before = self.proofs.len();
+                let again = self.interactive(Some(answers)).await?;
+                self.has_worn |= self.proofs.len() == before;
+                Ok(again)
+            }
+            Proof::Answers(_) => Ok(false),
+        }
     }
 
     /// `ended` is what the server said when it hung up.
@@ -143,27 +163,63 @@ impl Attempt<'_> {
         };
         let takes = if takes.is_empty() { String::new() } else { format!("; it takes {}", takes.join(" or ")) };
         let closed = ended.map(|words| format!("; it hung up, saying: {words}")).unwrap_or_default();
+        let doubt = match &self.doubt {
+            Some(why) => format!("; no password or answer is given to it, for {why}"),
+            None => String::new(),
+        };
+        let more = if self.proofs.is_empty() { "" } else { "; a part of what it wants was accepted" };
+        let silent = match self.hop.config.batch_mode {
+            Some(true) => "; nobody was asked (BatchMode)",
+            _ => "",
+        };
         let Hop { user, .. } = self.hop;
-        let cause =
-            format!("{} doesn't let '{user}' in; {tried}{takes}{closed}{}", self.hop.shown(), self.hop.notes(true));
+        let (host, notes) = (self.hop.shown(), self.hop.notes(true));
+        let cause = format!("{host} doesn't let '{user}' in; {tried}{more}{takes}{silent}{doubt}{closed}{notes}");
         Failure::new(Kind::Refused, Action::LogIn, cause)
     }
 
-    /// Whether the server takes a method, as far as it has said.
+    /// Whether the server takes a method, as far as it has said, and may be shown what that shows.
     fn takes(&self, method: MethodKind) -> bool {
+        // A signature is worth nothing elsewhere, but a password is.
+        if self.doubt.is_some() && method != MethodKind::PublicKey {
+            return false;
+        }
         !self.session.is_closed() && self.takes.as_ref().is_none_or(|takes| takes.contains(&method))
     }
 
-    fn note(&mut self, result: AuthResult) -> bool {
+    /// Whether this was the last proof that the server wanted.
+    fn note(&mut self, result: AuthResult, proof: Proof) -> bool {
         match result {
-            AuthResult::Success => true,
-            AuthResult::Failure { remaining_methods, .. } => {
+            AuthResult::Success => {
+                self.proofs.push(proof);
+                true
+            }
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                if partial_success {
+                    self.proofs.push(proof);
+                }
                 // A server that has hung up says nothing, which is no news of what it takes.
                 if !remaining_methods.is_empty() {
                     self.takes = Some(remaining_methods);
                 }
                 false
             }
+        }
+    }
+
+    /// Whether a key has been accepted already: no server wants the same one twice.
+    fn is_accepted(&self, key: &PublicKey) -> bool {
+        self.proofs.iter().any(|proof| match proof {
+            Proof::Agent(other) => other.key_data() == key.key_data(),
+            Proof::Key(other) => other.public_key().key_data() == key.key_data(),
+            Proof::Password(_) | Proof::Answers(_) => false,
+        })
+    }
+
+    /// Note what was tried in vain, unless the server has accepted more than `before`.
+    fn vain(&mut self, before: usize, what: String) {
+        if self.proofs.len() == before && !self.tried.contains(&what) {
+            self.tried.push(what);
         }
     }
 
@@ -180,7 +236,7 @@ impl Attempt<'_> {
     }
 
     async fn key(&mut self, key: Arc<PrivateKey>) -> Result<bool, Failure> {
-        if !self.takes(MethodKind::PublicKey) {
+        if !self.takes(MethodKind::PublicKey) || self.is_accepted(key.public_key()) {
             return Ok(false);
         }
         let hash = self.hash(&key.algorithm()).await;
@@ -189,11 +245,7 @@ impl Attempt<'_> {
         let result = within(limit, self.line, self.session.authenticate_publickey(self.hop.user.clone(), with))
             .await
             .map_err(|wait| wait.failure(limit))?;
-        let accepted = self.note(result);
-        if accepted {
-            self.proof = Some(Proof::Key(key));
-        }
-        Ok(accepted)
+        Ok(self.note(result, Proof::Key(key)))
     }
 
     /// The agent's keys: all, those that the configuration names, or one alone.
@@ -213,24 +265,23 @@ impl Attempt<'_> {
             return Ok(false);
         };
         let named: Vec<PublicKey> = self.hop.identities.iter().filter_map(|path| keys::public(path)).collect();
-        // Those that are named come first: a server hears some attempts, and no more.
-        let place =
-            |key: &PublicKey| named.iter().position(|of| of.key_data() == key.key_data()).unwrap_or(named.len());
-        let mut keys: Vec<PublicKey> = identities
+        let place = |key: &PublicKey| named.iter().position(|named| named.key_data() == key.key_data());
+        let is_meant = |key: &PublicKey| match &only {
+            Some(only) => only.key_data() == key.key_data(),
+            None => self.hop.config.identities_only != Some(true) || place(key).is_some(),
+        };
+        let mut offered: Vec<PublicKey> = identities
             .into_iter()
             .filter_map(|identity| match identity {
                 AgentIdentity::PublicKey { key, .. } => Some(key),
                 _ => None,
             })
+            .filter(|key| is_meant(key) && !self.is_accepted(key))
             .collect();
-        keys.sort_by_key(place);
-        let mut tried = 0;
-        for key in keys {
-            let is_other = |only: &PublicKey| only.key_data() != key.key_data();
-            let is_unnamed = self.hop.config.identities_only == Some(true) && place(&key) == named.len();
-            if only.as_ref().is_some_and(is_other) || is_unnamed {
-                continue;
-            }
+        // Those that are named come first: a server has enough after some (`MaxAuthTries`).
+        offered.sort_by_key(|key| place(key).unwrap_or(usize::MAX));
+        let (mut tried, before) = (0, self.proofs.len());
+        for key in offered {
             if !self.takes(MethodKind::PublicKey) {
                 break;
             }
@@ -242,8 +293,7 @@ impl Attempt<'_> {
             let answer = self.session.authenticate_publickey_with(user, key.clone(), hash, &mut agent);
             match within(limit, self.line, answer).await {
                 Ok(result) => {
-                    if self.note(result) {
-                        self.proof = Some(Proof::Agent(key));
+                    if self.note(result, Proof::Agent(key)) {
                         return Ok(true);
                     }
                 }
@@ -253,7 +303,7 @@ impl Attempt<'_> {
             }
         }
         if only.is_none() && tried > 0 {
-            self.tried.push(format!("{tried} {} of the agent", if tried == 1 { "key" } else { "keys" }));
+            self.vain(before, format!("{tried} {} of the agent", if tried == 1 { "key" } else { "keys" }));
         }
         Ok(false)
     }
@@ -262,16 +312,19 @@ impl Attempt<'_> {
     async fn files(&mut self) -> Result<bool, Failure> {
         let mut locked = Vec::new();
         for path in self.hop.identities.clone() {
-            let shown = path.display().to_string();
+            if !self.takes(MethodKind::PublicKey) {
+                break;
+            }
+            let (shown, before) = (path.display().to_string(), self.proofs.len());
             match keys::read(&path) {
                 KeyFile::None => {}
-                KeyFile::Useless(why) => self.tried.push(format!("{shown} (it can't be used: {why})")),
+                KeyFile::Useless(why) => self.vain(before, format!("{shown} (it can't be used: {why})")),
                 KeyFile::Locked(text) => locked.push((shown, text)),
                 KeyFile::Ready(key) => {
                     if self.key(key).await? {
                         return Ok(true);
                     }
-                    self.tried.push(shown);
+                    self.vain(before, shown);
                 }
             }
         }
@@ -279,6 +332,7 @@ impl Attempt<'_> {
             if !self.takes(MethodKind::PublicKey) {
                 break;
             }
+            let before = self.proofs.len();
             let mut unlocked = None;
             for _ in 0..ATTEMPTS {
                 let Some(passphrase) = self.ask(format!("passphrase of the ssh key {shown}: ")).await else { break };
@@ -288,12 +342,12 @@ impl Attempt<'_> {
                 }
             }
             match unlocked {
-                None => self.tried.push(format!("{shown} (locked by a passphrase)")),
+                None => self.vain(before, format!("{shown} (locked by a passphrase)")),
                 Some(key) => {
                     if self.key(key).await? {
                         return Ok(true);
                     }
-                    self.tried.push(shown);
+                    self.vain(before, shown);
                 }
             }
         }
@@ -304,20 +358,18 @@ impl Attempt<'_> {
         if self.ask.is_none() {
             return Ok(false);
         }
-        if let Some(why) = &self.changed {
-            self.tried.push(format!("no password or answer, since {why}"));
-            return Ok(false);
-        }
         if self.takes(MethodKind::KeyboardInteractive) {
+            let before = self.proofs.len();
             if self.interactive(None).await? {
                 return Ok(true);
             }
-            self.tried.push("answers to its questions".into());
+            self.vain(before, "answers to its questions".into());
         }
-        if !self.takes(MethodKind::Password) {
-            return Ok(false);
-        }
+        let before = self.proofs.len();
         for _ in 0..ATTEMPTS {
+            if !self.takes(MethodKind::Password) || self.proofs.len() > before {
+                return Ok(false);
+            }
             let Some(password) = self.ask(format!("password of {}@{}: ", self.hop.user, self.hop.shown())).await else {
                 return Ok(false);
             };
@@ -325,7 +377,7 @@ impl Attempt<'_> {
                 return Ok(true);
             }
         }
-        self.tried.push("a password".into());
+        self.vain(before, "a password".into());
         Ok(false)
     }
 
@@ -338,11 +390,7 @@ impl Attempt<'_> {
         let result = within(limit, self.line, self.session.authenticate_password(user, typed))
             .await
             .map_err(|wait| wait.failure(limit))?;
-        let accepted = self.note(result);
-        if accepted {
-            self.proof = Some(Proof::Password(password));
-        }
-        Ok(accepted)
+        Ok(self.note(result, Proof::Password(password)))
     }
 
     /// `known`: the answers that it took before. Nobody is asked then.
@@ -355,11 +403,11 @@ impl Attempt<'_> {
         for _ in 0..ROUNDS_MAX {
             match response {
                 KeyboardInteractiveAuthResponse::Success => {
-                    self.proof = Some(Proof::Answers(given));
-                    return Ok(true);
+                    return Ok(self.note(AuthResult::Success, Proof::Answers(given)));
                 }
                 KeyboardInteractiveAuthResponse::Failure { remaining_methods, partial_success } => {
-                    return Ok(self.note(AuthResult::Failure { remaining_methods, partial_success }));
+                    let failed = AuthResult::Failure { remaining_methods, partial_success };
+                    return Ok(self.note(failed, Proof::Answers(given)));
                 }
                 KeyboardInteractiveAuthResponse::InfoRequest { name, instructions, prompts } => {
                     // What is said without a question is shown with the next one.

@@ -8,6 +8,7 @@ mod keys;
 mod known;
 mod legible;
 mod login;
+mod names;
 mod route;
 mod server;
 mod stream;
@@ -94,8 +95,8 @@ struct Inner {
     hops: Vec<Hop>,
     ask: Option<Ask>,
     tell: Option<Tell>,
-    /// What each hop has accepted, so that nobody is asked twice.
-    proofs: Mutex<Vec<Option<Proof>>>,
+    /// What each hop has accepted, in this order, so that nobody is asked twice.
+    proofs: Mutex<Vec<Vec<Proof>>>,
     /// Answers that a hop accepted were refused later: they count once, and none is sent again.
     answers_wear: AtomicBool,
 }
@@ -119,7 +120,9 @@ impl Runtime {
 }
 
 /// `ssh` as the user wants it, for an address.
-pub(in crate::sftp) fn command(ssh: &str, address: &Address) -> String {
+pub(in crate::sftp) fn command(ssh: &str, address: &Address) -> Result<String, Failure> {
+    let fit = names::check_host(address).and_then(|()| names::check_user(address, "the program of --ssh-command"));
+    fit.map_err(|why| Failure::new(Kind::Refused, Action::Connect, why))?;
     let mut command = ssh.to_owned();
     if let Some(port) = address.port {
         command += &format!(" -p {port}");
@@ -127,7 +130,7 @@ pub(in crate::sftp) fn command(ssh: &str, address: &Address) -> String {
     if let Some(user) = &address.user {
         command += &format!(" -l {}", quoted(user));
     }
-    format!("{command} -s -- {} sftp", quoted(&address.host))
+    Ok(format!("{command} -s -- {} sftp", quoted(&address.host)))
 }
 
 /// A word that the shell takes as it stands.
@@ -140,7 +143,7 @@ impl Login {
         let hops = route::hops(address, around)?;
         let runtime = Runtime::start()
             .map_err(|e| Failure::new(Kind::Io, Action::Connect, format!("no thread can be started for it: {e}")))?;
-        let proofs = Mutex::new(hops.iter().map(|_| None).collect());
+        let proofs = Mutex::new(hops.iter().map(|_| Vec::new()).collect());
         let (ask, tell) = (around.ask.clone(), around.tell.clone());
         Ok(Login { inner: Arc::new(Inner { hops, ask, tell, proofs, answers_wear: AtomicBool::new(false) }), runtime })
     }
@@ -300,9 +303,12 @@ mod tests {
 
     #[test]
     fn the_users_own_ssh() {
-        let address = |given: &str| Address::parse(given).unwrap();
-        assert_eq!(command("ssh", &address("//h/x")), "ssh -s -- 'h' sftp");
-        let shown = command("ssh -F c", &address("//it's@h:2222/x"));
-        assert_eq!(shown, r"ssh -F c -p 2222 -l 'it'\''s' -s -- 'h' sftp");
+        let command = |ssh: &str, given: &str| command(ssh, &Address::parse(given).unwrap()).map_err(|e| e.cause);
+        assert_eq!(command("ssh", "//h/x").unwrap(), "ssh -s -- 'h' sftp");
+        let shown = command("ssh -F c", r"//A\b@h:2222/x").unwrap();
+        assert_eq!(shown, r"ssh -F c -p 2222 -l 'A\b' -s -- 'h' sftp");
+        for given in ["//it's@h/x", "//-oProxyCommand=id@h/x", "//h%24%28id%29/x", "//a%3Bid@h/x"] {
+            assert!(command("ssh", given).unwrap_err().contains("--ssh-command"), "{given}");
+        }
     }
 }

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aws_lc_rs::digest;
+
+use super::config::tokens;
 use super::config::{Host, Query, Strict};
-use super::{Failure, known};
+use super::{Failure, known, names};
 use crate::around::Surroundings;
 use crate::sftp::Address;
 use crate::{Action, Kind};
@@ -32,11 +35,10 @@ pub(super) struct Hop {
     pub host: String,
     pub port: u16,
     pub user: String,
-    /// The name that its key is known by.
-    pub known_as: String,
-    pub known_hosts: Vec<PathBuf>,
-    /// A file of keys that are no host's any more.
-    pub revoked: Option<PathBuf>,
+    /// Where its key is known from, and by which names.
+    pub known: known::Where,
+    /// The name that a certificate of it has to carry.
+    pub certified_as: String,
     /// The first of them is where new ones are remembered.
     pub learn_to: Option<PathBuf>,
     pub identities: Vec<PathBuf>,
@@ -147,59 +149,66 @@ fn config_files(around: &Surroundings) -> Vec<PathBuf> {
     }
 }
 
-/// What a shell takes for something else, in a user's name. (A backslash stands between a domain and a name, a dollar behind a machine's.)
-const NO_USERS: [char; 13] = ['\'', '`', '"', ';', '&', '<', '>', '|', '(', ')', '{', '}', '#'];
-
 fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, String> {
+    names::check_host(address)?;
+    let proxy_command = config.proxy_command.as_ref().filter(|command| !command.eq_ignore_ascii_case("none"));
+    if proxy_command.is_some() {
+        names::check_user(address, "its ProxyCommand")?;
+    }
     let alias = address.host.clone();
     let user = address.user.clone().or(config.user.clone()).unwrap_or_else(|| around.user.clone());
     let port = address.port.or(config.port).unwrap_or(22);
     let host = config.host(&alias);
     let home = around.home.as_deref();
-    let fill = |text: &str| fill(text, &alias, &host, port, &user, around);
-    let paths = |given: &[String]| -> Vec<PathBuf> {
-        given.iter().filter(|f| !f.eq_ignore_ascii_case("none")).filter_map(|f| path(&fill(f), home)).collect()
+    let jump = config.proxy_jump.as_deref().unwrap_or_default();
+    let of = Of { alias: &alias, host: &host, port, user: &user, key: config.host_key_alias.as_deref(), jump, around };
+    let fill = |option: &str, text: &str| of.fill(text).map_err(|why| format!("'{option} {text}': {why}"));
+    let paths = |option: &str, given: &[String]| -> Result<Vec<PathBuf>, String> {
+        let named = given.iter().filter(|file| !file.eq_ignore_ascii_case("none"));
+        let filled = named.map(|file| fill(option, of_no_variable(option, file)?).map(|file| path(&file, home)));
+        Ok(filled.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     };
     let in_home = |name: &str| home.map(|home| home.join(".ssh").join(name));
     let users = match &config.known_hosts {
-        Some(files) => paths(files),
+        Some(files) => paths("UserKnownHostsFile", files)?,
         None => ["known_hosts", "known_hosts2"].into_iter().filter_map(in_home).collect(),
     };
     let global = match &config.global_known_hosts {
-        Some(files) => paths(files),
+        Some(files) => paths("GlobalKnownHostsFile", files)?,
         None => SYSTEM_KNOWN_HOSTS.map(PathBuf::from).to_vec(),
     };
     let identities = match config.identity_files.is_empty() {
-        false => paths(&config.identity_files),
+        false => paths("IdentityFile", &config.identity_files)?,
         true => IDENTITIES.into_iter().filter_map(in_home).collect(),
     };
-    let proxy_command = config.proxy_command.as_deref().filter(|c| !c.eq_ignore_ascii_case("none"));
-    // The configuration is the user's own; an address may be anybody's.
-    let is_odd = |user: &String| {
-        let is_blank = |c: char| c.is_whitespace() || c.is_control();
-        user.contains(NO_USERS) || user.contains(is_blank) || user.starts_with('-') || user.ends_with('\\')
-    };
-    if let Some(user) = address.user.as_ref().filter(|user| proxy_command.is_some() && is_odd(user)) {
-        return Err(format!(
-            "the user '{}' has a character that a shell would take for something else, and the ProxyCommand of '{alias}' is run by one",
-            user.escape_debug()
-        ));
-    }
-    Ok(Hop {
-        known_as: match &config.host_key_alias {
-            Some(alias) => alias.to_ascii_lowercase(),
-            None => known::name(&host, port),
+    let named = config.host_key_alias.as_ref().unwrap_or(&host).to_ascii_lowercase();
+    let learn_to = users.first().cloned();
+    let known = known::Where {
+        files: [users, global].concat(),
+        revoked: match &config.revoked {
+            Some(file) if file.eq_ignore_ascii_case("none") => None,
+            Some(file) => match paths("RevokedHostKeys", std::slice::from_ref(file))?.pop() {
+                None => {
+                    return Err(format!("'RevokedHostKeys {file}' is below the home folder, and this user has none"));
+                }
+                found => found,
+            },
+            None => None,
         },
-        learn_to: users.first().cloned(),
-        revoked: config.revoked_host_keys.as_deref().and_then(|file| paths(&[file.to_owned()]).pop()),
-        known_hosts: [users, global].concat(),
+        name: if config.host_key_alias.is_some() { named.clone() } else { known::name(&host, port) },
+        portless: (config.host_key_alias.is_none() && port != 22).then(|| named.clone()),
+    };
+    Ok(Hop {
+        known,
+        certified_as: named,
+        learn_to,
         agent: match config.identity_agent.as_deref() {
             Some(agent) if agent.eq_ignore_ascii_case("none") => None,
             None | Some("SSH_AUTH_SOCK" | "$SSH_AUTH_SOCK") => around.agent.clone(),
-            Some(socket) => path(&fill(socket), home),
+            Some(socket) => path(&fill("IdentityAgent", of_no_variable("IdentityAgent", socket)?)?, home),
         },
         identities,
-        proxy_command: proxy_command.map(fill),
+        proxy_command: proxy_command.map(|command| fill("ProxyCommand", command)).transpose()?,
         alias: alias.clone(),
         user: user.clone(),
         host: host.clone(),
@@ -208,28 +217,58 @@ fn hop(address: &Address, around: &Surroundings, config: Host) -> Result<Hop, St
     })
 }
 
-/// The tokens of ssh_config(5) that say what is known here.
-fn fill(text: &str, alias: &str, host: &str, port: u16, user: &str, around: &Surroundings) -> String {
-    let mut out = String::new();
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('%') => out.push('%'),
-            Some('h') => out.push_str(host),
-            Some('n') => out.push_str(alias),
-            Some('p') => out.push_str(&port.to_string()),
-            Some('r') => out.push_str(user),
-            Some('u') => out.push_str(&around.user),
-            Some('d') => out.push_str(&around.home.as_deref().unwrap_or(Path::new("")).to_string_lossy()),
-            Some(other) => out.extend(['%', other]),
-            None => out.push('%'),
-        }
+/// What tokens tell of.
+struct Of<'a> {
+    alias: &'a str,
+    host: &'a str,
+    port: u16,
+    user: &'a str,
+    /// `HostKeyAlias`.
+    key: Option<&'a str>,
+    jump: &'a str,
+    around: &'a Surroundings,
+}
+
+impl Of<'_> {
+    /// The tokens of ssh_config(5).
+    fn fill(&self, text: &str) -> Result<String, String> {
+        tokens::expand(text, |token| {
+            Some(match token {
+                'h' => self.host.to_owned(),
+                'n' => self.alias.to_owned(),
+                'p' => self.port.to_string(),
+                'r' => self.user.to_owned(),
+                'u' => self.around.user.clone(),
+                'd' => self.around.home.as_deref().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
+                'i' => rustix::process::getuid().as_raw().to_string(),
+                'k' => self.key.unwrap_or(self.alias).to_owned(),
+                'j' => self.jump.to_owned(),
+                'l' => this_machine(),
+                'L' => this_machine().split('.').next().unwrap_or_default().to_owned(),
+                'C' => {
+                    let said = format!("{}{}{}{}{}", this_machine(), self.host, self.port, self.user, self.jump);
+                    let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, said.as_bytes());
+                    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+                }
+                _ => return None,
+            })
+        })
     }
-    out
+}
+
+fn this_machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Variables of the environment are not handed over to us: a path that needs one would lead to the wrong place.
+fn of_no_variable<'a>(option: &str, text: &'a str) -> Result<&'a str, String> {
+    match text.contains("${") {
+        true => Err(format!(
+            "'{option} {text}': variables (${{…}}) are not understood here; write the path out, or use ssh itself \
+             (--ssh-command ssh)"
+        )),
+        false => Ok(text),
+    }
 }
 
 /// A path with `~/` for the home folder; `None` if it needs one and there is none.
@@ -265,7 +304,7 @@ mod tests {
         assert_eq!(plain.identities[0], Path::new("/home/me/.ssh/id_ed25519"));
         assert_eq!(plain.learn_to.as_deref(), Some(Path::new("/home/me/.ssh/known_hosts")));
         assert_eq!(
-            (plain.known_as.as_str(), plain.strict(), plain.patience()),
+            (plain.known.name.as_str(), plain.strict(), plain.patience()),
             ("h", Strict::Yes, Duration::from_secs(60))
         );
         let config = "Host h\n HostName %h.lan\n Port 2222\n User u\n IdentityFile ~/k-%r\n IdentityFile %d/%h\n \
@@ -273,7 +312,7 @@ mod tests {
         let full = &route(config, "//h/x").unwrap()[0];
         assert_eq!((full.host.as_str(), full.port, full.user.as_str()), ("h.lan", 2222, "u"));
         assert_eq!(full.identities, [Path::new("/home/me/k-u"), Path::new("/home/me/h.lan")]);
-        assert_eq!((full.known_as.as_str(), full.known_hosts.len()), ("[h.lan]:2222", 1));
+        assert_eq!((full.known.name.as_str(), full.known.files.len()), ("[h.lan]:2222", 1));
         assert_eq!(full.proxy_command.as_deref(), Some("nc h.lan 2222 %"));
         assert_eq!(full.patience(), Duration::from_secs(8));
         let agent = |config: &str| {
@@ -289,31 +328,6 @@ mod tests {
         assert_eq!((said.port, said.user.as_str()), (99, "other"));
     }
 
-    /// An address that somebody else has written runs nothing.
-    #[test]
-    fn no_address_gets_a_command_into_a_shell() {
-        let config = "Host h\n ProxyCommand nc -l %r %h %p\n";
-        for user in [
-            "u;id",
-            "`id`",
-            "$(id)",
-            "-oProxyCommand=id",
-            "a|b",
-            "x%0Aid",
-            "x%5C",
-            "x%20-oProxyCommand=id",
-            "x%09y",
-            "x%23",
-        ] {
-            let refused = route(config, &format!("//{user}@h/x")).unwrap_err().cause;
-            assert!(refused.contains("a shell would take"), "{user}: {refused}");
-            assert!(route("", &format!("//{user}@h/x")).is_ok(), "{user}: no shell is in the way");
-        }
-        let command = |user: &str| route(config, &format!("//{user}@h/x")).unwrap()[0].proxy_command.clone().unwrap();
-        assert_eq!(command("DOMAIN%5Cme"), r"nc -l DOMAIN\me h 22");
-        assert_eq!(command("machine$"), "nc -l machine$ h 22");
-    }
-
     #[test]
     fn hosts_on_the_way() {
         let config = "Host far\n ProxyJump u@gate:2222,inner\nHost gate\n ProxyJump door\nHost inner\n Port 7\n";
@@ -321,5 +335,50 @@ mod tests {
         assert_eq!(shown, ["door", "gate port 2222", "inner port 7", "far"]);
         assert_eq!(route("Host a\n ProxyJump none\n", "//a/x").unwrap().len(), 1);
         assert!(route("Host a\n ProxyJump b\nHost b\n ProxyJump a\n", "//a/x").unwrap_err().cause.contains("circle"));
+    }
+
+    #[test]
+    fn names_that_a_command_would_not_take_as_they_stand() {
+        let proxied = "Host *\n ProxyCommand nc %h %r\n";
+        let users = ["a%3Bid", "a%24%28id%29", "a%24HOME", "-l", "a%20-b", "a%0Ab", "a%5C", "a%60b", "a%27b", "a*"];
+        for user in users {
+            let address = format!("//{user}@h/x");
+            let why = route(proxied, &address).unwrap_err().cause;
+            assert!(why.contains("user") && why.contains("ProxyCommand"), "{address}: {why}");
+            // Where no command is run, the server alone reads it.
+            assert_eq!(route("", &address).unwrap().len(), 1);
+        }
+        for host in ["h%3Bid", "%24%28id%29", "h%7Cid", "%2E%2E%2Fh", "[h;id]", "h%26"] {
+            for config in [proxied, ""] {
+                let why = route(config, &format!("//u@{host}/x")).unwrap_err().cause;
+                assert!(why.contains("host"), "{host}: {why}");
+            }
+        }
+        let jump = "Host h\n ProxyJump u;id@gate\nHost gate\n ProxyCommand nc %h %r\n";
+        assert!(route(jump, "//h/x").unwrap_err().cause.contains("user"));
+        assert!(route("Host h\n ProxyJump -oProxyCommand=id\n", "//h/x").is_err());
+        for address in ["//first.last+x_y-1@h.example.com/x", "//DOMAIN%5Cme@h_1/x", "//a%40b@[fe80::1%eth0]/x"] {
+            assert_eq!(route(proxied, address).unwrap().len(), 1, "{address}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        let file = |text: &str| {
+            let config = format!("Host h\n HostName %h.lan\n HostKeyAlias k\n User u\n IdentityFile {text}\n");
+            route(&config, "//h:7/x").map(|hops| hops[0].identities[0].display().to_string()).map_err(|e| e.cause)
+        };
+        assert_eq!(file("%d/%n-%h-%p-%r-%u-%k-%j-%%").unwrap(), "/home/me/h-h.lan-7-u-me-k--%");
+        assert_eq!(file("%i").unwrap(), rustix::process::getuid().as_raw().to_string());
+        assert!(file("%l").unwrap().starts_with(&file("%L").unwrap()) && !file("%L").unwrap().contains('.'));
+        assert_eq!(file("%C").unwrap().len(), 40);
+        for (text, part) in [("%q", "%q"), ("a%", "'%'"), ("${HOME}/x", "${")] {
+            let why = file(text).unwrap_err();
+            assert!(why.contains("IdentityFile") && why.contains(part), "{text}: {why}");
+        }
+        for option in ["UserKnownHostsFile", "IdentityAgent", "ProxyCommand", "RevokedHostKeys", "HostName"] {
+            let why = route(&format!("{option} /%q"), "//h/x").unwrap_err().cause;
+            assert!(why.contains(option) && why.contains("%q"), "{why}");
+        }
     }
 }

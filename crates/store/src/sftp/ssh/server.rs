@@ -39,31 +39,26 @@ pub(super) struct Client {
     /// Why the server's key was refused.
     refused: Arc<Mutex<Option<Failure>>>,
     ended: Ended,
-    changed: Changed,
+    doubt: Doubt,
 }
 
 /// How a session has ended: with the server's own words, or because the line broke.
 pub(super) type Ended = Arc<Mutex<Option<Result<String, String>>>>;
 
-/// What there is to say of a server's key that isn't the known one, where the user lets that pass: nobody's secrets are for such a server.
-type Changed = Arc<Mutex<Option<String>>>;
+/// Why a server, though it is logged in to, may not be the one that is meant: it is told no secret then.
+pub(super) type Doubt = Arc<Mutex<Option<String>>>;
 
-/// A server that has shaken hands.
+/// A server that we have shaken hands with.
 pub(super) struct Shaken {
     pub session: Handle<Client>,
     pub ended: Ended,
-    /// Why it gets no password.
-    pub changed: Option<String>,
+    pub doubt: Doubt,
 }
 
 /// Shake hands.
 pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<Shaken, Failure> {
     let line = stream.line();
-    let refuse = |why| Failure::new(Kind::Refused, Action::Connect, why);
-    let mut known = Known::read(&hop.known_hosts, &hop.known_as).map_err(refuse)?;
-    if let Some(path) = &hop.revoked {
-        known.revoke(path).map_err(refuse)?;
-    }
+    let known = Known::read(&hop.known).map_err(|why| Failure::new(Kind::Refused, Action::Connect, why))?;
     let config = client::Config {
         client_id: SshId::Standard(Cow::Borrowed(concat!("SSH-2.0-drumlin_", env!("CARGO_PKG_VERSION")))),
         window_size: WINDOW_BYTES,
@@ -75,15 +70,14 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<S
         ..client::Config::default()
     };
     let refused = Arc::new(Mutex::new(None));
-    let (ended, changed) = (Ended::default(), Changed::default());
+    let (ended, doubt) = (Ended::default(), Doubt::default());
     let (tell, refusal) = (inner.tell.clone(), refused.clone());
-    let client =
-        Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone(), changed: changed.clone() };
+    let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone(), doubt: doubt.clone() };
     let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
     let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes(true)));
     match connected {
         Err(Wait::Silent) => Err(told(Kind::Transient, format!("{} didn't shake hands in time", hop.shown()))),
-        Ok(session) => Ok(Shaken { session, ended, changed: lock(&changed).take() }),
+        Ok(session) => Ok(Shaken { session, ended, doubt }),
         Err(Wait::Over) => Err(told(Kind::Transient, format!("{} broke off the handshake", hop.shown())).turned_away()),
         Err(Wait::Failed(error)) => Err(lock(&refused).take().unwrap_or_else(|| match error {
             russh::Error::NoCommonAlgo { kind, theirs, .. } => {
@@ -102,7 +96,11 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<S
 fn preferred(known: &Known) -> Preferred {
     let mut keys = Preferred::DEFAULT.key.to_vec();
     // Of the sorts that are known, so that a server with several keys shows one that can be told.
-    keys.sort_by_key(|key| !known.sorts().any(|sort| sort == sort_of(key)));
+    let plain = |key: &Algorithm| match key {
+        Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+        other => other.to_string(),
+    };
+    keys.sort_by_key(|key| !known.sorts().any(|sort| sort == plain(key)));
     let certificates = if known.authorities().next().is_some() { keys.clone() } else { Vec::new() };
     Preferred {
         key: Cow::Owned(keys),
@@ -136,48 +134,61 @@ impl client::Handler for Client {
 }
 
 impl Client {
-    fn judge(&self, key: &PublicKeyOrCertificate) -> Result<(), Failure> {
+    fn judge(&self, shown: &PublicKeyOrCertificate) -> Result<(), Failure> {
+        let key = shown.public_key();
+        let sort = match key.algorithm() {
+            Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+            other => other.to_string(),
+        };
         let refuse = |cause: String| Failure::new(Kind::Refused, Action::Connect, cause);
+        let bytes = key.to_bytes().map_err(|e| refuse(format!("its key can't be understood: {e}")))?;
+        let print = key.fingerprint(HashAlg::Sha256);
         let host = self.hop.shown();
-        if let Some(certificate) = key.certificate() {
-            if let Some(at) = self.revoked(certificate) {
+        // First of all: a certificate doesn't make up for it.
+        if let Some(at) = self.known.revoked(&bytes) {
+            return Err(refuse(format!(
+                "the key of {host}, {sort} {print}, was revoked (in {at}): don't use that server"
+            )));
+        }
+        if let Some(certificate) = shown.certificate() {
+            let authority = PublicKey::from(certificate.signature_key().clone());
+            let bytes =
+                authority.to_bytes().map_err(|e| refuse(format!("its certificate can't be understood: {e}")))?;
+            if let Some(at) = self.known.revoked(&bytes) {
                 return Err(refuse(format!(
-                    "the key of {host}, or the one that has certified it, was revoked (in {at}): don't use that server"
+                    "the key of {host}, {sort} {print}, is certified by {}, which was revoked (in {at}): don't use that server",
+                    authority.fingerprint(HashAlg::Sha256)
                 )));
             }
             if self.is_certified(certificate) {
                 return Ok(());
             }
         }
-        let key = key.public_key();
-        let sort = sort_of(&key.algorithm());
-        let bytes = key.to_bytes().map_err(|e| refuse(format!("its key can't be understood: {e}")))?;
-        let print = key.fingerprint(HashAlg::Sha256);
         match (self.known.verdict(&sort, &bytes), self.hop.strict()) {
             (Verdict::Known, _) => Ok(()),
-            (Verdict::Revoked(at), _) => {
-                Err(refuse(format!("the key of {host}, {sort} {print}, was revoked (in {at}): don't use that server")))
-            }
-            (Verdict::Changed(at), strict) => {
-                let words = format!(
-                    "the key of {host} is not the one that is known: somebody may be intercepting the connection. It now shows \
-                     {sort} {print}; the known key is in {at}. If the server's owner confirms that it has changed, remove that \
-                     line, or run: ssh-keygen -R '{}'",
-                    self.hop.known_as
-                );
-                if strict != Strict::No {
-                    return Err(refuse(words));
-                }
-                *lock(&self.changed) = Some(words);
+            (Verdict::Changed(at), Strict::No) => {
+                self.doubt(&format!("is not the one that is known (in {at})"), &format!("{sort} {print}"));
                 Ok(())
             }
+            (Verdict::Changed(at), _) => Err(refuse(format!(
+                "the key of {host} is not the one that is known: somebody may be intercepting the connection. It now shows \
+                 {sort} {print}; the known key is in {at}. If the server's owner confirms that it has changed, remove that \
+                 line, or run: ssh-keygen -R '{}'",
+                self.hop.known.name
+            ))),
             // Who stands in between may show a key of another sort: that is no new server.
-            (Verdict::Unknown, strict) if strict == Strict::Yes || (strict == Strict::AcceptNew && self.is_known()) => {
+            (Verdict::Unknown, strict)
+                if strict == Strict::Yes || (strict == Strict::AcceptNew && self.known.is_known()) =>
+            {
                 Err(refuse(format!(
                     "the key of {host} is not known here: {sort} {print}. Compare it with what the server's owner says, and \
                  then let ssh remember it: {}",
                     self.ssh_once()
                 )))
+            }
+            (Verdict::Unknown, Strict::No) if self.known.is_known() => {
+                self.doubt("is of another sort than those that are known", &format!("{sort} {print}"));
+                Ok(())
             }
             (Verdict::Unknown, strict) => {
                 if let Some(tell) = &self.tell {
@@ -185,7 +196,7 @@ impl Client {
                 }
                 let file = self.hop.learn_to.as_ref().filter(|_| strict == Strict::AcceptNew);
                 if let Some(file) = file {
-                    learn(file, &self.hop.known_as, &sort, &bytes).map_err(|e| {
+                    learn(file, &self.hop.known.name, &sort, &bytes).map_err(|e| {
                         refuse(format!("the key of {host} can't be remembered in {}: {e}", file.display()))
                     })?;
                 }
@@ -194,27 +205,20 @@ impl Client {
         }
     }
 
-    /// Whether any key of this host is known.
-    fn is_known(&self) -> bool {
-        self.known.sorts().next().is_some()
+    /// It is taken, for the configuration says so, and may be anybody.
+    fn doubt(&self, why: &str, key: &str) {
+        let why = format!("its key {why}");
+        if let Some(tell) = &self.tell {
+            let host = self.hop.shown();
+            tell(&format!("{host} may be somebody else: {why}, but {key}. It is given no password, only signatures"));
+        }
+        *lock(&self.doubt) = Some(why);
     }
 
     fn ssh_once(&self) -> String {
         let Hop { alias, port, user, .. } = &self.hop;
         let port = if *port == 22 { String::new() } else { format!("-p {port} ") };
         format!("ssh {port}{user}@{alias}")
-    }
-
-    /// Where a certificate's key, or the key that has signed it, is said to be revoked.
-    fn revoked(&self, certificate: &Certificate) -> Option<String> {
-        let keys = [certificate.public_key(), certificate.signature_key()];
-        keys.into_iter().find_map(|key| {
-            let key = PublicKey::from(key.clone());
-            match self.known.verdict(&sort_of(&key.algorithm()), &key.to_bytes().ok()?) {
-                Verdict::Revoked(at) => Some(at),
-                _ => None,
-            }
-        })
     }
 
     /// Whether somebody who may has certified this key for this host.
@@ -226,19 +230,7 @@ impl Client {
             .map(|key| key.fingerprint(HashAlg::Sha256))
             .collect();
         let names = certificate.valid_principals();
-        let is_name = |name: &String| match &self.hop.config.host_key_alias {
-            Some(alias) => name.eq_ignore_ascii_case(alias),
-            None => *name == self.hop.host || *name == self.hop.alias,
-        };
-        let named = names.is_empty() || names.iter().any(is_name);
+        let named = names.is_empty() || names.contains(&self.hop.certified_as);
         named && certificate.cert_type().is_host() && certificate.validate(&authorities).is_ok()
-    }
-}
-
-/// A sort of keys, as files of known hosts have it.
-fn sort_of(algorithm: &Algorithm) -> String {
-    match algorithm {
-        Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
-        other => other.to_string(),
     }
 }

@@ -54,17 +54,6 @@ fn the_first_value_counts() {
 }
 
 #[test]
-fn a_command_is_a_shells_with_its_quotes() {
-    for line in ["ProxyCommand sh -c \"exec nc %h '%p'\" # x", "ProxyCommand = sh -c \"exec nc %h '%p'\" # x"] {
-        let host = read(line, "h");
-        assert_eq!(host.proxy_command.as_deref(), Some("sh -c \"exec nc %h '%p'\" # x"), "{line}");
-    }
-    // Whichever stands first.
-    assert_eq!(read("ProxyJump a\nProxyCommand b\n", "h").proxy_command, None);
-    assert_eq!(read("Host x\nProxyCommand b\n", "h").proxy_command, None);
-}
-
-#[test]
 fn matches_that_are_understood_and_others() {
     let text = "Match host b originalhost a\n Port 1\nMatch user me,you !localuser root\n Port 2\nMatch exec true\n Port 3\n\
                 Match all\n Port 4\n";
@@ -141,4 +130,26 @@ fn patterns() {
     }
     let patterns: Vec<String> = ["*.b", "!x.b"].map(String::from).to_vec();
     assert!(matches_any("a.B", &patterns) && !matches_any("x.b", &patterns) && !matches_any("c", &patterns));
+}
+
+#[test]
+fn quotes_and_lines_that_are_taken_as_they_stand() {
+    for (line, file) in [
+        ("IdentityFile \"a b\"", "a b"),
+        ("IdentityFile 'a \"b'", "a \"b"),
+        (r"IdentityFile a\ b", "a b"),
+        (r#"IdentityFile "a\"b\\""#, r#"a"b\"#),
+        (r"IdentityFile a\b", r"a\b"),
+        ("IdentityFile = a#b # more", "a#b"),
+    ] {
+        assert_eq!(read(line, "h").identity_files, [file], "{line}");
+    }
+    for line in ["ProxyCommand ", "ProxyCommand=", "ProxyCommand = ", "\tproxycommand\t"] {
+        let command = "sh -c 'a \"b\" = # \\\\ it'";
+        assert_eq!(read(&format!("{line}{command}  \n"), "h").proxy_command.as_deref(), Some(command), "{line}");
+    }
+    // For another host, it needn't even be whole.
+    assert_eq!(read("Host x\n ProxyCommand echo \"\nHost h\n Port 3\n", "h").port, Some(3));
+    assert!(read_as("ProxyCommand", "h", None).unwrap_err().contains("no value"));
+    assert_eq!(read("BatchMode yes", "h").batch_mode, Some(true));
 }
