@@ -3,7 +3,7 @@
 use crate::home::{Home, signal};
 use drumlin_testkit::Rng;
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -160,11 +160,12 @@ fn nohup_is_heeded() {
     command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?))));
     let pipe = std::process::Stdio::piped;
     let mut child = command.stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
-    let stdin = child.stdin.take();
+    let mut stdin = child.stdin.take().unwrap();
     wait_for(&mut child, "\"status\"");
     signal(&child, Signal::HUP);
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none());
+    stdin.write_all(b"x").unwrap();
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
@@ -246,7 +247,7 @@ fn usr1_tells_the_state() {
         assert_eq!(status["message_type"], "status");
         assert!(status.get("percent_done").is_none(), "nobody knows how long a stream is");
     }
-    drop(child.stdin.take());
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
     let mut child = home.start(&["-q", "backup", "--stdin", "x"]);
@@ -259,6 +260,6 @@ fn usr1_tells_the_state() {
     line.clear();
     stderr.read_line(&mut line).unwrap();
     assert!(line.contains("of unknown") && line.contains("ETA unknown"), "{line}");
-    drop(child.stdin.take());
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

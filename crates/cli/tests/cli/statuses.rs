@@ -125,12 +125,12 @@ fn a_second_backup_of_the_same_sources_is_11() {
     assert!(ran.the("exit_error")["message"].as_str().unwrap().contains(&first.id().to_string()));
     home.run(&["cache", "clear"]).expect(11);
     // Other sources are nobody's business.
-    home.run(&["backup", "--stdin", "y"]).ok();
+    home.feed(&["backup", "--stdin", "y"], b"y").ok();
     home.run(&["backup", "src"]).ok();
-    home.run(&["backup", "-H", "other", "--stdin", "x"]).ok();
-    drop(first.stdin.take());
+    home.feed(&["backup", "-H", "other", "--stdin", "x"], b"x").ok();
+    std::io::Write::write_all(&mut first.stdin.take().unwrap(), b"x").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
-    home.run(&["backup", "--stdin", "x"]).ok();
+    home.feed(&["backup", "--stdin", "x"], b"x").ok();
     home.run(&["cache", "clear"]).ok();
 }
 

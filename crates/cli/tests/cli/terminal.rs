@@ -169,7 +169,7 @@ fn a_status_line_is_never_wider_than_the_terminal() {
         let widest = screen.split(DRAW).map(|l| l.chars().count()).max();
         assert!(widest > Some(20) && widest < Some(width), "{screen:?}");
         // Ctrl-D is the end of what is typed.
-        terminal.press("\u{4}");
+        terminal.press("x\n\u{4}");
         assert_eq!(terminal.end().0, Some(0));
     }
 }
