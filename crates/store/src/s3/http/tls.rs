@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -16,37 +17,13 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 /// Trust in what is in `bundle`, or in what the system trusts.
 pub(super) fn config(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    let path = match bundle {
-        Some(path) => path.to_owned(),
-        None => openssl_probe::probe().cert_file.ok_or_else(|| {
-            io::Error::other(
-                "no certificates of authorities are found on this system: install them (ca-certificates), or name a file with AWS_CA_BUNDLE",
-            )
-        })?,
-    };
-    let named = |why: &dyn std::fmt::Display| {
-        io::Error::other(format!("the certificates in '{}' can't be read: {why}", path.display()))
-    };
-    let certificates = CertificateDer::pem_file_iter(&path).map_err(|e| named(&e))?;
-    let mut all = Vec::new();
-    for certificate in certificates {
-        let certificate = certificate.map_err(|e| named(&e))?;
-        // Among those of a system there is always one that is odd; it is passed over, as everybody does.
-        let _ = roots.add(certificate.clone());
-        all.push(certificate);
-    }
-    if roots.is_empty() {
-        return Err(named(&"there is none that can be used"));
-    }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    let usual = usual.map_err(|e| named(&e))?;
+    let trust = Trust::read(bundle, provider.clone())?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust { usual, all }))
+        .with_custom_certificate_verifier(Arc::new(trust))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
@@ -56,6 +33,36 @@ pub(super) fn config(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
 struct Trust {
     usual: Arc<WebPkiServerVerifier>,
     all: Vec<CertificateDer<'static>>,
+}
+
+impl Trust {
+    fn read(bundle: Option<&Path>, provider: Arc<CryptoProvider>) -> io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        let path = match bundle {
+            Some(path) => path.to_owned(),
+            None => openssl_probe::probe().cert_file.ok_or_else(|| {
+                io::Error::other(
+                    "no certificates of authorities are found on this system: install them (ca-certificates), or name a file with AWS_CA_BUNDLE",
+                )
+            })?,
+        };
+        let named = |why: &dyn std::fmt::Display| {
+            io::Error::other(format!("the certificates in '{}' can't be read: {why}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(&path).map_err(|e| named(&e))?;
+        let mut all = Vec::new();
+        for certificate in certificates {
+            let certificate = certificate.map_err(|e| named(&e))?;
+            // Among those of a system there is always one that is odd; it is passed over, as everybody does.
+            let _ = roots.add(certificate.clone());
+            all.push(certificate);
+        }
+        if roots.is_empty() {
+            return Err(named(&"there is none that can be used"));
+        }
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Trust { usual: usual.map_err(|e| named(&e))?, all })
+    }
 }
 
 impl ServerCertVerifier for Trust {
@@ -126,5 +133,46 @@ pub(super) fn refusal(why: &CertificateError) -> String {
             format!("its certificate isn't trusted (it has signed itself): if it should be, {own}")
         }
         other => format!("its certificate isn't trusted ({other}): if it should be, {own}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_testkit::s3::S3;
+    use std::time::Duration;
+
+    /// What is trusted by itself is trusted for its own name and time alone: that webpki looks at the time first is nothing that it promises.
+    #[test]
+    fn a_certificate_of_the_servers_own_has_its_name_and_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = dir.path().join("own.pem");
+        std::fs::write(&bundle, S3::own_certificate()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let trust = Trust::read(Some(&bundle), provider.clone()).unwrap();
+        let own = CertificateDer::from_pem_slice(S3::own_certificate().as_bytes()).unwrap();
+        // It is good from the end of 2026 on, for a hundred years.
+        let told = |trust: &Trust, name: &str, year: u64| {
+            let name = ServerName::try_from(name.to_owned()).unwrap();
+            let then = UnixTime::since_unix_epoch(Duration::from_secs((year - 1970) * 31_557_600));
+            match trust.verify_server_cert(&own, &[], &name, &[], then) {
+                Ok(_) => "trusted".to_owned(),
+                Err(Error::InvalidCertificate(why)) => refusal(&why),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(told(&trust, "localhost", 2050), "trusted");
+        for (name, year, part) in [
+            ("localhost", 2200, "has ended"),
+            ("localhost", 2000, "doesn't count yet"),
+            ("elsewhere", 2050, "is for another server"),
+        ] {
+            let words = told(&trust, name, year);
+            assert!(words.contains(part), "{name} in {year}: {words}");
+        }
+        // Whoever doesn't name it doesn't trust in it.
+        std::fs::write(&bundle, S3::authority()).unwrap();
+        let other = Trust::read(Some(&bundle), provider).unwrap();
+        assert!(told(&other, "localhost", 2050).contains("has signed itself"));
     }
 }
