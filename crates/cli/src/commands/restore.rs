@@ -115,12 +115,13 @@ fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo:
 
 /// Of several machines' snapshots the latest may be another machine's than the user thinks of.
 fn tell_of_other_hosts(context: &Context, args: &Restore, all: &[SnapshotInfo], snapshot: &Snapshot) -> Result<()> {
+    let is_by_time = args.snapshot.as_bytes().starts_with(b"latest");
+    if !is_by_time || snapshot.host == gather::host(context, None) {
+        return Ok(());
+    }
     let filter = gather::filter(context, &args.select)?;
     let is_other = |info: &&SnapshotInfo| info.snapshot.host != snapshot.host && filter.matches(&info.snapshot);
-    let is_by_time = args.snapshot.as_bytes().starts_with(b"latest");
-    if let Some(other) = all.iter().find(is_other).filter(|_| is_by_time && filter.hosts.is_empty())
-        && snapshot.host != gather::host(context, None)
-    {
+    if let Some(other) = all.iter().find(is_other).filter(|_| filter.hosts.is_empty()) {
         let [this, other] = [&snapshot.host, &other.snapshot.host].map(|host| shown(host.as_bytes()).to_string());
         context.out.caution(format!(
             "the latest snapshot is one of host {this}, and there are others', as of {other}: --host names the one that is meant"

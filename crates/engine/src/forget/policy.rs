@@ -6,9 +6,8 @@
 //! clock that jumps removes nothing.
 //!
 //! Not every snapshot is *counted*. One that nobody known has signed could be put there by the storage, and one from the
-//! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So is one that was made later than another of its client and calls itself older: by its
-//! time it would be the first to go, though it is the newest. And within a
-//! group the rules count the snapshots of each signing key for themselves, and of those the ones for which some source was not there (a disk that wasn't
+//! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So are the last ones that were made
+//! later than another of their client's and call themselves older: by their times they would be the first to go. And within a group the rules count the snapshots of each signing key for themselves, and of those the ones for which some source was not there (a disk that wasn't
 //! mounted): they must not push out the last ones that have it.
 
 use super::calendar::{Bucket, before, zoned};

@@ -57,11 +57,13 @@ impl Output {
         if let Some(at) = self.at.filter(|_| self.ends_in_hole) {
             self.file.set_len(at)?;
         }
+        if !self.is_stored {
+            return Ok(());
+        }
         match self.file.sync_all() {
             // Some file systems can't.
-            Err(e) if self.is_stored && matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-            synced if self.is_stored => synced,
-            _ => Ok(()),
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+            synced => synced,
         }
     }
 
