@@ -16,7 +16,14 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// Connect to a host, within so long after its name has been resolved.
 pub(crate) fn connect((host, port): (&str, u16), patience: Duration) -> io::Result<net::TcpStream> {
-    connect_any(&(host, port).to_socket_addrs()?.collect::<Vec<_>>(), patience)
+    connect_any(&addresses(host, port)?, patience)
+}
+
+/// A host's addresses. Whatever is below `localhost` is this machine (RFC 6761, 6.3), which not every system's resolver knows: a server
+/// of one's own that has its buckets in its name is asked so.
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let is_here = host.to_ascii_lowercase().ends_with(".localhost");
+    Ok((if is_here { "localhost" } else { host }, port).to_socket_addrs()?.collect())
 }
 
 fn connect_any(addresses: &[SocketAddr], patience: Duration) -> io::Result<net::TcpStream> {

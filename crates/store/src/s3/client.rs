@@ -1,5 +1,5 @@
 //! One request to the service, until it is answered: signed, tried again while what fails may pass, with what has to be found out on the
-//! way (new credentials, the server's clock, the bucket's region) found out.
+//! way (new credentials, the server's clock, the bucket's region, where its name belongs) found out.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::credentials::{Chain, NoKeys};
 use super::http::{Endpoint, Pool, Request, Response};
 use super::said::Said;
-use super::settings::Settings;
+use super::settings::{Route, Settings};
 use super::sign::{self, Scope};
 use super::time;
 use crate::around::{Stopped, Surroundings, Tell};
@@ -79,7 +79,7 @@ pub(super) struct Client {
     /// For messages.
     location: String,
     /// As the bucket's answers have corrected it.
-    region: Mutex<String>,
+    route: Mutex<Route>,
     keys: Chain,
     pool: Pool,
     retries: Retries,
@@ -100,7 +100,7 @@ impl Client {
     pub(super) fn new(settings: Settings, keys: Chain, location: String, around: &Surroundings) -> Self {
         let limits = Limits { upload: Limit::new(around.upload_limit), download: Limit::new(around.download_limit) };
         Client {
-            region: Mutex::new(settings.region.clone()),
+            route: Mutex::new(settings.route()),
             pool: Pool::new(limits, settings.bundle.clone(), settings.proxies.clone()),
             settings,
             location,
@@ -210,8 +210,8 @@ impl Client {
             Ok(keys) => keys.source.clone(),
             Err(_) => "this user".to_owned(),
         };
-        let (kind, words) =
-            said.judge(ask.action, &source, &self.settings.bucket, &self.settings.endpoint(&self.region()).to_string());
+        let endpoint = self.settings.endpoint(&self.route()).to_string();
+        let (kind, words) = said.judge(ask.action, &source, &self.settings.bucket, &endpoint);
         if said.code == "NoSuchBucket" {
             return Error::because(kind, Action::FindBucket, "", &self.location, words);
         }
@@ -220,8 +220,8 @@ impl Client {
         Error::because(kind, verb, name, &self.location, words)
     }
 
-    fn region(&self) -> String {
-        lock(&self.region).clone()
+    fn route(&self) -> Route {
+        lock(&self.route).clone()
     }
 
     fn once(&self, verb: Action, ask: &Ask<'_>, tries: &mut u32) -> Result<std::result::Result<Response, Said>> {
@@ -233,14 +233,14 @@ impl Client {
                 NoKeys::Never(words) => because(Kind::Refused, words),
                 NoKeys::Passing(words) => because(Kind::Transient, words),
             })?;
-            let region = self.region();
-            let endpoint = self.settings.endpoint(&region);
-            let path = self.settings.path(&endpoint, ask.name);
+            let route = self.route();
+            let endpoint = self.settings.endpoint(&route);
+            let path = self.settings.path(&route, ask.name);
             let query = sign::query(ask.query);
             let mut headers = vec![("host", endpoint.authority())];
             headers.extend(ask.headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
             let ahead = self.ahead.load(Ordering::Relaxed);
-            let scope = Scope { region: &region, service: "s3", now: time::now() + ahead };
+            let scope = Scope { region: &route.region, service: "s3", now: time::now() + ahead };
             sign::sign(&keys, &scope, ask.method, (&path, &query), &mut headers, &body_hash);
             let target = if query.is_empty() { Cow::from(&path) } else { format!("{path}?{query}").into() };
             let request = Request { method: ask.method, target: &target, headers: &headers, body: ask.body };
@@ -270,7 +270,7 @@ impl Client {
             }
             let said = Said::read(&response);
             self.is_s3.fetch_or(said.is_by_s3(), Ordering::Relaxed);
-            match self.learn(&said, &keys, (&endpoint, &region), ahead) {
+            match self.learn(&said, &keys, (&endpoint, &route), ahead) {
                 Lesson::Again if lesson < LESSONS_MAX => {}
                 _ => return Ok(Err(said)),
             }
@@ -278,15 +278,9 @@ impl Client {
         unreachable!("the loop has no end of its own")
     }
 
-    /// What can be put right by ourselves: said to a request to this endpoint, signed for this region. `used` is how far the server's clock was taken to
+    /// What can be put right by ourselves: said to a request to this endpoint, that went this way. `used` is how far the server's clock was taken to
     /// be ahead.
-    fn learn(
-        &self,
-        said: &Said,
-        keys: &Arc<sign::Keys>,
-        (endpoint, signed_for): (&Endpoint, &str),
-        used: i64,
-    ) -> Lesson {
+    fn learn(&self, said: &Said, keys: &Arc<sign::Keys>, (endpoint, went): (&Endpoint, &Route), used: i64) -> Lesson {
         if said.is_skewed()
             && let Some(theirs) = said.date.as_deref().and_then(time::http)
         {
@@ -312,10 +306,14 @@ impl Client {
         let elsewhere = matches!(said.status, 301 | 307 | 400) || said.code == "AuthorizationHeaderMalformed";
         if elsewhere && let Some(region) = &said.region {
             // Of several requests that are taught the same, the first one keeps it.
-            lock(&self.region).clone_from(region);
-            if region != signed_for {
+            lock(&self.route).region.clone_from(region);
+            if *region != went.region {
                 return Lesson::Again;
             }
+        }
+        if said.wants_bucket_in_host() && !went.in_host && self.settings.fits_in_host() {
+            lock(&self.route).in_host = true;
+            return Lesson::Again;
         }
         Lesson::No
     }

@@ -1,6 +1,7 @@
 //! What a server says instead of doing it, and what that means: for whoever called, and for the user.
 
 use super::http::Response;
+use super::settings::is_region;
 use super::xml;
 use crate::Kind;
 
@@ -37,7 +38,7 @@ impl Said {
             code,
             is_by_s3: response.header("x-amz-request-id").is_some(),
             words: field("Message"),
-            region: header("x-amz-bucket-region").or_else(|| Some(field("Region"))).filter(|region| !region.is_empty()),
+            region: header("x-amz-bucket-region").or_else(|| Some(field("Region"))).filter(|name| is_region(name)),
             date: header("date"),
             retry_after: header("retry-after").and_then(|seconds| seconds.parse().ok()),
         }
@@ -75,6 +76,17 @@ impl Said {
     /// They have ended, or have been replaced: there may be others by now.
     pub(super) fn wants_other_keys(&self) -> bool {
         self.is_expired() || self.code == "InvalidAccessKeyId"
+    }
+
+    /// The bucket has to be a part of the host's name. In the words of Alibaba's, Tencent's, Huawei's and Volcengine's services.
+    pub(super) fn wants_bucket_in_host(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            "SecondLevelDomainForbidden"
+                | "PathStyleDomainForbidden"
+                | "VirtualHostDomainRequired"
+                | "InvalidPathAccess"
+        )
     }
 
     pub(super) fn is_skewed(&self) -> bool {
@@ -219,6 +231,10 @@ impl Said {
             "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => refused(
                 format!("the bucket is in another region{told}: set AWS_REGION to it, or --endpoint to its server"),
             ),
+            _ if self.wants_bucket_in_host() => refused(format!(
+                "{endpoint} takes a bucket only as a part of the host's name{told}, which '{bucket}' can't be there: give the \
+                 server by its name, not by an address, and take a bucket without dots, of at most 63 characters"
+            )),
             "MethodNotAllowed" if self.status == 405 => {
                 refused(format!("the server doesn't allow {action} there, because of a lock perhaps{told}"))
             }
@@ -341,6 +357,15 @@ mod tests {
             let said = Said::read(&Response::made(404, headers, b""));
             assert_eq!(said.is_missing(), kind == Kind::Missing);
             assert_eq!(said.judge("HeadObject", "x", "b", "http://h").0, kind);
+        }
+    }
+
+    #[test]
+    fn a_region_is_a_part_of_a_hosts_name() {
+        let region = |name: &str| Said::read(&Response::made(400, &[("x-amz-bucket-region", name)], b"")).region;
+        assert_eq!(region("eu-central-1").as_deref(), Some("eu-central-1"));
+        for none in ["", "x.y", "x/y", "a b", &"x".repeat(64)] {
+            assert_eq!(region(none), None, "{none}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which server, which bucket, which region: what the address, the command line, the environment and the profile say, in this order.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,12 +11,31 @@ use super::retention::ObjectLock;
 use super::sign::encode;
 use crate::around::Surroundings;
 
+/// The longest part of a host's name, in bytes (RFC 1035).
+const HOST_LABEL_MAX: usize = 63;
+
+/// Whether this can be the name of a region, of which a host's name and what is signed are made.
+pub(super) fn is_region(name: &str) -> bool {
+    let of_region = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    (1..=HOST_LABEL_MAX).contains(&name.len()) && name.bytes().all(of_region)
+}
+
+/// How the bucket is asked: as it was set up, until its answers say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// What requests are signed for.
+    pub region: String,
+    /// The bucket is a part of the host's name, as Amazon wants it and several others insist on, and not of the path, as most servers of
+    /// one's own expect it.
+    pub in_host: bool,
+}
+
 /// Where the bucket is, and under which names its objects are asked for.
 pub(super) struct Settings {
     /// The server that was named; Amazon's if none was.
     server: Option<Endpoint>,
-    /// What requests are signed for, to begin with.
-    pub region: String,
+    /// What is tried first.
+    region: String,
     pub bucket: String,
     /// What each key begins with: empty, or ends with a slash.
     pub base: String,
@@ -61,7 +81,7 @@ impl Settings {
             .or_else(|| profile.get("region"))
             .unwrap_or("us-east-1")
             .to_owned();
-        if !region.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') || region.is_empty() {
+        if !is_region(&region) {
             return Err("the region that AWS_REGION or the profile names is not valid".to_owned());
         }
         Ok(Settings {
@@ -81,28 +101,40 @@ impl Settings {
         self.server.as_ref().is_none_or(|server| server.host.ends_with(".amazonaws.com"))
     }
 
-    /// The bucket is a part of the host's name, as Amazon wants it. A dot in it would not fit the server's certificate.
-    fn is_in_host(&self) -> bool {
-        self.server.is_none() && !self.bucket.contains('.')
+    /// What is tried first.
+    pub(super) fn route(&self) -> Route {
+        Route { region: self.region.clone(), in_host: self.server.is_none() && self.fits_in_host() }
     }
 
-    /// The server for a region.
-    pub(super) fn endpoint(&self, region: &str) -> Endpoint {
-        if let Some(server) = &self.server {
-            return server.clone();
+    /// Whether the bucket can be a part of the host's name: that is no address, and a dot would not fit its certificate.
+    pub(super) fn fits_in_host(&self) -> bool {
+        let (is_name, tls) = match &self.server {
+            Some(server) => (server.host.parse::<IpAddr>().is_err(), server.tls),
+            None => (true, true),
+        };
+        is_name && (!tls || !self.bucket.contains('.')) && self.bucket.len() <= HOST_LABEL_MAX
+    }
+
+    /// The server that is asked.
+    pub(super) fn endpoint(&self, route: &Route) -> Endpoint {
+        let mut endpoint = self.server.clone().unwrap_or_else(|| {
+            let domain = if route.region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+            Endpoint { tls: true, host: format!("s3.{}.{domain}", route.region), port: 443, path: String::new() }
+        });
+        if route.in_host {
+            endpoint.host = format!("{}.{}", self.bucket, endpoint.host);
         }
-        let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-        let bucket = if self.is_in_host() { format!("{}.", self.bucket) } else { String::new() };
-        Endpoint { tls: true, host: format!("{bucket}s3.{region}.{domain}"), port: 443, path: String::new() }
+        endpoint
     }
 
     /// The encoded path of an object, or of the bucket.
-    pub(super) fn path(&self, endpoint: &Endpoint, name: Option<&str>) -> String {
-        let bucket = if self.is_in_host() { String::new() } else { format!("/{}", self.bucket) };
+    pub(super) fn path(&self, route: &Route, name: Option<&str>) -> String {
+        let before = self.server.as_ref().map_or("", |server| server.path.as_str());
+        let bucket = if route.in_host { String::new() } else { format!("/{}", self.bucket) };
         match name {
-            Some(name) => format!("{}{bucket}/{}", endpoint.path, encode(&self.key(name), true)),
-            None if bucket.is_empty() => "/".to_owned(),
-            None => format!("{}{bucket}", endpoint.path),
+            Some(name) => format!("{before}{bucket}/{}", encode(&self.key(name), true)),
+            None if bucket.is_empty() => format!("{before}/"),
+            None => format!("{before}{bucket}"),
         }
     }
 
@@ -142,8 +174,12 @@ mod tests {
     }
 
     fn url(settings: &Settings, name: Option<&str>) -> String {
-        let endpoint = settings.endpoint(&settings.region);
-        let path = settings.path(&endpoint, name);
+        url_by(settings, &settings.route(), name)
+    }
+
+    fn url_by(settings: &Settings, route: &Route, name: Option<&str>) -> String {
+        let endpoint = settings.endpoint(route);
+        let path = settings.path(route, name);
         format!("{}{path}", endpoint.to_string().strip_suffix(&endpoint.path).unwrap())
     }
 
@@ -164,6 +200,27 @@ mod tests {
         assert_eq!(url(&said, None), "https://a/bucket");
         let within = settings("s3:http://localhost:90/bucket", Some("https://a"), &all).unwrap();
         assert_eq!(url(&within, None), "http://localhost:90/bucket");
+    }
+
+    #[test]
+    fn a_bucket_in_the_name_of_a_host() {
+        for (server, bucket, with) in [
+            ("https://s.example", "buc", Some("https://buc.s.example/p/config")),
+            ("https://s.example:90/x/", "buc", Some("https://buc.s.example:90/x/p/config")),
+            ("https://s.example", "my.buc", None),
+            ("http://localhost", "my.buc", Some("http://my.buc.localhost/p/config")),
+            ("http://127.0.0.1:90", "buc", None),
+            ("https://[::1]", "buc", None),
+            ("https://s.example", &"b".repeat(64), None),
+        ] {
+            let settings = settings(&format!("s3://{bucket}/p"), Some(server), &[]).unwrap();
+            assert_eq!(settings.fits_in_host(), with.is_some(), "{server} {bucket}");
+            let route = Route { in_host: true, ..settings.route() };
+            assert!(!settings.route().in_host);
+            if let Some(with) = with {
+                assert_eq!(url_by(&settings, &route, Some("config")), with);
+            }
+        }
     }
 
     #[test]

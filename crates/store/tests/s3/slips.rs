@@ -148,6 +148,29 @@ fn the_bucket_tells_its_region() {
     assert_eq!(server.asked().len(), 1, "it is remembered");
 }
 
+/// Four large providers take no bucket in the path. Each has a word of its own for it.
+#[test]
+fn a_server_that_wants_the_bucket_in_its_name() {
+    let codes =
+        ["SecondLevelDomainForbidden", "PathStyleDomainForbidden", "VirtualHostDomainRequired", "InvalidPathAccess"];
+    for code in codes {
+        let server = S3::with(Habits { in_host: Some(code), ..Habits::default() });
+        let endpoint = format!("http://localhost:{}", server.port());
+        let keys = [("AWS_ACCESS_KEY_ID", KEYS.0), ("AWS_SECRET_ACCESS_KEY", KEYS.1)];
+        let store = User::of(&endpoint, &keys).create("p");
+        server.asked();
+        store.put("a/b", b"1", Put::Create).unwrap();
+        assert_eq!(server.asked(), [("PutObject", "p/a/b".to_owned())], "it is remembered, {code}");
+        let again = User::of(&endpoint, &keys).open("p");
+        assert_eq!(again.get("a/b").unwrap(), b"1");
+        let mut listed = Vec::new();
+        again.list("a", &mut |of| listed.push(of.name)).unwrap();
+        assert_eq!(listed, ["a/b"]);
+        // An address has no names below it.
+        says(User::at(&server).create_in("test", "p"), Kind::Refused, &[code, "by its name", "'test'"]);
+    }
+}
+
 /// Requests that were on their way, signed for another one, when it was told.
 #[test]
 fn all_who_are_told_the_region_at_once_go_by_it() {

@@ -62,7 +62,9 @@ fn action(request: &Request, key: &str) -> &'static str {
 /// The answer, and whether it is to come through.
 pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<Instead>) {
     let path = request.path.trim_start_matches('/');
-    let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+    let host = request.headers.get("host").map_or("", String::as_str);
+    let within = host.split_once(".localhost").map(|(bucket, _)| bucket).filter(|_| state.habits.in_host.is_some());
+    let (bucket, key) = within.map_or_else(|| path.split_once('/').unwrap_or((path, "")), |bucket| (bucket, path));
     let key = decode(key);
     let action = action(request, &key);
     state.asked.push((action, key.clone()));
@@ -78,7 +80,7 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
             }
             xml("<html><body>Welcome!</body></html>".to_owned())
         }
-        _ => match refused(state, request, bucket, action, clock) {
+        _ => match refused(state, request, (bucket, within.is_some()), action, clock) {
             Some(response) => response,
             None => act(state, request, action, &key, clock),
         },
@@ -93,7 +95,16 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
     (response, instead)
 }
 
-fn refused(state: &State, request: &Request, bucket: &str, action: &str, clock: i64) -> Option<Response> {
+fn refused(
+    state: &State,
+    request: &Request,
+    (bucket, is_in_host): (&str, bool),
+    action: &str,
+    clock: i64,
+) -> Option<Response> {
+    if let Some(code) = state.habits.in_host.filter(|_| !is_in_host) {
+        return Some(error(403, code));
+    }
     let header = |name: &str| request.headers.get(name).map_or("", String::as_str);
     let Some(claimed) = sign::claimed(request) else { return Some(error(403, "AccessDenied")) };
     if claimed.key != KEYS.0 {

@@ -40,6 +40,8 @@ pub struct Habits {
     pub token: Option<String>,
     /// The region that it is in, if that matters.
     pub region: Option<String>,
+    /// It refuses with this code whoever doesn't name the bucket as a part of the host's name.
+    pub in_host: Option<&'static str>,
     /// Actions (`PutObject` and so on, as rights are named) that nobody may do.
     pub forbidden: HashSet<&'static str>,
     /// Its answers bear no id of their requests.

@@ -80,7 +80,10 @@ impl Endpoint {
     pub(crate) fn is_loopback(&self) -> bool {
         match self.host.parse::<std::net::IpAddr>() {
             Ok(address) => address.is_loopback(),
-            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+            Err(_) => {
+                let host = self.host.to_ascii_lowercase();
+                host == "localhost" || host.ends_with(".localhost")
+            }
         }
     }
 }
@@ -114,6 +117,8 @@ mod tests {
             ("http://127.0.0.1:80", "http://127.0.0.1", true),
             ("https://h:443/a/b/", "https://h/a/b", false),
             ("http://[::1]:7070", "http://[::1]:7070", true),
+            ("http://b.Localhost:90", "http://b.Localhost:90", true),
+            ("http://notlocalhost", "http://notlocalhost", false),
             ("http://10.0.0.1", "http://10.0.0.1", false),
         ] {
             let endpoint = Endpoint::parse(given).unwrap();
