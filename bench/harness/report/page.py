@@ -128,12 +128,18 @@ def did(result):
     return f"{sum(name not in wrong for name in names)} of {len(names)}"
 
 
+def when(result):
+    """The day, on what, and which build of ours it was, as tables of tools tell it."""
+    build = (result["tools"].get(OURS, {}).get("program") or "")[:8]
+    return ", ".join(part for part in (result["date"][:10], result["machine"]["processor"], build) if part)
+
+
 def contents(all_results, apart=()):
     """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own."""
     rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
             "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
             "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
-    lines_ = ["| workload | scale | data | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date |", "|---|---:|---|---|---|---:|---:|---:|---:|---:|---|---|---|"]
+    lines_ = ["| workload | scale | data | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date, processor, build |", "|---|---:|---|---|---|---:|---:|---:|---:|---:|---|---|---|"]
     for result in all_results:
         cells = []
         for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
@@ -141,10 +147,10 @@ def contents(all_results, apart=()):
                                     ("steps", result["steps"][0], REPOSITORY)):
             figures = column(result, part, step, measure)
             cells.append(standing(result, figures))
-        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {scale(result)} | {amount(result)} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {result['date'][:10]} |")
+        lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {scale(result)} | {amount(result)} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {when(result)} |")
     where = section(all_results)
     lacking = [name for name in WORKLOADS if not any(result["workload"] == name for result in all_results)]
-    rows.append("Each workload was to be run at scale 1, of which *scale* says what part was (in brackets: what part it came to, where that is another one); a run at a small one says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows."
+    rows.append("Each workload was to be run at scale 1, of which *scale* says what part was (in brackets: what part it came to, where that is another one); a run at a small one says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows. *Build*: the first digits of the program's SHA-256."
                 + (f" Not run so far: {', '.join(lacking)}." if lacking else ""))
     tables_ = "".join(f"- [{title}]({name}.md)\n" for name, title in apart)
     listed = ["\n\n".join(rows) + "\n", "\n".join(lines_) + "\n", where] if all_results else ["\n\n".join(rows[:2]) + "\n", "There are none so far: `bench/run` makes them.\n"]
