@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 
 from harness import own, results
-from harness.report import lines, page, trails
+from harness.report import lines, page, png, trails
 from harness.report.figures import SECONDS, column, far, share
 from harness.report.tables import version
 from harness.workloads.six import NAMES
@@ -232,6 +232,15 @@ class TheDocuments(unittest.TestCase):
     def test_whatever_trails_has_a_reason(self):
         for of in (trails.trails, trails.lesser):
             self.assertEqual(of(results.newest(), trails.reasons())[1], [], "say why in bench/harness/report/reasons.toml")
+
+    def test_each_drawing_is_there_for_those_who_can_not_show_svg(self):
+        for drawing in DOCS.glob("charts/*.svg"):
+            root = ElementTree.fromstring(drawing.read_text())
+            head = drawing.with_suffix(".png").read_bytes()[:24]
+            self.assertEqual(head[:8] + head[12:16], b"\x89PNG\r\n\x1a\nIHDR", drawing)
+            size = [int.from_bytes(head[at:at + 4], "big") for at in (16, 20)]
+            for pixels, side in zip(size, ("width", "height")):
+                self.assertAlmostEqual(pixels, float(png.ZOOM) * int(root.get(side)), delta=1, msg=f"{drawing}: run bench/report")
 
     def test_docs_are_what_the_results_make(self):
         made = program().made(results.newest(), results.sweep(), own.newest())
