@@ -199,6 +199,9 @@ impl Said {
             "InvalidAccessKeyId" => refused(format!(
                 "{endpoint} doesn't know the access key of {keys}: check whether it is the one for this server"
             )),
+            "SignatureDoesNotMatch" if self.words.to_ascii_lowercase().contains("region") => refused(format!(
+                "requests to {endpoint} are signed for another region than its own{told}: set AWS_REGION to that"
+            )),
             "SignatureDoesNotMatch" => {
                 refused(format!("the secret key of {keys} doesn't belong to its access key{told}: enter both again"))
             }
@@ -296,6 +299,13 @@ mod tests {
             (404, "NoSuchKey", "x", Kind::Missing, "no such object"),
             (403, "InvalidAccessKeyId", "x", Kind::Refused, "doesn't know the access key of the environment"),
             (403, "SignatureDoesNotMatch", "x", Kind::Refused, "enter both again"),
+            (
+                403,
+                "SignatureDoesNotMatch",
+                "Credential should be scoped to a valid Region, not us-east-1",
+                Kind::Refused,
+                "set AWS_REGION",
+            ),
             (400, "ExpiredToken", "x", Kind::Refused, "log in again"),
             (403, "RequestTimeTooSkewed", "x", Kind::Refused, "set the clock"),
             (403, "AccessDenied", "x", Kind::Refused, "don't allow PutObject"),
