@@ -5,18 +5,58 @@ A manifest has a line an entry, in the order of the entries' paths, so that two 
 
 import hashlib
 import os
+from multiprocessing import Pool
+
+# A tree is read in so many parts at least, if it has so many folders in its two uppermost levels, by as many processes as there are processors.
+PARTS_LEAST = 16
+# And handed to them in so many pieces at most.
+PARTS_MOST = 256
 
 
 def lines(tree):
     """(path, contents, metadata) of each entry below a tree, in order; contents: type, size and hash, or a link's target."""
-    todo = [(os.fsencode(tree), ())]
+    parts = parted(os.fsencode(tree))
+    if len(parts) < PARTS_LEAST:
+        for part in parts:
+            yield from below(*part)
+        return
+    with Pool() as pool:
+        for found in pool.imap(listed, parts, max(1, len(parts) // PARTS_MOST)):
+            yield from found
+        # They go by themselves, see `in_parallel` of the workloads.
+        pool.close()
+        pool.join()
+
+
+def parted(tree):
+    """(path, names below the tree, whether all below it belongs to it) of what a tree is to be read by, in order."""
+    parts = [(tree, (), True)]
+    for _ in range(2):
+        if len(parts) >= PARTS_LEAST:
+            break
+        finer = []
+        for path, names, whole in parts:
+            inner = sorted(os.listdir(path)) if whole and os.path.isdir(path) and not os.path.islink(path) else []
+            finer += [(path, names, whole and not inner), *((os.path.join(path, name), (*names, name), True) for name in inner)]
+        parts = finer
+    return parts
+
+
+def listed(part):
+    return list(below(*part))
+
+
+def below(path, names, whole):
+    """The lines of an entry, and of all below it, if that is wanted."""
+    todo = [(path, names)]
     while todo:
         folder, names = todo.pop()
         stat = os.lstat(folder)
         kind = stat.st_mode & 0o170000
         if kind == 0o040000:
             what = b"d"
-            todo += [(os.path.join(folder, name), (*names, name)) for name in sorted(os.listdir(folder), reverse=True)]
+            if whole:
+                todo += [(os.path.join(folder, name), (*names, name)) for name in sorted(os.listdir(folder), reverse=True)]
         elif kind == 0o100000:
             what = b"f %d %s" % (stat.st_size, digest(folder))
         elif kind == 0o120000:

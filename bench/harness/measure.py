@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from .beside import Beside
@@ -26,6 +27,7 @@ FIRST_LOOK_SECONDS = 0.004
 # How much of what a failed command wrote is kept.
 TAIL_BYTES = 4000
 PR_SET_CHILD_SUBREAPER = 36
+MADV_POPULATE_WRITE = 23
 LIBC = ctypes.CDLL(None)
 
 
@@ -232,8 +234,16 @@ def touch(size):
     large file was removed would pay for that: tar took 0.8 or 2.5 seconds for the same 860 MB.
     """
     available = int(re.search(r"^MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text(), re.M)[1]) * 1024
-    if size := min(size, available // 2):
-        mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+    if not (size := min(size, available // 2)):
+        return
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        # In large pages, where they can be had: a fault each 2 MiB instead of one each 4 KiB.
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        try:
+            memory.madvise(MADV_POPULATE_WRITE)
+        except OSError:  # before Linux 5.14
+            memory[::mmap.PAGESIZE] = bytes(-(-size // mmap.PAGESIZE))
 
 
 def wait(pid, limit):

@@ -88,6 +88,18 @@ class Trees(unittest.TestCase):
     def test_what_is_as_it_was_is_right(self):
         self.assertEqual(self.differs(), {"entries": 5, "wrong": 0, "first": None, "metadata": 0})
 
+    def test_a_large_tree_is_read_in_parts_and_in_order(self):
+        for number in range(40):
+            (self.tree / "b" / f"{number}" / "c").mkdir(parents=True)
+            (self.tree / "b" / f"{number}" / "c" / "d").write_text(f"{number}")
+        (self.tree / "empty").mkdir()
+        (self.tree / "to-b").symlink_to("b")
+        self.assertGreater(len(manifest.parted(os.fsencode(self.tree))), manifest.PARTS_LEAST)
+        there = list(manifest.lines(self.tree))
+        self.assertEqual(there, list(manifest.below(os.fsencode(self.tree), (), True)))
+        self.assertEqual(len(there), 5 + 1 + 3 * 40 + 2)
+        self.assertEqual([line[0].split(b"/") for line in there], sorted(line[0].split(b"/") for line in there))
+
     def test_contents_of_the_same_size_and_time_are_found_wrong(self):
         stat = (self.tree / "a-b").stat()
         (self.tree / "a-b").write_text("B" * 51)
