@@ -49,6 +49,17 @@ def digest(program):
         return None
 
 
+def commit(folder=Path(__file__).parent):
+    """The commit of the checkout that a folder lies in, with a + if anything in it is not as committed; None outside of one."""
+    git = ["git", "-C", str(folder)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + "+" * bool(changed)
+
+
 def first_line(command, env=None):
     """The first line that a command writes, on whichever stream; None if it can't be run."""
     try:

@@ -1,6 +1,6 @@
 """What is measured apart: no workload with steps and peers, but a table of its own, kept as data like all others.
 
-    schema, name (of its page), title, date, machine
+    schema, name (of its page), title, date, machine, commit (as in all other results)
     said       how it was measured: sentences
     programs   by name: version, program (the first digits of its SHA-256)
     columns    of each: heading, unit (`s`, `MB`, `MB/s`, `%`, or empty)
@@ -13,9 +13,9 @@ import os
 import re
 from pathlib import Path
 
-from .machine import digest, machine, today
+from .machine import commit, digest, machine, today
 from .report.figures import number
-from .report.tables import version
+from .report.tables import measured_by, version
 from .results import FOLDER, SCHEMA
 from .stats import median, spread
 
@@ -27,7 +27,7 @@ ONE = {"s": 1.0, "MB": 1e6, "MB/s": 1e6, "%": 0.01, "": 1.0}
 def table(name, title, said, adapters, columns, rows, commands=None):
     """A table as it is kept; `adapters`: of the programs (harness/tools); `rows`: (name, figures by column); `commands`: by program, (step, command)."""
     programs = {row.name: {"version": row.version(), "program": digest(row.binary())} for row in adapters}
-    return {"schema": SCHEMA, "name": name, "title": title, "date": today(), "machine": machine(), "said": list(said), "programs": programs,
+    return {"schema": SCHEMA, "name": name, "title": title, "date": today(), "commit": commit(), "machine": machine(), "said": list(said), "programs": programs,
             "columns": [list(column) for column in columns], "rows": [[row, list(figures)] for row, figures in rows],
             "commands": {name: [list(step) for step in of] for name, of in (commands or {}).items()}}
 
@@ -96,7 +96,7 @@ def page(made):
         f"# {made['title']}",
         f"Made by `bench/report` from `bench/results/own`, where `bench/{by(made['name'])}` has put it; not to be edited. [How to read this](README.md).",
         " ".join(made["said"]),
-        f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {made['date'][:10]}. Programs: {programs}.",
+        f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {made['date'][:10]}{measured_by(made)}. Programs: {programs}.",
         markdown(made),
         *commands(made),
     ]) + "\n"

@@ -2,6 +2,7 @@
 
     schema, workload, title, scale, seed, repeat, cache (hot or cold), six, stream, date, machine, ground
     near       how many times the best a tool may have taken in the step of its first round that was nearest to it, to have others; 0: any
+    commit     of the checkout that measured, with a + where it had changes; None outside of one; not in older results
     load       processes that waited for a core when it began
     wire       between client and server: rtt_ms, rate (bytes a second, 0: no limit; one for both ways, or to the server and from it),
                far (whether all repositories were on a server, or only those of tools that have one of their own)

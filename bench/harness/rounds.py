@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from . import measure, results, syncs
 from .ground import Ground, drop_caches, forget, room
-from .machine import digest, load, machine, today
+from .machine import commit, digest, load, machine, today
 from .tools import Place
 from .truth import Truth
 from .weigh import weigh
@@ -60,7 +60,7 @@ class Rounds:
         self.result = {
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
             "repeat": options.repeat, "near": options.near, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
-            "date": today(), "machine": machine(), "load": waiting,
+            "date": today(), "commit": commit(), "machine": machine(), "load": waiting,
             "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],

@@ -2,11 +2,13 @@
 
 import os
 import random
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 from harness import manifest, results, stats, syncs
+from harness.machine import commit
 from harness.options import Options
 from harness.report import figures, svg
 from harness.weigh import weigh
@@ -115,6 +117,23 @@ class Trees(unittest.TestCase):
         (self.tree / "a-b").chmod(0o600)
         os.utime(self.tree / "a", (1, 1))
         self.assertEqual((self.differs()["wrong"], self.differs()["metadata"]), (0, 2))
+
+
+class Commits(unittest.TestCase):
+    def test_a_checkout_is_named_with_a_mark_where_it_was_changed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNone(commit(folder))
+            git = lambda *words: subprocess.run(["git", "-C", folder, "-c", "user.name=n", "-c", "user.email=e@example.org", *words], check=True, capture_output=True, text=True).stdout
+            git("init", "--quiet")
+            (Path(folder) / "inner").mkdir()
+            (Path(folder) / "inner" / "file").write_text("a")
+            git("add", "-A")
+            git("commit", "--quiet", "-m", "one")
+            head = git("rev-parse", "HEAD").strip()
+            named = commit(f"{folder}/inner")
+            self.assertEqual((named, len(named)), (head[:12], 12))
+            (Path(folder) / "inner" / "file").write_text("b")
+            self.assertEqual(commit(f"{folder}/inner"), f"{named}+")
 
 
 class Syncs(unittest.TestCase):

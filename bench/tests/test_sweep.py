@@ -141,10 +141,10 @@ class Verdicts(unittest.TestCase):
     def test_the_page_says_what_is_better(self):
         runs = [{"workload": "W3", "scale": 0.1, "default": columns(1.0), "values": {"2": columns(0.5), "3": columns(1.5, 20e6), "4": columns(1.01)}}]
         sweep = {"date": "2026-01-02T00:00:00Z", "machine": {"processor": "p", "cores": 2, "kernel": "k"}, "repeat": 3,
-                 "knobs": [{"name": "size", "file": "f", "default": "1", "touches": None, "date": "2026-01-01T00:00:00Z",
+                 "knobs": [{"name": "size", "file": "f", "default": "1", "touches": None, "date": "2026-01-01T00:00:00Z", "commit": "0123456789ab",
                             "machine": {"processor": "q", "cores": 4, "kernel": "m"}, "runs": runs}]}
         text = page.page(sweep)
-        self.assertIn("Machine: q, 4 cores, Linux m. 2026-01-01, 3 rounds", text, "that of the knob")
+        self.assertIn("Machine: q, 4 cores, Linux m. 2026-01-01, commit 0123456789ab, 3 rounds", text, "that of the knob")
         self.assertIn("- size = `2`, W3 at 0.1: first 2.00 times as good", text)
         self.assertIn("| | `3` | | × 1.50 |  |  |  | × 0.40 |  |  | another choice |", text)
         self.assertIn("| first | 0 | 1 | 2.00 times: size, W3 |", text)

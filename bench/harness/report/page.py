@@ -4,7 +4,7 @@ from .. import results
 from .bars import bars
 from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds, share
 from .lines import lines
-from .tables import about, commands, failures, tables
+from .tables import about, commands, failures, measured_by, tables
 from .trails import section
 
 # What was to be run: each at scale 1, which is as large as the seeds' own measurements.
@@ -68,7 +68,7 @@ def page(result, all_results=()):
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
         f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
-        f"{result['date'][:10]}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
+        f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
     ]
     if (true := share(result)) < 1:
         says = " It shows that the tools work, and fixed costs; it says little of how they scale." if true < SCALE_TELLS else ""

@@ -90,6 +90,11 @@ def about(result):
     return "\n".join(rows)
 
 
+def measured_by(result):
+    """The commit that measured, where it is told."""
+    return f", commit {result['commit']}" if result.get("commit") else ""
+
+
 def version(tool):
     """What a tool says of itself, and which build of that it was: the first digits of its program's SHA-256, in brackets."""
     told = tool["version"] or "not told"

@@ -42,7 +42,9 @@ def machines(sweep):
     of_knobs = [knob.get("machine", sweep["machine"]) for knob in sweep["knobs"]] or [sweep["machine"]]
     told = sorted({f"{of['processor']}, {of['cores']} cores, Linux {of['kernel']}" for of in of_knobs})
     days = sorted({knob.get("date", sweep["date"])[:10] for knob in sweep["knobs"]}) or [sweep["date"][:10]]
-    return f"Machine{'s' * (len(told) > 1)}: {'; '.join(told)}. {days[0]}{f' to {days[-1]}' * (len(days) > 1)}"
+    commits = list(dict.fromkeys(knob["commit"] for knob in sweep["knobs"] if knob.get("commit")))
+    of = f", commit{'s' * (len(commits) > 1)} {', '.join(commits)}" if commits else ""
+    return f"Machine{'s' * (len(told) > 1)}: {'; '.join(told)}. {days[0]}{f' to {days[-1]}' * (len(days) > 1)}{of}"
 
 
 def distances(knobs):
