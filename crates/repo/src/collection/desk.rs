@@ -1,10 +1,9 @@
 //! The protocol's objects in a repository.
 
 use super::{Board, Flag};
-use crate::beside::beside;
 use crate::history::Act;
 use crate::keys::TrustedKey;
-use crate::{Error, Repository, Result, names, random_id};
+use crate::{Error, Repository, Result, names};
 use drumlin_format::decision::{self, Verdict};
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
@@ -433,52 +432,4 @@ const NOTHING: Verdict = Verdict::Claimed { by: SessionId([0; 16]) };
 
 fn is_broken(e: &Error) -> bool {
     e.is_damage() && !e.is_unknown_generation()
-}
-
-/// A session that is registered, and what it knows: whatever a writer looks at comes after this.
-pub struct Registration {
-    pub(crate) repository: Repository,
-    pub(crate) id: SessionId,
-    /// The tag of the generation that it seals in.
-    pub(crate) generation: u32,
-    known: super::Known,
-}
-
-impl Registration {
-    /// Register a session, durably.
-    pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
-        repository.may_write()?;
-        let generation = repository.generation()?;
-        let id = SessionId(random_id()?);
-        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so. A storage that
-        // is far away does it on the side.
-        let known = std::thread::scope(|scope| {
-            let _ = beside(scope, "clear", || repository.store().clear_unfinished());
-            super::register(&Desk::of(repository, session), id)
-        });
-        let known = known.inspect_err(|_| {
-            // Whoever looks for those at work need not wait for this one.
-            let _ = Desk::new(repository).remove_session(id);
-        })?;
-        Ok(Registration { repository: repository.clone(), id, generation, known })
-    }
-
-    /// A collector's, which [`super::collect`] registers itself.
-    ///
-    /// # Errors
-    /// Nothing can be sealed in the newest generation.
-    pub fn of_collector(repository: &Repository, id: SessionId, known: super::Known) -> Result<Self> {
-        let generation = repository.generation()?;
-        Ok(Registration { repository: repository.clone(), id, generation, known })
-    }
-
-    /// The plans that stood.
-    pub fn known(&self) -> &super::Known {
-        &self.known
-    }
-
-    /// End a session that has written nothing.
-    pub fn abandon(self) -> Result<()> {
-        Desk::new(&self.repository).remove_session(self.id)
-    }
 }

@@ -10,10 +10,12 @@ mod decide;
 mod desk;
 mod moved;
 mod register;
+mod registration;
 
 pub use board::{Board, Flag};
 pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, discard};
 pub use decide::{Fate, commit, end, evict};
 pub(crate) use desk::Announced;
-pub use desk::{Desk, Registration};
+pub use desk::Desk;
 pub use register::{Known, register};
+pub use registration::Registration;
