@@ -8,6 +8,7 @@ mod board;
 mod collector;
 mod decide;
 mod desk;
+mod listing;
 mod moved;
 mod register;
 mod registration;
@@ -17,5 +18,6 @@ pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, d
 pub use decide::{Fate, commit, end, evict};
 pub(crate) use desk::Announced;
 pub use desk::Desk;
+pub(crate) use listing::Listing;
 pub use register::{Known, register};
 pub use registration::Registration;
