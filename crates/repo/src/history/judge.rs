@@ -6,6 +6,15 @@ use drumlin_format::history::Entry;
 use drumlin_format::{HistoryId, IndexId, KeyId, SnapshotId};
 use std::collections::{BTreeMap, HashMap};
 
+/// A key that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundKey {
+    /// What is to be remembered of it.
+    pub key: SeenKey,
+    /// What 0.1's first builds remembered of its certificate: with the time of its making, which is another one once a recovery file has made it again.
+    pub dated: Id,
+}
+
 /// What is there, looked at in this order: objects first, then the history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
@@ -26,7 +35,7 @@ pub(super) struct View {
     /// Those of them that count and were not seen before.
     pub entries: Vec<Entry>,
     /// The keys that the owner has certified; `None` if they were not looked at.
-    pub keys: Option<BTreeMap<Id, SeenKey>>,
+    pub keys: Option<BTreeMap<Id, FoundKey>>,
     /// Checksum of the config's fields.
     pub config: Id,
     /// The generations of secrets that there are: checksums of their objects, by their numbers.
@@ -95,14 +104,18 @@ pub(super) fn judge(seen: &Seen, view: &View) -> (Missing, Seen) {
         for (id, was) in &seen.keys {
             let trouble = match keys.get(id) {
                 None => KeyTrouble::Gone,
-                Some(is) if is.certificate != was.certificate => KeyTrouble::Changed,
-                Some(is) if was.revoked && !is.revoked => KeyTrouble::Unrevoked,
+                Some(is) if ![is.key.certificate, is.dated].contains(&was.certificate) => KeyTrouble::Changed,
+                Some(is) if was.revoked && !is.key.revoked => KeyTrouble::Unrevoked,
                 Some(_) => continue,
             };
             missing.keys.push((KeyId(*id), trouble));
         }
-        for (id, key) in keys {
-            next.keys.entry(*id).or_insert(*key).revoked |= key.revoked;
+        for (id, is) in keys {
+            let kept = next.keys.entry(*id).or_insert(is.key);
+            kept.revoked |= is.key.revoked;
+            if kept.certificate == is.dated {
+                kept.certificate = is.key.certificate;
+            }
         }
     }
     (missing, next)

@@ -1,7 +1,7 @@
 //! Looking: what is there is listed and compared with what this client has seen.
 
 use super::entries::Read;
-use super::judge::{View, judge};
+use super::judge::{FoundKey, View, judge};
 use super::missing::Missing;
 use super::seen::{Id, Ids, Seen, SeenKey};
 use crate::collection::Desk;
@@ -263,15 +263,18 @@ impl Repository {
     }
 
     /// What is to be remembered of the keys that the owner has certified.
-    fn seen_keys(&self, ids: BTreeSet<KeyId>) -> Result<BTreeMap<Id, SeenKey>> {
+    fn seen_keys(&self, ids: BTreeSet<KeyId>) -> Result<BTreeMap<Id, FoundKey>> {
         let secrets = self.secrets();
         let mut keys = BTreeMap::new();
         for (id, object) in self.key_objects(ids)? {
             let Ok(object) = object else { continue };
             let Ok(certificate) = object.certificate(secrets.repository, &secrets.owner) else { continue };
             let verifying = certificate.verifying.map(|key| key.0).unwrap_or_default();
-            let fixed = [certificate.role.name().as_bytes(), &certificate.created.to_le_bytes(), &verifying].concat();
-            keys.insert(id.0, SeenKey { certificate: checksum(&fixed), revoked: certificate.revoked.is_some() });
+            let role = certificate.role.name().as_bytes();
+            let dated = checksum(&[role, &certificate.created.to_le_bytes(), &verifying].concat());
+            let certificate =
+                SeenKey { certificate: checksum(&[role, &verifying].concat()), revoked: certificate.revoked.is_some() };
+            keys.insert(id.0, FoundKey { key: certificate, dated });
         }
         Ok(keys)
     }

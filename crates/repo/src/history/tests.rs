@@ -1,6 +1,7 @@
 //! What is dropped is noticed, what is removed lawfully is not: one by one, and in random orders of the steps of several
 //! processes.
 
+use super::judge::FoundKey;
 use super::seen::{Ids, Seen, SeenKey};
 use super::{Act, KeyTrouble, Memory, Missing, Trouble};
 use crate::collection::{Board, Desk};
@@ -204,11 +205,22 @@ fn another_config_and_another_certificate_are_noticed() {
     let id = [5; 16];
     let key = SeenKey { certificate: [1; 16], revoked: true };
     let seen = Seen { config: Some([1; 16]), keys: [(id, key)].into(), ..Seen::default() };
-    let other = SeenKey { certificate: [2; 16], ..key };
+    let other = FoundKey { key: SeenKey { certificate: [2; 16], ..key }, dated: [3; 16] };
     let view = super::judge::View { config: [2; 16], keys: Some([(id, other)].into()), ..Default::default() };
     let (missing, next) = super::judge::judge(&seen, &view);
     assert!(missing.config && missing.keys == [(KeyId(id), KeyTrouble::Changed)]);
     assert_eq!((next.config, next.keys[&id].certificate), (Some([1; 16]), [1; 16]));
+}
+
+#[test]
+fn what_was_remembered_of_a_certificate_with_its_time_is_believed_and_replaced() {
+    let id = [5; 16];
+    let seen = Seen { keys: [(id, SeenKey { certificate: [3; 16], revoked: true })].into(), ..Seen::default() };
+    let found = FoundKey { key: SeenKey { certificate: [2; 16], revoked: true }, dated: [3; 16] };
+    let view = super::judge::View { keys: Some([(id, found)].into()), ..Default::default() };
+    let (missing, next) = super::judge::judge(&seen, &view);
+    assert!(missing.keys.is_empty());
+    assert_eq!(next.keys[&id].certificate, [2; 16]);
 }
 
 #[test]
