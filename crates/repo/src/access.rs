@@ -119,6 +119,7 @@ fn by_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, B
     }
     let name = names::key(file.key);
     let (object, is_copy) = keys::twice(store, file.key).read().map_err(|e| match e.is_missing() {
+        true if keys::ids(store).is_ok_and(|ids| ids.is_empty()) => Error::NoKeys { location: store.location() },
         true => Error::WrongKey { what: "key file", location: store.location(), untried: None },
         false => e,
     })?;

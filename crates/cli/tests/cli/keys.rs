@@ -115,6 +115,30 @@ fn a_recovery_file_makes_its_key_again() {
     home.run(&["-k", "safe", "backup", "src"]).ok();
 }
 
+/// Who has seen the key is told that it is missing, and of nothing once it is made again.
+#[test]
+fn a_key_that_was_made_again_is_the_one_that_was_seen() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    home.run(&["check"]).ok();
+    home.run(&["key", "export", "safe"]).ok();
+    std::fs::remove_dir_all(home.repository().join("keys")).unwrap();
+    let ran = home.run(&["snapshots"]).expect(12);
+    assert!(
+        ran.stderr.contains("its folder 'keys' is empty or gone") && ran.stderr.contains("hint: "),
+        "{}",
+        ran.stderr
+    );
+    home.run(&["-k", "safe", "snapshots"]).expect(4);
+    // Its certificate gets another time.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    home.run(&["-k", "safe", "key", "passwd", "--new-key-file", "again"]).expect(4);
+    for args in [&["snapshots"][..], &["check"], &["forget", "--keep-last", "1"], &["prune"]] {
+        home.run(&[&["-k", "again"], args].concat()).ok();
+    }
+}
+
 #[test]
 fn a_stolen_key_is_shut_out_by_new_secrets() {
     let home = Home::new();
