@@ -187,6 +187,9 @@ impl From<RepoError> for Failure {
             RepoError::NoRepository { ref location } => Failure::new(Exit::NoRepository, message).hint(
                 tilde(location).unwrap_or("check that place; 'drumlin init' makes a new repository"),
             ),
+            RepoError::NoConfig { .. } => Failure::failed(message).hint(
+                "put one of them back from a copy of the repository (both are the same); nothing opens it without",
+            ),
             RepoError::NoKeys { .. } => Failure::new(Exit::WrongKey, message).hint(
                 "put the folder back from a copy of the repository, or give an owner's recovery file as the key file: 'drumlin key passwd' recreates its key",
             ),

@@ -18,8 +18,17 @@ fn counts(config: &Config, copy: &Config) -> Counts {
 pub(crate) fn read(store: &dyn Store) -> Result<(Config, bool)> {
     twice(store, Config::decode).read().map_err(|e| match e.is_missing() {
         // Where even what it should be in is missing, the store says so.
+        true if e.is_of_one_object() && was_used(store) => Error::NoConfig { location: store.location() },
         true if e.is_of_one_object() => Error::NoRepository { location: store.location() },
         _ => e,
+    })
+}
+
+/// Whether something was ever saved here, which takes a config: as far as that can be told.
+fn was_used(store: &dyn Store) -> bool {
+    [names::SNAPSHOTS, names::INDEX].iter().any(|folder| {
+        let mut found = false;
+        store.list(folder, &mut |_| found = true).is_ok() && found
     })
 }
 

@@ -16,6 +16,12 @@ pub enum Error {
         /// The place.
         location: String,
     },
+    /// There was a repository: its config is gone, and the copy of that as well.
+    #[error("the repository in {location} has lost its config: neither 'config' nor 'config.copy' is there")]
+    NoConfig {
+        /// The place.
+        location: String,
+    },
     /// There is a repository (or something else) already.
     #[error("there is a repository in {location} already")]
     Exists {

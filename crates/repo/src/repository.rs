@@ -153,10 +153,17 @@ impl Repository {
         twice::expect(store, &key_name, &key_object);
         twice::expect(store, names::CONFIG, &config);
         // In any order: it opens nothing before there is a config.
-        ask_store(store, &[&key_name, &names::copy_of(&key_name)], |name| store.put(name, &key_object, Put::Create))?;
-        match twice::put(store, names::CONFIG, &config, Put::Create) {
-            Err(e) if e.kind == Kind::Exists => return Err(Error::Exists { location: repository.store.location() }),
-            other => other?,
+        let keys = [key_name.clone(), names::copy_of(&key_name)];
+        let put = ask_store(store, &keys, |name| store.put(name, &key_object, Put::Create))
+            .and_then(|_| twice::put(store, names::CONFIG, &config, Put::Create));
+        if let Err(e) = put {
+            // Or what is left would be in the way of the next attempt, or pass for a repository that nobody can open.
+            twice::take_back(store, names::CONFIG, &config);
+            twice::take_back(store, &key_name, &key_object);
+            return Err(match e.kind {
+                Kind::Exists => Error::Exists { location: store.location() },
+                _ => e.into(),
+            });
         }
         Ok((repository, key))
     }

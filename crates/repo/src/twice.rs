@@ -270,6 +270,16 @@ pub(crate) fn put(store: &dyn Store, name: &str, bytes: &[u8], how: Put) -> drum
     store.put(second, bytes, how)
 }
 
+/// Remove an object and its copy again, as far as they are these bytes and it can be done: for who could not put all that he had to.
+pub(crate) fn take_back(store: &dyn Store, name: &str, bytes: &[u8]) {
+    for name in [name, &names::copy_of(name)] {
+        if store.get(name).is_ok_and(|there| there == bytes) {
+            let _ = store.delete(name);
+        }
+    }
+    let _ = store.sync();
+}
+
 impl Repository {
     /// Read an object that stands there twice; that it was the copy is noted.
     pub(crate) fn read_twice<T>(&self, twice: &Twice<'_, T>) -> Result<T> {

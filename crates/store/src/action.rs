@@ -46,7 +46,7 @@ impl Action {
             Action::LogIn => "log in to",
             Action::FindBucket => "find the bucket of",
             Action::Open => "open",
-            Action::CreateRepository => "create a repository",
+            Action::CreateRepository => "create a repository in",
             Action::Create => "create",
             Action::Find => "find",
             Action::List => "list",

@@ -94,8 +94,14 @@ fn not_made(context: &Context, location: &Location, error: drumlin_store::Error)
             let usual = "make that folder first, or mount what should be there";
             Failure::failed(message).hint(tilde(&error.location).unwrap_or(usual))
         }
+        Kind::Full => full(&error),
         _ => error.into(),
     }
+}
+
+/// Nothing was stored that a prune could free.
+fn full(error: &drumlin_store::Error) -> Failure {
+    Failure::failed(error.to_string()).hint(format!("make room on the storage of {}, and run it again", error.location))
 }
 
 fn is_repository(context: &Context, location: &Location) -> bool {
@@ -233,9 +239,13 @@ impl NewKey {
     fn create(&self, store: Arc<dyn Store>, like: Option<&Repository>) -> Result<(Repository, KeyId)> {
         let label = format!("{}@{}", user_name(), host_name());
         let options = CreateOptions::default();
-        Ok(match like {
-            Some(like) => Repository::create_like(store, like, options, self.lock(), &label, time::now().0)?,
-            None => Repository::create(store, options, self.lock(), &label, time::now().0)?,
+        let created = match like {
+            Some(like) => Repository::create_like(store, like, options, self.lock(), &label, time::now().0),
+            None => Repository::create(store, options, self.lock(), &label, time::now().0),
+        };
+        created.map_err(|e| match e {
+            drumlin_repo::Error::Store(e) if e.kind == Kind::Full => full(&e),
+            e => e.into(),
         })
     }
 

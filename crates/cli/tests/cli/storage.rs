@@ -148,6 +148,59 @@ fn a_full_disk_for_keys_leaves_nothing_behind() {
     assert_eq!(run(&["--json", "key", "list"]).ok().objects().len(), 1);
 }
 
+/// Wherever the room ends: what was put is taken back, and the next attempt finds nothing in its way.
+#[test]
+fn a_repository_that_has_no_room_can_be_made_once_there_is_some() {
+    let home = Home::new();
+    let Some(fs) = mounted(16 << 20) else { return };
+    let full = std::fs::File::create(fs.path().join("filler")).unwrap();
+    let (mut failed, mut left) = (0, 0);
+    for room in (0..12).map(|blocks| blocks * 4096) {
+        let taken = fill(&full, 0);
+        full.set_len(taken - room).unwrap();
+        full.sync_all().unwrap();
+        let (repository, key) = (fs.path().join(format!("repo-{room}")), format!("key-{room}"));
+        let run = || home.run(&["-r", repository.to_str().unwrap(), "-k", &key, "init"]);
+        let ran = run();
+        if ran.code != Some(0) {
+            failed += 1;
+            left += usize::from(repository.join("keys").exists());
+            assert!(
+                ran.stderr.contains("make room on the storage of") && !ran.stderr.contains("prune"),
+                "{}",
+                ran.stderr
+            );
+            full.set_len(0).unwrap();
+            run().ok();
+        }
+        full.set_len(0).unwrap();
+        std::fs::remove_dir_all(&repository).unwrap();
+    }
+    assert!(failed > 1 && left > 0, "{failed}, {left} of them with folders");
+}
+
+/// Not with an advice to make a new one there.
+#[test]
+fn a_repository_without_its_config_is_told_as_that() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    for name in ["config", "config.copy"] {
+        std::fs::rename(home.repository().join(name), home.path(&format!("kept-{name}"))).unwrap();
+    }
+    for args in [&["snapshots"][..], &["check"], &["repair"], &["backup", "src"], &["restore", "latest", "-t", "out"]] {
+        let ran = home.run(args).expect(1);
+        assert!(
+            ran.stderr.contains("has lost its config") && ran.stderr.contains("from a copy"),
+            "{args:?}: {}",
+            ran.stderr
+        );
+    }
+    std::fs::rename(home.path("kept-config.copy"), home.repository().join("config.copy")).unwrap();
+    home.run(&["repair"]).ok();
+    home.run(&["check"]).ok();
+}
+
 #[test]
 fn a_target_that_is_full_or_read_only_is_told() {
     let home = Home::new();

@@ -64,11 +64,13 @@ impl LocalStore {
             result => result.map(|()| true).map_err(error)?,
         };
         let root = Root::open(path).map_err(error)?;
-        // What an interrupted attempt left, and what mkfs makes, is no obstacle.
-        let entries = std::fs::read_dir(path).map_err(|source| Error::new(Action::Create, "", &shown, source))?;
-        for entry in entries {
-            let entry = entry.map_err(|source| Error::new(Action::Create, "", &shown, source))?;
-            if entry.file_name() != TMP && entry.file_name() != "lost+found" {
+        // What an interrupted attempt left, folders without anything in them among it, and what mkfs makes, is no obstacle.
+        let io = |source| Error::new(Action::Create, "", &shown, source);
+        for entry in std::fs::read_dir(path).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let is_none_of_ours =
+                || Ok(!entry.file_type()?.is_dir() || std::fs::read_dir(entry.path())?.next().is_some());
+            if entry.file_name() != TMP && entry.file_name() != "lost+found" && is_none_of_ours().map_err(io)? {
                 let cause = "the folder is not empty; a new repository needs a new or empty folder";
                 return Err(Error::because(Kind::Exists, Action::CreateRepository, "", &shown, cause));
             }
