@@ -5,7 +5,7 @@ use super::gather;
 use super::look::is_dir;
 use super::snapshots::in_words;
 use crate::args::excludes::Excludes;
-use crate::args::restore::Restore;
+use crate::args::restore::{Overwrite, Restore};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, without_number};
 use crate::place;
@@ -45,7 +45,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
             .hint("to restore a single file, give its path as a separate argument after the snapshot"));
     }
     context.out.note(format!("from:     {}, host {}", in_words(&snapshot), shown(snapshot.host.as_bytes())));
-    tell_of_other_hosts(context, &args, &all, &snapshot)?;
+    tell_of_others(context, &args, &all, &snapshot, folder.is_root())?;
     tell_what_it_lacks(context, &snapshot);
     let unsaved = spare_unseen(context, &args, &snapshot)?;
     let repository_folder = match context.place()?.location() {
@@ -58,6 +58,7 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
         restored,
         is_passed_over,
         is_picky: !args.include.is_empty() || !args.exclude.is_empty(),
+        keeps: matches!(args.overwrite, Overwrite::IfNewer | Overwrite::Never),
         dry_run: args.dry_run,
         verify: args.verify,
     };
@@ -113,13 +114,34 @@ fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo:
     is_passed_over
 }
 
-/// Of several machines' snapshots the latest may be another machine's than the user thinks of.
-fn tell_of_other_hosts(context: &Context, args: &Restore, all: &[SnapshotInfo], snapshot: &Snapshot) -> Result<()> {
-    let is_by_time = args.snapshot.as_bytes().starts_with(b"latest");
-    if !is_by_time || snapshot.host == gather::host(context, None) {
+/// Of several machines' snapshots the latest may be another machine's than the user thinks of, and of one machine's it may be of
+/// other sources: `whole`, all of it is wanted.
+fn tell_of_others(
+    context: &Context,
+    args: &Restore,
+    all: &[SnapshotInfo],
+    snapshot: &Snapshot,
+    whole: bool,
+) -> Result<()> {
+    if !args.snapshot.as_bytes().starts_with(b"latest") {
         return Ok(());
     }
     let filter = gather::filter(context, &args.select)?;
+    let is_elsewhere = |info: &&SnapshotInfo| {
+        let has_more = info.snapshot.paths.iter().any(|path| !snapshot.paths.contains(path));
+        info.snapshot.host == snapshot.host && has_more && filter.matches(&info.snapshot)
+    };
+    if let Some(other) =
+        all.iter().rev().find(is_elsewhere).filter(|_| whole && filter.paths.is_empty() && args.paths.is_empty())
+    {
+        let [this, other] = [&snapshot.paths, &other.snapshot.paths].map(|paths| sources(paths));
+        context.out.caution(format!(
+            "the latest snapshot is of {this} alone, and there are others of this host, as of {other}: --path names the one that is meant"
+        ));
+    }
+    if snapshot.host == gather::host(context, None) {
+        return Ok(());
+    }
     let is_other = |info: &&SnapshotInfo| info.snapshot.host != snapshot.host && filter.matches(&info.snapshot);
     if let Some(other) = all.iter().find(is_other).filter(|_| filter.hosts.is_empty()) {
         let [this, other] = [&snapshot.host, &other.snapshot.host].map(|host| shown(host.as_bytes()).to_string());
@@ -128,6 +150,15 @@ fn tell_of_other_hosts(context: &Context, args: &Restore, all: &[SnapshotInfo], 
         ));
     }
     Ok(())
+}
+
+/// The first of a snapshot's sources, and how many more there are.
+fn sources(paths: &[Vec<u8>]) -> String {
+    let first = paths.first().map_or_else(String::new, |path| shown(path).to_string());
+    match paths.len() {
+        0 | 1 => first,
+        more => format!("{first} and {} more", more - 1),
+    }
 }
 
 /// What no restore of this snapshot can bring back.
@@ -173,6 +204,8 @@ struct Told {
     is_passed_over: bool,
     /// Only what patterns say was wanted.
     is_picky: bool,
+    /// What differs may be kept.
+    keeps: bool,
     dry_run: bool,
     verify: bool,
 }
@@ -191,21 +224,19 @@ impl Told {
         if context.out.json() {
             context.out.tell(&summary::restore_json(report, self.restored, self.dry_run, exit));
         } else {
-            summary::restore_lines(report, self.dry_run, self.verify).into_iter().for_each(|l| context.out.note(l));
+            summary::restore_lines(report, self.dry_run, self.verify, self.keeps)
+                .into_iter()
+                .for_each(|l| context.out.note(l));
         }
         if self.is_picky && c.entries == 0 && exit == Exit::Done {
             context.out.caution("nothing was restored: --include and --exclude left nothing of it");
         }
-        match exit {
-            Exit::Interrupted => {
-                let message = "interrupted; run the same command again to go on";
-                context.out.failure(&Failure::new(exit, message));
-            }
-            // Of anything else that the status is about it was told where it was met.
-            Exit::Incomplete if is_lacking && !context.out.json() => {
-                context.out.warn("not everything was restored as it was: see above")
-            }
-            _ => {}
+        if exit == Exit::Interrupted {
+            let message = "interrupted; run the same command again to go on";
+            context.out.failure(&Failure::new(exit, message));
+        } else if is_lacking && !context.out.json() {
+            // Whatever else the status is about; of that it was told where it was met.
+            context.out.warn("not everything was restored as it was: see above");
         }
         exit
     }

@@ -199,11 +199,12 @@ pub fn restore_json(report: &restore::Report, restored: Restored, dry_run: bool,
     }
 }
 
-/// The summary of a restore for people.
-pub fn restore_lines(report: &restore::Report, dry_run: bool, verify: bool) -> Vec<String> {
+/// The summary of a restore for people; `keeps`: what was there may have been kept though it differs.
+pub fn restore_lines(report: &restore::Report, dry_run: bool, verify: bool, keeps: bool) -> Vec<String> {
     let c = &report.counts;
     let restored = if dry_run { "would be restored" } else { "restored" };
-    let mut line = format!("entries:  {} {restored}, {} right already", count(c.restored), count(c.kept));
+    let kept = if keeps { "kept as they were" } else { "right already" };
+    let mut line = format!("entries:  {} {restored}, {} {kept}", count(c.restored), count(c.kept));
     if c.deleted > 0 {
         let deleted = if dry_run { "would be deleted" } else { "deleted" };
         line.push_str(&format!(", {} {deleted}", count(c.deleted)));

@@ -155,7 +155,7 @@ fn an_ordinary_user_gets_all_that_is_theirs_without_a_word() {
     chown_all(&home.path("user/mine"));
     run(&home, &["backup", &home.text("user/mine")]).expect(0);
     for target in ["once", "once", "twice"] {
-        let ran = run(&home, &["restore", "latest", "-t", target]).expect(0);
+        let ran = run(&home, &["restore", "latest", "--path", &home.text("user/mine"), "-t", target]).expect(0);
         assert_eq!(ran.stderr, "");
     }
 }

@@ -35,6 +35,42 @@ fn whose_snapshot_is_restored_is_told() {
     home.run(&["restore", "latest", "-t", "out"]).ok();
 }
 
+/// And whoever restores the latest of several sets of sources, which of them it is of.
+#[test]
+fn of_which_sources_a_snapshot_is_that_is_restored_is_told() {
+    let home = Home::new();
+    home.sources();
+    home.write("other/file", "something else");
+    home.run(&["backup", "src"]).ok();
+    home.run(&["restore", "latest", "-t", "out"]).ok();
+    home.run(&["backup", "other"]).ok();
+    let ran = home.run(&["restore", "latest", "-t", "out"]).expect(0);
+    let told = format!(
+        "is of {} alone, and there are others of this host, as of {}: --path",
+        home.text("other"),
+        home.text("src")
+    );
+    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    home.run(&["restore", "latest", "--path", &home.text("src"), "-t", "out"]).ok();
+    home.run(&["restore", "latest", &home.text("other/file"), "-t", "out"]).ok();
+    let id = home.run(&["--json", "snapshots"]).ok().of_type("snapshot")[0]["id"].as_str().unwrap().to_owned();
+    home.run(&["restore", &id, "-t", "out"]).ok();
+}
+
+/// What is kept though it differs is not told as right.
+#[test]
+fn what_is_kept_is_not_called_right() {
+    let (home, folder) = saved();
+    home.run(&["restore", &folder, "-t", "out"]).ok();
+    let again = home.run(&["restore", &folder, "-t", "out"]).ok();
+    assert!(again.stdout.contains(" right already"), "{}", again.stdout);
+    home.write("out/a.txt", "changed since");
+    for overwrite in ["never", "if-newer"] {
+        let ran = home.run(&["restore", &folder, "-t", "out", "--overwrite", overwrite]).ok();
+        assert!(ran.stdout.contains(" kept as they were") && !ran.stdout.contains("right"), "{}", ran.stdout);
+    }
+}
+
 #[test]
 fn the_whole_and_parts_of_it() {
     let (home, folder) = saved();
