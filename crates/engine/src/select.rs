@@ -159,13 +159,19 @@ fn latest(
     if let Some(found) = counted.iter().rev().nth(back) {
         return Ok(((*found).clone(), from_the_future));
     }
-    let narrowed = if *filter == SnapshotFilter::default() { "" } else { " that fits the given host, tags and paths" };
     let count = counted.len();
+    let is_one = count < 2;
+    let narrowed = match () {
+        () if *filter == SnapshotFilter::default() => "",
+        () if is_one => " that fits what was asked for (host, tags, paths, times)",
+        () => " that fit what was asked for (host, tags, paths, times)",
+    };
     let mut text = match (count, fits.is_empty()) {
         (0, true) => format!("there is no snapshot{narrowed}"),
         (0, false) => format!(
             "there is no snapshot{narrowed} that is whole and signed by a known key; name one of these by its id:"
         ),
+        (1, _) => format!("there is only one snapshot{narrowed}"),
         _ => format!("there are only {count} snapshots{narrowed}"),
     };
     if count == 0 {

@@ -36,7 +36,7 @@ pub enum LocationError {
     Empty,
     /// A kind of storage that is known and can't be used yet.
     #[error(
-        "'{given}': {scheme} storage is not supported yet; storage that rclone reaches is written 'stdio:rclone serve sftp --stdio REMOTE:PATH'"
+        "'{given}': {scheme} storage is not supported; storage that rclone reaches is written 'stdio:rclone serve sftp --stdio REMOTE:PATH'"
     )]
     NotYet {
         /// What the user wrote.

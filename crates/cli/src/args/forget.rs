@@ -112,6 +112,13 @@ pub struct Keep {
 }
 
 impl Keep {
+    /// Whether one was given, be it one that keeps nothing.
+    pub fn is_any_given(&self) -> bool {
+        let counts =
+            [self.keep_last, self.keep_hourly, self.keep_daily, self.keep_weekly, self.keep_monthly, self.keep_yearly];
+        counts.iter().any(Option::is_some) || !self.rules().is_empty()
+    }
+
     /// As the engine takes them.
     pub fn rules(&self) -> Rules {
         let count = |given: Option<Count>| given.unwrap_or_default();

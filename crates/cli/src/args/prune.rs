@@ -81,7 +81,9 @@ pub fn unused(text: &str) -> Result<Unused, String> {
             Ok(share) if share.is_finite() && share >= 0.0 => Ok(Unused::Percent(share)),
             _ => Err("a share is a number of percent, such as 5%".into()),
         },
-        None => size::parse(text).map(Unused::Bytes),
+        None => size::parse(text)
+            .map(Unused::Bytes)
+            .map_err(|why| format!("{why}, nor a share such as 5%, nor 'unlimited'")),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
     if others > 0 {
         let snapshots = counted(others as u64, "snapshot has", "snapshots have");
         context.out.note(format!(
-            "{snapshots} some of the profile's sources, but not exactly these: its rules don't apply (--path and rules on the command line do)"
+            "{snapshots} some of the profile's sources, but not exactly these: the profile's rules say nothing of them (rules on the command line, with --path, do)"
         ));
     }
     let shown = Shown { context, plan: &plan, infos: all.iter().map(|i| (i.snapshot.id, i)).collect() };
@@ -127,6 +127,10 @@ fn what(context: &Context, args: &Forget) -> Result<(Option<Rules>, SnapshotFilt
                 None => filter,
             },
         ));
+    }
+    if args.keep.is_any_given() {
+        return Err(Failure::usage("the rules that are given keep nothing")
+            .hint("give another one that keeps some; to forget all, name the snapshots, or select them (--host, --path, --tag) with --unsafe-allow-remove-all"));
     }
     Err(Failure::usage("neither rules nor snapshots are given").hint(
         "give rules such as --keep-daily 7 --keep-monthly 12, or name snapshots; --dry-run shows what would happen",

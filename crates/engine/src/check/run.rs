@@ -276,7 +276,7 @@ fn missing(context: &Context, packs: &Packs, met: &Met) -> Vec<u32> {
     match (met.nowhere, packs.unreadable_findings.is_empty()) {
         (0, _) => packs.unreadable_findings.clone(),
         (nowhere, false) => {
-            let cause = format!("{nowhere} references of snapshots lead to chunks that no other index object names");
+            let cause = format!("{} to chunks that no other index object names", references(nowhere));
             for id in &packs.unreadable {
                 context.findings.add(ObjectKind::Index, &names::index(*id), cause.clone());
             }
@@ -284,11 +284,19 @@ fn missing(context: &Context, packs: &Packs, met: &Met) -> Vec<u32> {
         }
         (nowhere, true) => {
             let cause = format!(
-                "{nowhere} references of snapshots lead to chunks that no index object names: an index object, or a pack that \
-                 one named, was removed by somebody who should not have done so"
+                "{} to chunks that no index object names: an index object, or a pack that one named, was removed by somebody \
+                 who should not have done so",
+                references(nowhere)
             );
             vec![context.findings.add(ObjectKind::Index, names::INDEX, cause)]
         }
+    }
+}
+
+fn references(count: u64) -> String {
+    match count {
+        1 => "a reference of a snapshot leads".into(),
+        _ => format!("{count} references of snapshots lead"),
     }
 }
 

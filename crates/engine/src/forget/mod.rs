@@ -74,11 +74,11 @@ impl Plan {
     /// [`Error::Refused`] if nothing would be left of a group.
     pub fn check(&self) -> Result<()> {
         let Some(group) = self.groups.iter().find(|group| group.emptied) else { return Ok(()) };
-        Err(Error::Refused(format!(
-            "the rules would remove all {} snapshots of {}; nothing was forgotten",
-            group.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Go(_))).count(),
-            group.key
-        )))
+        let all = match group.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Go(_))).count() {
+            1 => "the only snapshot".to_owned(),
+            count => format!("all {count} snapshots"),
+        };
+        Err(Error::Refused(format!("the rules would remove {all} of {}; nothing was forgotten", group.key)))
     }
 
     /// Forget what goes. All of it stays if anything of it can't be forgotten.
