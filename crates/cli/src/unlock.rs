@@ -7,10 +7,11 @@ use crate::place;
 use crate::profile::Profile;
 use crate::question::Asking;
 use crate::render::path::shown;
+use drumlin_format::KeyId;
 use drumlin_repo::{Error, Repository, Unlock};
 use drumlin_store::Store;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -254,16 +255,26 @@ fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Re
     }
 }
 
-fn by_file(store: Arc<dyn Store>, path: &Path, action: &'static str) -> Result<Repository> {
+/// Which key's object will be read, if the user has given a regular file of that key.
+pub fn key_at_hand(global: &Global, profile: Option<&Profile>) -> Option<KeyId> {
+    let of_profile = || profile?.key_file.as_deref().and_then(|path| place::expand(path).ok());
+    let of_environment = || std::env::var_os("DRUMLIN_KEY_FILE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = global.key_file.clone().or_else(of_profile).or_else(of_environment)?;
+    // What isn't one, a pipe for instance, may be read but once.
+    let text = path.metadata().ok().filter(|meta| meta.is_file()).and_then(|_| read_key_file(&path).ok())?;
+    Unlock::File(text).key()
+}
+
+fn read_key_file(path: &Path) -> std::io::Result<String> {
     // A key file has a few lines: what is much longer is something else, and isn't read to its end.
     const KEY_FILE_BYTES_MAX: u64 = 1 << 20;
-    let read = || {
-        use std::io::Read;
-        let mut text = String::new();
-        std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(Failure::file(action, path))?;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn by_file(store: Arc<dyn Store>, path: &Path, action: &'static str) -> Result<Repository> {
+    let text = read_key_file(path).map_err(Failure::file(action, path))?;
     Repository::open(store, &Unlock::File(text)).map_err(|e| {
         let failure = Failure::from(e);
         match failure.exit {

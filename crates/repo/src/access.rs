@@ -19,7 +19,7 @@ pub enum Unlock {
 
 impl Unlock {
     /// The key whose object will be asked for, if that is known before anything is read.
-    pub(crate) fn key(&self) -> Option<KeyId> {
+    pub fn key(&self) -> Option<KeyId> {
         match self {
             Unlock::File(text) => KeyFile::decode(text).ok().map(|file| file.key),
             Unlock::Passphrase(_) => None,

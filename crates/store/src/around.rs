@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub object_lock: Option<(ObjectLock, Vec<String>)>,
     /// A repository is shown as it was then, in seconds since 1970, from the versions that a bucket keeps, and can't be changed.
     pub as_of: Option<i64>,
+    /// Objects of the repository that will be read first: a store that is far away may ask for them as it connects.
+    pub first: Vec<String>,
     /// Asks for passphrases and passwords.
     pub ask: Option<Ask>,
     /// Tells of a line that broke and is being mended.

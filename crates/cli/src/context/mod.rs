@@ -10,7 +10,7 @@ use crate::remote;
 use crate::render::Out;
 use crate::unlock;
 use drumlin_repo::history::Memory;
-use drumlin_repo::{Cache, Repository};
+use drumlin_repo::{Cache, Repository, names};
 use drumlin_store::{Location, ReadOnlyStore, Store, Surroundings};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -131,12 +131,18 @@ impl<'a> Context<'a> {
         remote::around(&self.global, self.profile.as_ref(), self.out)
     }
 
+    /// What is read of a repository before all else: its config, and the key, if that is known by now.
+    fn read_first(&self) -> Vec<String> {
+        let key = unlock::key_at_hand(&self.global, self.profile.as_ref());
+        [names::CONFIG.to_owned()].into_iter().chain(key.map(names::key)).collect()
+    }
+
     /// The store of the repository.
     ///
     /// # Errors
     /// There is none, or it can't be reached.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
-        let (location, around) = (place.location(), self.around());
+        let (location, around) = (place.location(), Surroundings { first: self.read_first(), ..self.around() });
         if !matches!(location, Location::S3(_)) {
             // Not what a variable or a profile says for all.
             for (name, is_given) in [

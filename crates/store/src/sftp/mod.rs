@@ -24,6 +24,7 @@
 
 mod address;
 mod clear;
+mod first;
 mod folders;
 mod handles;
 mod list;
@@ -49,6 +50,7 @@ use crate::around::Surroundings;
 use crate::late::Late;
 use crate::name::{self, TMP};
 use crate::{Action, Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
+use first::First;
 use folders::Folders;
 use peer::{Peer, Trouble};
 use pool::{Pool, Way};
@@ -101,7 +103,9 @@ impl SftpStore {
             }
         };
         let none = path(&base, "tmp/none");
-        let pool = Pool::new(way, shown, none, around);
+        let first = around.first.iter().filter(|name| name::is_name(name));
+        let first = First::new(first.map(|name| (name.clone(), path(&base, name))));
+        let pool = Pool::new(way, shown, none, first, around);
         pool.peer()?;
         let inner = Inner {
             pool,
@@ -154,6 +158,12 @@ impl Inner {
 
     fn location(&self) -> &str {
         self.pool.location()
+    }
+
+    /// What was asked for in advance says nothing of this object any more.
+    fn forget(&self, name: &str) {
+        self.pool.first.take(name);
+        self.ahead.forget(name);
     }
 
     fn because(&self, kind: Kind, action: Action, name: &str, cause: &str) -> Error {
@@ -274,7 +284,8 @@ impl Store for SftpStore {
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
         name::check(Action::Read, name, self.inner.location())?;
-        self.inner.ahead.object(name).map_or_else(|| self.inner.get(name), Ok)
+        let there = self.inner.pool.first.take(name).or_else(|| self.inner.ahead.object(name));
+        there.map_or_else(|| self.inner.get(name), Ok)
     }
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -292,7 +303,9 @@ impl Store for SftpStore {
             Soon::Range { name, offset, len } if name::is_name(name) && !self.inner.expect(name, offset, len) => {
                 ahead::range(&self.inner, name, offset, len);
             }
-            Soon::Object(name) if name::is_name(name) => ahead::object(&self.inner, name),
+            Soon::Object(name) if name::is_name(name) && !self.inner.pool.first.has(name) => {
+                ahead::object(&self.inner, name);
+            }
             Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
             Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),
             // Where nobody answers, whoever puts something is told.
@@ -304,13 +317,13 @@ impl Store for SftpStore {
 
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
         name::check(Action::Write, name, self.inner.location())?;
-        self.inner.ahead.forget(name);
+        self.inner.forget(name);
         self.inner.put(name, bytes, how)
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
         name::check(Action::Write, name, self.inner.location())?;
-        self.inner.ahead.forget(name);
+        self.inner.forget(name);
         Ok(Box::new(upload::SftpUpload::begin(self.inner.clone(), name)?))
     }
 
@@ -320,7 +333,7 @@ impl Store for SftpStore {
 
     fn delete(&self, name: &str) -> Result<()> {
         name::check(Action::Delete, name, self.inner.location())?;
-        self.inner.ahead.forget(name);
+        self.inner.forget(name);
         self.inner.delete(name)
     }
 

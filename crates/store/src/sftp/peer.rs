@@ -93,6 +93,8 @@ pub(super) struct Line {
     heard: AtomicU64,
     /// The other side has closed it, or it broke.
     over: AtomicBool,
+    /// What is at its end says that it is OpenSSH's server.
+    openssh: AtomicBool,
     /// Nothing heard for so long while somebody waits: the line is dead.
     patience: Duration,
     end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -100,13 +102,18 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(patience: Duration) -> Arc<Self> {
-        let (started, heard, over) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Line { started, heard, over, patience, end: Mutex::new(None) })
+        let (heard, over, openssh) = Default::default();
+        Arc::new(Line { started: Instant::now(), heard, over, openssh, patience, end: Mutex::new(None) })
     }
 
     /// How to end it.
     pub(super) fn ends_by(&self, end: impl FnOnce() + Send + 'static) {
         *lock(&self.end) = Some(Box::new(end));
+    }
+
+    /// Whose server is at its end, as that names itself.
+    pub(super) fn leads_to(&self, software: &[u8]) {
+        self.openssh.store(software.starts_with(b"SSH-2.0-OpenSSH_"), Ordering::Relaxed);
     }
 
     /// Something came in.
@@ -359,8 +366,18 @@ impl Peer {
         if !self.offers().sync {
             return None;
         }
+        self.foreseen(self.offers().openssh)
+    }
+
+    /// The same before the greeting has come, on a line that leads to OpenSSH's server, which takes requests by then.
+    pub(super) fn foresee_first(&self) -> Option<Foreseen<'_>> {
+        let may = self.line.openssh.load(Ordering::Relaxed) && self.offers.get().is_none();
+        if may { self.foreseen(false) } else { None }
+    }
+
+    fn foreseen(&self, is_openssh: bool) -> Option<Foreseen<'_>> {
         let state = lock(&self.state);
-        let handle = state.handles.next(self.offers().openssh).filter(|_| state.gone.is_none())?;
+        let handle = state.handles.next(is_openssh).filter(|_| state.gone.is_none())?;
         let (to, answers) = unbounded();
         Some(Foreseen { handle, peer: self, state, packet: Vec::new(), to, answers, count: 0 })
     }
@@ -505,7 +522,21 @@ pub(super) struct Foreseen<'a> {
     count: usize,
 }
 
-impl Foreseen<'_> {
+/// Requests that went out together.
+pub(super) struct Sent<'a> {
+    peer: &'a Peer,
+    answers: Receiver<Answer>,
+    count: usize,
+}
+
+impl Sent<'_> {
+    /// As [`Foreseen::land`].
+    pub(super) fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
+        self.peer.all(&self.answers, self.count)
+    }
+}
+
+impl<'a> Foreseen<'a> {
     /// Add a request; none that writes to a file.
     pub(super) fn add(&mut self, request: &Request) {
         debug_assert!(!matches!(request, Request::Write { .. } | Request::SetMode { .. }), "{request:?}");
@@ -516,13 +547,18 @@ impl Foreseen<'_> {
     /// Send them all. All replies, in the order of the requests, and whether they came in that order: otherwise what was asked may have been
     /// done in another one, and nothing is certain of what was asked of the handle.
     pub(super) fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
+        self.send().land()
+    }
+
+    /// Send them all, and wait for nothing.
+    pub(super) fn send(self) -> Sent<'a> {
         let Foreseen { peer, state, packet, answers, count, .. } = self;
         let sent = peer.out.send(Outgoing { head: packet, body: Bytes::new() });
         drop(state);
         if sent.is_err() {
             peer.die("it was closed");
         }
-        peer.all(&answers, count)
+        Sent { peer, answers, count }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::first::First;
 use super::peer::{Gone, Peer, Trouble};
 use super::ssh::Occasion;
 use super::{program, ssh};
@@ -47,6 +48,8 @@ pub(super) struct Pool {
     stopped: Option<Stopped>,
     /// A path that nobody has.
     none: Vec<u8>,
+    /// What is asked for along with the first greeting.
+    pub(super) first: First,
     connections: Mutex<Connections>,
     changed: Condvar,
 }
@@ -64,7 +67,7 @@ struct Connections {
 }
 
 impl Pool {
-    pub(super) fn new(way: Way, location: String, none: Vec<u8>, around: &Surroundings) -> Arc<Self> {
+    pub(super) fn new(way: Way, location: String, none: Vec<u8>, first: First, around: &Surroundings) -> Arc<Self> {
         let limit = crate::limit::Limit::new;
         Arc::new(Pool {
             way,
@@ -75,6 +78,7 @@ impl Pool {
             tell: around.tell.clone(),
             stopped: around.stopped.clone(),
             none,
+            first,
             connections: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -195,7 +199,10 @@ impl Pool {
                 Way::Ssh(login) => login.patience().unwrap_or(GREETING),
                 Way::Program { .. } => GREETING,
             };
-            peer.greet(patience, &self.none).map_err(connect).map(|()| peer)
+            let early = if occasion == Occasion::First { self.first.ask(&peer) } else { None };
+            peer.greet(patience, &self.none).map_err(connect)?;
+            early.into_iter().for_each(|early| self.first.keep(early));
+            Ok(peer)
         });
         let mut connections = lock(&self.connections);
         connections.dialing = false;

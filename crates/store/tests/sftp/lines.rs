@@ -214,6 +214,53 @@ fn calls_take_few_round_trips() {
     turns(1, "put of what was announced", &announce, &put);
 }
 
+/// What is wanted first comes along with the server's greeting, and what can't be had so is asked for as usual.
+#[test]
+fn what_is_read_first_takes_no_round_trip() {
+    let Some(place) = Place::new() else { return };
+    let (store, root) = (place.create("plain", "/~/r"), place.sshd.folder("plain").join("r"));
+    let large = Rng::new(7).bytes(40_000);
+    for (name, bytes) in [("config", &b"one"[..]), ("keys/a", b"two"), ("large", &large), ("empty", b"")] {
+        store.put(name, bytes, Put::Create).unwrap();
+    }
+    std::os::unix::fs::symlink("config", root.join("link")).unwrap();
+    drop(store);
+    place.relay.set(Line::long(Duration::from_millis(10)));
+    let open = |first: &[&str]| {
+        let first = first.iter().map(|name| (*name).to_owned()).collect();
+        let around = drumlin_store::Surroundings { first, ..place.around() };
+        let before = place.relay.turns();
+        let store = drumlin_store::SftpStore::open(&place.location("plain", "/~/r"), &around).unwrap();
+        (store, place.relay.turns() - before)
+    };
+    let fewest = |first: &[&str]| (0..5).map(|_| open(first).1).min().unwrap();
+    let login = fewest(&[]);
+    assert!(fewest(&["config", "keys/a"]) <= login, "opening takes no longer");
+    let (store, _) = open(&["config", "keys/a"]);
+    let before = place.relay.turns();
+    assert_eq!((store.get("config").unwrap(), store.get("keys/a").unwrap()), (b"one".to_vec(), b"two".to_vec()));
+    assert_eq!(place.relay.turns(), before, "they have come by then");
+    // But once, and it says nothing of what was put or removed since.
+    fs::remove_file(root.join("keys/a")).unwrap();
+    assert_eq!(store.get("keys/a").unwrap_err().kind, Kind::Missing);
+    let (store, _) = open(&["config", "large"]);
+    store.put("config", b"another", Put::Replace).unwrap();
+    store.delete("large").unwrap();
+    assert_eq!(store.get("config").unwrap(), b"another");
+    assert_eq!(store.get("large").unwrap_err().kind, Kind::Missing);
+    store.put("large", &large, Put::Create).unwrap();
+    // What isn't there, is no file, is empty or longer than is asked for.
+    let (store, _) = open(&["none", "link", "keys", "large"]);
+    assert_eq!(store.get("none").unwrap_err().kind, Kind::Missing);
+    assert!(store.get("link").is_err() && store.get("keys").is_err());
+    same(&store.get("large").unwrap(), &large, "a large object");
+    let (store, _) = open(&["none", "empty", "config", "config", "one", "too", "many"]);
+    assert_eq!((store.get("empty").unwrap(), store.get("config").unwrap()), (Vec::new(), b"another".to_vec()));
+    // And the connection is as good as any.
+    store.put("d/e", b"3", Put::Create).unwrap();
+    assert_eq!(store.get("d/e").unwrap(), b"3");
+}
+
 /// The second folder is read when the first has been, though both are asked for over a line on which a hundred objects come between; also if the
 /// first is too long to be read at once.
 #[test]

@@ -6,8 +6,8 @@ use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
-/// Blocking round trips of a backup that finds nothing changed, the login's apart: 9, and whatever doesn't overlap on a busy machine. The law says 20.
-const ROUND_TRIPS_MAX: u64 = 12;
+/// Blocking round trips of a backup that finds nothing changed, the login's apart: 8, and whatever doesn't overlap on a busy machine. The law says 20.
+const ROUND_TRIPS_MAX: u64 = 10;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
 /// What a line of 200 ms may add to it, the login included.
@@ -195,7 +195,8 @@ fn a_line_that_breaks_again_and_again_is_no_matter() {
         }
         away.home.write("src/large", rng.bytes(25 << 20));
         let passed = away.relay.bytes().0 + away.relay.bytes().1;
-        let mut cuts: Vec<u64> = (0..3).map(|_| passed + 5000 + rng.below(30_000) as u64).collect();
+        // Behind the first login, along with which the config and the key are asked for: who can't log in is told so at once.
+        let mut cuts: Vec<u64> = (0..3).map(|_| passed + 20_000 + rng.below(30_000) as u64).collect();
         cuts.extend((0..4).map(|_| passed + rng.below(38 << 20) as u64));
         away.relay.cut_at(cuts);
         let connections = away.relay.connections();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use russh::client::{self, Handle};
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
-use russh::{Preferred, SshId, cipher, compression};
+use russh::{ChannelId, Preferred, SshId, cipher, compression};
 
 use super::config::Strict;
 use super::known::{Known, Verdict, learn};
@@ -15,6 +15,7 @@ use super::wait::{Wait, within};
 use super::{Failure, Inner};
 use crate::around::Tell;
 use crate::lock::lock;
+use crate::sftp::peer::Line;
 use crate::{Action, Kind};
 
 /// What a server may send before it hears from us: what was asked for, and no more comes anyway.
@@ -40,6 +41,7 @@ pub(super) struct Client {
     refused: Arc<Mutex<Option<Failure>>>,
     ended: Ended,
     doubt: Doubt,
+    line: Arc<Line>,
 }
 
 /// How a session has ended: with the server's own words, or because the line broke.
@@ -72,7 +74,15 @@ pub(super) async fn connect(inner: &Inner, hop: &Hop, stream: Heard) -> Result<S
     let refused = Arc::new(Mutex::new(None));
     let (ended, doubt) = (Ended::default(), Doubt::default());
     let (tell, refusal) = (inner.tell.clone(), refused.clone());
-    let client = Client { hop: hop.clone(), known, tell, refused: refusal, ended: ended.clone(), doubt: doubt.clone() };
+    let client = Client {
+        hop: hop.clone(),
+        known,
+        tell,
+        refused: refusal,
+        ended: ended.clone(),
+        doubt: doubt.clone(),
+        line: line.clone(),
+    };
     let connected = within(hop.answer_timeout(), &line, client::connect_stream(Arc::new(config), stream, client)).await;
     let told = |kind, cause: String| Failure::new(kind, Action::Connect, format!("{cause}{}", hop.notes(true)));
     match connected {
@@ -122,6 +132,17 @@ impl client::Handler for Client {
         };
         *lock(&self.refused) = Some(failure);
         Ok(false)
+    }
+
+    async fn channel_open_confirmation(
+        &mut self,
+        _: ChannelId,
+        _: u32,
+        _: u32,
+        session: &mut client::Session,
+    ) -> Result<(), russh::Error> {
+        self.line.leads_to(session.remote_sshid());
+        Ok(())
     }
 
     async fn disconnected(&mut self, reason: client::DisconnectReason<russh::Error>) -> Result<(), russh::Error> {
