@@ -187,6 +187,15 @@ impl From<RepoError> for Failure {
             RepoError::NoRepository { ref location } => Failure::new(Exit::NoRepository, message).hint(
                 tilde(location).unwrap_or("check that place; 'drumlin init' makes a new repository"),
             ),
+            RepoError::NotAllowed { action, .. } => {
+                let who = match action {
+                    "back up" => "an owner's or a writer's",
+                    "forget" | "prune" | "repair" | "make parity" => "an owner's or a keeper's",
+                    _ if action.contains("read") => "an owner's or a reader's",
+                    _ => "an owner's",
+                };
+                Failure::failed(message).hint(format!("{who} can: give another key file or passphrase (docs/guides/keys.md)"))
+            }
             RepoError::NoConfig { .. } => Failure::failed(message).hint(
                 "put one of them back from a copy of the repository (both are the same); nothing opens it without",
             ),

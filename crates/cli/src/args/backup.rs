@@ -9,9 +9,10 @@ use std::path::PathBuf;
 
 /// Save files, or a stream, as a new snapshot
 ///
-/// The backup is compared with the latest snapshot of the same host and sources: files whose size, times, inode, mode,
-/// owner and number of links are the same count as unmodified and aren't read. The first Ctrl-C (or SIGTERM) stops the
-/// backup and leaves a partial snapshot, from which the next run goes on. SIGUSR1 prints the progress.
+/// The backup is compared with the latest snapshot of the same host and sources, or else of the same host and some of
+/// them: files whose size, times, inode, mode, owner and number of links are the same count as unmodified and aren't
+/// read. The first Ctrl-C (or SIGTERM) stops the backup and leaves a partial snapshot (of files; of a stream none), from
+/// which the next run goes on. SIGUSR1 prints the progress.
 #[derive(Args, Debug)]
 pub struct Backup {
     /// What to save: files and directories; with --command, after '--': the program and its arguments
@@ -58,7 +59,7 @@ pub struct Backup {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Compare with this snapshot instead of the latest of the same host and sources
+    /// Compare with this snapshot instead of the latest of the same host and sources, or some of them
     #[arg(long, value_name = "SNAP")]
     pub parent: Option<String>,
 

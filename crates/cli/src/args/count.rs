@@ -37,7 +37,7 @@ pub struct Estimate {
     #[arg(short = 'H', long)]
     pub host: Option<String>,
 
-    /// Compare with this snapshot instead of the latest of the same host and sources
+    /// Compare with this snapshot instead of the latest of the same host and sources, or some of them
     #[arg(long, value_name = "SNAP")]
     pub parent: Option<String>,
 

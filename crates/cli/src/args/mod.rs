@@ -68,7 +68,7 @@ pub struct Global {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Print errors only
+    /// Print only what was asked for, errors, and warnings that change what the outcome means
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 

@@ -281,8 +281,9 @@ impl Shown<'_> {
             out.note("a dry run: nothing was changed");
         } else if tally.gone > 0 {
             out.note(format!(
-                "their backups had stored {}: 'drumlin prune' frees the part that no other snapshot needs; until then 'drumlin \
-                 undelete ID' brings a snapshot back",
+                "{} had stored {}: 'drumlin prune' frees the part that no other snapshot needs; until then 'drumlin \
+                 undelete ID' brings back a snapshot that can be read",
+                if tally.gone == 1 { "its backup" } else { "their backups" },
                 bytes(stored)
             ));
         }

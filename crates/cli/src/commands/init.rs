@@ -51,7 +51,10 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
         Place::Named(location) => {
             let given = match given {
                 Some(given) => given,
-                None => Given::Passphrase(unlock::ask_new(HOW_TO_GIVE)?),
+                None => {
+                    refuse_early(context, &location)?;
+                    Given::Passphrase(unlock::ask_new(HOW_TO_GIVE)?)
+                }
             };
             // The key's file first, and room for it: a repository whose key can't be written is of no use to anybody.
             let key = NewKey::new(Some(given))?;
@@ -96,6 +99,24 @@ fn not_made(context: &Context, location: &Location, error: drumlin_store::Error)
         }
         Kind::Full => full(&error),
         _ => error.into(),
+    }
+}
+
+/// Before anybody thinks of a passphrase: what can be seen on this machine to be in the way.
+fn refuse_early(context: &Context, location: &Location) -> Result<()> {
+    let Location::Local(path) = location else { return Ok(()) };
+    let shown = path.display().to_string();
+    if is_repository(context, location) {
+        return Err(drumlin_repo::Error::Exists { location: shown }.into());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match path.exists() || above.exists() {
+        true => Ok(()),
+        false => Err(not_made(
+            context,
+            location,
+            drumlin_store::Error::because(Kind::Missing, drumlin_store::Action::Create, "", &shown, ""),
+        )),
     }
 }
 

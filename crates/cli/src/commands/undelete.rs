@@ -62,7 +62,7 @@ fn find(forgotten: &[SnapshotInfo], spec: &str) -> Result<SnapshotInfo> {
     }
     let found = find_snapshot(forgotten, spec, &SnapshotFilter::default(), now().0).map_err(|e| match e {
         Error::NoSnapshot(message) => Failure::failed(format!("among the forgotten ones {message}")).hint(
-            "'drumlin snapshots --forgotten' lists them; what is not listed was not forgotten, or has been pruned",
+            "'drumlin snapshots --forgotten' lists them; what is not listed was not forgotten, is damaged, or has been pruned",
         ),
         other => other.into(),
     })?;

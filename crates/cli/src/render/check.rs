@@ -266,6 +266,9 @@ pub fn lines(report: &Report, role: Role) -> Vec<String> {
         counted(report.index_objects, "index object", "index objects"),
         took(report.millis)
     )];
+    if report.read.is_none() && report.packs > 0 && !report.limits.contains(&Limit::DataBlocks) {
+        lines.push("read:      no contents of files: --read-data reads them, --read-data=10% a tenth of them".into());
+    }
     if let Some(read) = &report.read {
         lines.push(format!(
             "read:      {}, of {}",

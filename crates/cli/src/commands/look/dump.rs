@@ -6,10 +6,12 @@ use crate::args::look::{Archive, Dump};
 use crate::commands::processors;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result, plain};
+use crate::render::path::shown;
 use drumlin_engine::Error;
 use drumlin_engine::dump::{Format, Options, dump_archive, dump_file};
 use drumlin_engine::select::TreePath;
 use std::io::{self, ErrorKind, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 
 /// Run it.
 ///
@@ -45,7 +47,7 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
         // Whoever read it has had enough.
         (Some(ErrorKind::BrokenPipe), _) => return Err(Failure::silent()),
         (_, Err(Error::System { source, .. })) if args.target.is_some() => {
-            return Err(Failure::failed(format!("cannot write the dump: {}", plain(&source))));
+            return Err(Failure::failed(format!("cannot write the dump{}: {}", to(args), plain(&source))));
         }
         (_, Err(e)) => return Err(e.into()),
         (_, Ok(report)) => {
@@ -57,7 +59,8 @@ pub fn run(context: &Context, args: &Dump) -> Result<Exit> {
                 if let Some(path) = &args.target {
                     let _ = std::fs::remove_file(path);
                 }
-                Failure::failed(format!("cannot write the dump: {}; what is there of it is of no use", plain(&e)))
+                let cause = plain(&e);
+                Failure::failed(format!("cannot write the dump{}: {cause}; what is there of it is of no use", to(args)))
             })?;
         }
     }
@@ -85,4 +88,9 @@ fn output(args: &Dump, archive: bool) -> Result<Output> {
         );
     }
     Output::stdout().map_err(|e| Failure::failed(format!("cannot write to standard output: {}", plain(&e))))
+}
+
+/// Where a dump goes, if that has a name.
+fn to(args: &Dump) -> String {
+    args.target.as_ref().map_or_else(String::new, |path| format!(" to '{}'", shown(path.as_os_str().as_bytes())))
 }
