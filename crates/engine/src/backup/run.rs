@@ -107,16 +107,14 @@ fn attempt(
     let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
     let session = convert::session(&options.host, purpose::BACKUP, now.as_secs() as i64);
-    let is_walk = matches!(feed, Feed::Walk(_));
-    // On the side, while plans and index are listed.
-    let hints = || {
-        repository.expect_loss_ids();
-        if options.parent == Parent::Latest && is_walk {
-            parent::expect(repository, cache, &options.host, &paths);
-        }
-    };
-    let registration = Registration::begin_with(repository, session, &hints)?;
+    let registration = Registration::begin(repository, session)?;
     let known = registration.known().clone();
+    // On the side, while the index is brought up to date.
+    repository.expect_loss_ids();
+    let is_walk = matches!(feed, Feed::Walk(_));
+    if options.parent == Parent::Latest && is_walk {
+        parent::expect(repository, cache, &options.host, &paths);
+    }
     // A stream has no entries to compare; its chunks are found by the index.
     let parents = || match is_walk {
         true => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known),

@@ -1,6 +1,6 @@
 //! The protocol's objects in a repository.
 
-use super::{Board, Flag, Listing};
+use super::{Board, Flag};
 use crate::history::Act;
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names};
@@ -27,14 +27,6 @@ pub struct Desk<'a> {
     read: RefCell<HashMap<SnapshotId, Option<Stored>>>,
     /// A decision that the storage has been told of before.
     announced: Option<Announced>,
-    /// What to do once a session of ours stands, and what was listed behind the plans then: for a writer alone, who reads the index next.
-    writer: Option<Beginning<'a>>,
-}
-
-/// A writer that begins.
-struct Beginning<'a> {
-    stands: &'a dyn Fn(),
-    listing: RefCell<Option<Listing>>,
 }
 
 /// A decision that is about to be taken, as it will be put.
@@ -68,18 +60,7 @@ impl<'a> Desk<'a> {
             trusted: OnceCell::new(),
             read: RefCell::default(),
             announced: None,
-            writer: None,
         }
-    }
-
-    /// This desk, for a writer that registers, and reads the index next: `stands` is called once its session stands, and with the plans the index is listed.
-    pub(crate) fn beginning(self, stands: &'a dyn Fn()) -> Self {
-        Desk { writer: Some(Beginning { stands, listing: RefCell::default() }), ..self }
-    }
-
-    /// What was listed along with the plans, if there were none of these.
-    pub(crate) fn into_listing(self) -> Option<Listing> {
-        self.writer?.listing.into_inner()
     }
 
     /// This desk, of a session whose decision was announced.
@@ -295,10 +276,7 @@ impl Board for Desk<'_> {
     }
 
     fn plans(&self) -> Result<Vec<PlanId>> {
-        let Some(writer) = &self.writer else { return self.list(names::PLANS, PlanId::parse) };
-        let (plans, listing) = Listing::behind_plans(self.repository)?;
-        *writer.listing.borrow_mut() = listing;
-        Ok(plans)
+        self.list(names::PLANS, PlanId::parse)
     }
 
     fn plan(&self, id: PlanId) -> Result<Option<Plan>> {
@@ -348,9 +326,6 @@ impl Board for Desk<'_> {
         let bytes = self.session.seal(id, self.repository.config().suite, self.repository.sealing()?);
         self.repository.store().put(&names::session(id), &bytes, Put::Create)?;
         self.own.set(Some(id));
-        if let Some(writer) = &self.writer {
-            (writer.stands)();
-        }
         Ok(())
     }
 

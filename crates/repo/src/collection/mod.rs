@@ -8,7 +8,6 @@ mod board;
 mod collector;
 mod decide;
 mod desk;
-mod listing;
 mod moved;
 mod register;
 mod registration;
@@ -18,6 +17,5 @@ pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, d
 pub use decide::{Fate, commit, end, evict};
 pub(crate) use desk::Announced;
 pub use desk::Desk;
-pub(crate) use listing::Listing;
 pub use register::{Known, register};
 pub use registration::Registration;

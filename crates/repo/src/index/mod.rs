@@ -23,7 +23,7 @@ pub(crate) use run::Key;
 pub use run::PackInfo;
 pub use sync::look_again;
 
-use crate::collection::{Listing, Registration};
+use crate::collection::Registration;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
@@ -146,18 +146,18 @@ impl Index {
     /// The index in a mode, for commands that only read. Damaged index objects are passed over
     /// ([`Repository::passed_over`]).
     pub fn open_lenient(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        Index::open_view(repository, cache, mode, View::All, true, None)
+        Index::open_view(repository, cache, mode, View::All, true)
     }
 
     /// The index in a mode, for reading: it has all packs that are named. A damaged index object is an error.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
-        Index::open_view(repository, cache, mode, View::All, false, None)
+        Index::open_view(repository, cache, mode, View::All, false)
     }
 
     /// The exact index without what some index objects say, because they can't be read. What the cache knows of them stays
     /// as it is, and isn't asked.
     pub fn open_without(repository: &Repository, cache: Arc<Cache>, unreadable: HashSet<IndexId>) -> Result<Self> {
-        Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false, None)
+        Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false)
     }
 
     /// The index of what a registered writer may refer to. Damaged index objects are passed over
@@ -175,14 +175,7 @@ impl Index {
     ) -> Result<Self> {
         let mut condemned = registration.known().condemned();
         condemned.extend(damaged);
-        Index::open_view(
-            &registration.repository,
-            cache,
-            mode,
-            View::Writer { condemned },
-            true,
-            registration.listing(),
-        )
+        Index::open_view(&registration.repository, cache, mode, View::Writer { condemned }, true)
     }
 
     /// The exact index of what these index objects say, and if not of all packs that they name only of these, for a collector: a chunk that one of
@@ -197,7 +190,7 @@ impl Index {
         objects: HashMap<IndexId, u64>,
         packs: Option<HashSet<PackId>>,
     ) -> Result<Self> {
-        Index::open_view(repository, cache, IndexMode::Exact, View::Among { objects, packs }, false, None)
+        Index::open_view(repository, cache, IndexMode::Exact, View::Among { objects, packs }, false)
     }
 
     fn open_view(
@@ -206,9 +199,8 @@ impl Index {
         mode: IndexMode,
         view: View,
         lenient: bool,
-        listing: Option<Listing>,
     ) -> Result<Self> {
-        let objects = sync::objects(repository, &view, listing)?;
+        let objects = sync::objects(repository, &view)?;
         let lean = mode == IndexMode::Lean && lean::is_worth_it(repository, &cache, &objects);
         let sparse = match mode {
             IndexMode::Exact => false,
@@ -294,7 +286,7 @@ impl Index {
             return Ok(());
         }
         let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        let objects = sync::objects(&self.repository, &self.view, None)?;
+        let objects = sync::objects(&self.repository, &self.view)?;
         self.catch_up(objects)?;
         self.refresh_whole()
     }
@@ -310,7 +302,7 @@ impl Index {
             Err(damaged) => {
                 // The cache is a hint: what is damaged is made again, and asked once more.
                 self.drop_run(&damaged);
-                self.catch_up(sync::objects(&self.repository, &self.view, None)?)?;
+                self.catch_up(sync::objects(&self.repository, &self.view)?)?;
                 self.try_runs(wanted, not, will_do).map_err(|_| self.damaged_twice())
             }
         }
@@ -414,7 +406,7 @@ impl Index {
             entry.table.chunks.iter().for_each(|c| self.fresh.forget(&key(&c.id)));
         }
         if !self.compact()? {
-            self.catch_up(sync::objects(&self.repository, &self.view, None)?)?;
+            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
         }
         self.save();
         Ok(())

@@ -24,7 +24,7 @@ impl Index {
         if let Err(damaged) = self.try_shadowed(&mut each) {
             // As in a lookup: what is damaged is made again.
             self.drop_run(&damaged);
-            self.catch_up(sync::objects(&self.repository, &self.view, None)?)?;
+            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
             self.try_shadowed(&mut each).map_err(|_| self.damaged_twice())?;
         }
         Ok(())

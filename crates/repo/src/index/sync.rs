@@ -4,7 +4,7 @@
 use super::manifest::{Covered, Manifest};
 use super::run::{PackInfo, Run, RunEntry, key};
 use super::{Index, View, sparse};
-use crate::collection::{Desk, Listing};
+use crate::collection::Desk;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
@@ -30,8 +30,8 @@ const FILTER_BYTES_A_HUNDRED_CHUNKS: u64 = 125;
 /// The index objects of a repository and their lengths in bytes.
 pub(super) type Objects = HashMap<IndexId, u64>;
 
-/// The index objects that count in a view; `listing`: what a writer has listed already.
-pub(super) fn objects(repository: &Repository, view: &View, listing: Option<Listing>) -> Result<Objects> {
+/// The index objects that count in a view.
+pub(super) fn objects(repository: &Repository, view: &View) -> Result<Objects> {
     let mut objects = HashMap::new();
     let mut take =
         |listed: Listed| objects.extend(IndexId::parse(names::last(&listed.name)).map(|id| (id, listed.len)));
@@ -43,9 +43,12 @@ pub(super) fn objects(repository: &Repository, view: &View, listing: Option<List
             objects.retain(|id, _| !ids.contains(id));
         }
         View::Writer { .. } => {
-            let listing = listing.map_or_else(|| Listing::now(repository), Ok)?;
-            let decided = listing.decided;
-            objects = listing.objects;
+            // In this order: an object of somebody who was evicted before he wrote it is told as that.
+            let mut decided = HashSet::new();
+            repository.store().list_in_order(&[names::INDEX, names::DECISIONS], &mut |at, listed| match at {
+                0 => take(listed),
+                _ => decided.extend(names::decided_on(&listed.name)),
+            })?;
             let ids: Vec<_> = objects.keys().copied().collect();
             let evicted = Desk::new(repository).evicted_among(&ids, decided)?;
             objects.retain(|id, _| !evicted.iter().any(|session| id.is_of(session)));
@@ -120,7 +123,7 @@ impl Index {
                 Some(_) if looks == LOOKS_MAX => return Ok(()),
                 Some(gone) => look_again(&self.repository, gone, looks)?,
             }
-            objects = self::objects(&self.repository, &self.view, None)?;
+            objects = self::objects(&self.repository, &self.view)?;
         }
     }
 
