@@ -257,9 +257,20 @@ fn open_as(store: Arc<dyn Store>, given: Option<Given>, hint: &str) -> Result<Re
 
 /// Which key's object will be read, if the user has given a regular file of that key.
 pub fn key_at_hand(global: &Global, profile: Option<&Profile>) -> Option<KeyId> {
-    let of_profile = || profile?.key_file.as_deref().and_then(|path| place::expand(path).ok());
-    let of_environment = || std::env::var_os("DRUMLIN_KEY_FILE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let path = global.key_file.clone().or_else(of_profile).or_else(of_environment)?;
+    // As `given` has it: what is said first counts, and a passphrase is of no key that is known before.
+    let is_any = |given: bool| given.then_some(None);
+    let of_line = || {
+        let key = global.key_file.clone().map(Some);
+        key.or_else(|| is_any(global.password_file.is_some() || global.password_command.is_some()))
+    };
+    let of_profile = || {
+        let profile = profile?;
+        let key = profile.key_file.as_deref().map(|path| place::expand(path).ok());
+        key.or_else(|| is_any(profile.password_file.is_some() || profile.password_command.is_some()))
+    };
+    let of_environment =
+        || std::env::var_os("DRUMLIN_KEY_FILE").filter(|path| !path.is_empty()).map(|path| Some(path.into()));
+    let path: PathBuf = of_line().or_else(of_profile).or_else(of_environment)??;
     // What isn't one, a pipe for instance, may be read but once.
     let text = path.metadata().ok().filter(|meta| meta.is_file()).and_then(|_| read_key_file(&path).ok())?;
     Unlock::File(text).key()

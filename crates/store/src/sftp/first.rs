@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::handles::Number;
 use super::peer::{Peer, Sent};
@@ -23,6 +25,7 @@ const FIRST_BYTES_MAX: u32 = 32 << 10;
 pub(super) struct First {
     /// Their names and paths.
     wanted: Vec<(String, Vec<u8>)>,
+    is_over: AtomicBool,
     came: Mutex<HashMap<String, Vec<u8>>>,
 }
 
@@ -35,12 +38,12 @@ pub(super) struct Early<'a> {
 
 impl First {
     pub(super) fn new(wanted: impl Iterator<Item = (String, Vec<u8>)>) -> Self {
-        First { wanted: wanted.take(FIRST_MAX).collect(), came: Mutex::default() }
+        First { wanted: wanted.take(FIRST_MAX).collect(), ..First::default() }
     }
 
     /// Ask for them; `None` if nothing is wanted, or it can't be done.
     pub(super) fn ask<'a>(&self, peer: &'a Peer) -> Option<Early<'a>> {
-        if self.wanted.is_empty() {
+        if self.wanted.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return None;
         }
         let mut flight = peer.foresee_first()?;
@@ -55,10 +58,13 @@ impl First {
         Some(Early { peer, sent: flight.send(), foreseen })
     }
 
-    /// Keep what came of it.
-    pub(super) fn keep(&self, early: Early<'_>) {
+    /// Keep what came of it, within this time: a server that has greeted and answers nothing is not waited for.
+    pub(super) fn keep(&self, early: Early<'_>, within: Duration) {
         let Early { peer, sent, foreseen } = early;
-        let Ok((replies, in_order)) = sent.land() else { return };
+        let Some((replies, in_order)) = sent.land_within(within) else {
+            peer.die("it greets, and answers nothing that was asked before");
+            return;
+        };
         let mut replies = replies.into_iter();
         for (name, _) in &self.wanted {
             let mut next = || replies.next();
@@ -70,7 +76,7 @@ impl First {
                 Ok(handle) if handle == foreseen => {}
                 Ok(handle) => {
                     peer.tell(&Request::Close { handle: &handle });
-                    return;
+                    continue;
                 }
                 Err(_) => continue,
             }
@@ -82,6 +88,11 @@ impl First {
                 lock(&self.came).insert(name.clone(), data.bytes().to_vec());
             }
         }
+    }
+
+    /// Nothing is asked for like this any more.
+    pub(super) fn give_up(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Whether an object came.

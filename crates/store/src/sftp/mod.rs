@@ -284,7 +284,11 @@ impl Store for SftpStore {
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
         name::check(Action::Read, name, self.inner.location())?;
-        let there = self.inner.pool.first.take(name).or_else(|| self.inner.ahead.object(name));
+        let first = self.inner.pool.first.take(name);
+        if first.is_some() {
+            self.inner.found.store(true, Ordering::Relaxed);
+        }
+        let there = first.or_else(|| self.inner.ahead.object(name));
         there.map_or_else(|| self.inner.get(name), Ok)
     }
 

@@ -531,8 +531,20 @@ pub(super) struct Sent<'a> {
 
 impl Sent<'_> {
     /// As [`Foreseen::land`].
-    pub(super) fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
+    fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
         self.peer.all(&self.answers, self.count)
+    }
+
+    /// The same; `None` if they don't come in this time, or the connection is gone.
+    pub(super) fn land_within(self, time: Duration) -> Option<(Vec<Reply>, bool)> {
+        let start = Instant::now();
+        while self.answers.len() < self.count {
+            if start.elapsed() > time || self.peer.check().is_err() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.land().ok()
     }
 }
 

@@ -25,6 +25,8 @@ const BUSY_BYTES: usize = 3 << 20;
 const RELUCTANCE: Duration = Duration::from_secs(60);
 /// A connection says its first word within this time.
 const GREETING: Duration = Duration::from_secs(60);
+/// What was asked for before a server has greeted has come soon after that.
+const FIRST_PATIENCE: Duration = Duration::from_secs(30);
 /// A program that has said nothing for so long is dead. There is no asking it whether it lives.
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(300);
 
@@ -188,7 +190,7 @@ impl Pool {
             Way::Program { command, .. } => program::start(command, &self.limits, PROGRAM_PATIENCE)
                 .map_err(|source| Error::new(Action::RunProgram, "", &self.location, source)),
         };
-        let greeted = dialed.and_then(|peer| {
+        let greeted = dialed.map_err(Some).and_then(|peer| {
             // A program that ends at once is no passing trouble.
             let kind = match (&self.way, lock(&self.connections).succeeded) {
                 (Way::Program { .. }, false) => Kind::Io,
@@ -200,10 +202,23 @@ impl Pool {
                 Way::Program { .. } => GREETING,
             };
             let early = if occasion == Occasion::First { self.first.ask(&peer) } else { None };
-            peer.greet(patience, &self.none).map_err(connect)?;
-            early.into_iter().for_each(|early| self.first.keep(early));
+            let asked = early.is_some();
+            match peer.greet(patience, &self.none) {
+                Ok(()) => early.into_iter().for_each(|early| self.first.keep(early, FIRST_PATIENCE)),
+                // Perhaps because of that: OpenSSH's is the server that was logged in to, and what speaks SFTP there may be another program.
+                Err(_) if asked => return Err(None),
+                Err(gone) => return Err(Some(connect(gone))),
+            }
             Ok(peer)
         });
+        let greeted = match greeted {
+            Err(None) => {
+                self.first.give_up();
+                return self.dial(more);
+            }
+            Err(Some(error)) => Err(error),
+            Ok(peer) => Ok(peer),
+        };
         let mut connections = lock(&self.connections);
         connections.dialing = false;
         match &greeted {
