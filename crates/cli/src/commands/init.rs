@@ -110,7 +110,8 @@ fn refuse_early(context: &Context, location: &Location) -> Result<()> {
         return Err(drumlin_repo::Error::Exists { location: shown }.into());
     }
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match path.exists() || above.exists() {
+    // One that may not be looked into may be there.
+    match path.try_exists().unwrap_or(true) || above.try_exists().unwrap_or(true) {
         true => Ok(()),
         false => Err(not_made(
             context,

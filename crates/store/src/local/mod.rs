@@ -52,6 +52,9 @@ struct Inner {
     writer: OnceLock<Option<Writer>>,
 }
 
+/// The folder that is made first for a new repository: left empty where there was no room for more.
+const LEFT: [&str; 1] = ["keys"];
+
 impl LocalStore {
     /// Make a folder for a new repository, or take an empty one (a mount point, say). [`Kind::Exists`] if there is
     /// anything in it; [`Kind::Missing`] if the folder that it is to be made in does not exist.
@@ -68,9 +71,14 @@ impl LocalStore {
         let io = |source| Error::new(Action::Create, "", &shown, source);
         for entry in std::fs::read_dir(path).map_err(io)? {
             let entry = entry.map_err(io)?;
-            let is_none_of_ours =
-                || Ok(!entry.file_type()?.is_dir() || std::fs::read_dir(entry.path())?.next().is_some());
-            if entry.file_name() != TMP && entry.file_name() != "lost+found" && is_none_of_ours().map_err(io)? {
+            // An empty folder of any other name may be somebody's mount point that waits for its disk.
+            let is_left = || {
+                let at = entry.path();
+                LEFT.iter().any(|name| entry.file_name() == *name)
+                    && entry.file_type().is_ok_and(|sort| sort.is_dir())
+                    && std::fs::read_dir(at).is_ok_and(|mut inner| inner.next().is_none())
+            };
+            if entry.file_name() != TMP && entry.file_name() != "lost+found" && !is_left() {
                 let cause = "the folder is not empty; a new repository needs a new or empty folder";
                 return Err(Error::because(Kind::Exists, Action::CreateRepository, "", &shown, cause));
             }
