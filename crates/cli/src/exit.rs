@@ -191,8 +191,9 @@ impl From<RepoError> for Failure {
                 let who = match action {
                     "back up" => "an owner's or a writer's",
                     "forget" | "prune" | "repair" | "make parity" => "an owner's or a keeper's",
-                    _ if action.contains("read") => "an owner's or a reader's",
-                    _ => "an owner's",
+                    "read snapshots" | "read what is in the repository" => "an owner's or a reader's",
+                    "undelete" | "add keys" | "add such a key" | "remove keys" | "rekey" => "an owner's",
+                    _ => return Failure::failed(message),
                 };
                 Failure::failed(message).hint(format!("{who} can: give another key file or passphrase (docs/guides/keys.md)"))
             }

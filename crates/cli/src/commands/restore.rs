@@ -19,7 +19,7 @@ use drumlin_engine::select::open_reader;
 use drumlin_engine::{Error, LATE};
 use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::{Filter, FilterOptions, Pattern};
-use drumlin_repo::SnapshotInfo;
+use drumlin_repo::{SnapshotInfo, Trust};
 use drumlin_store::Location;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -128,15 +128,18 @@ fn tell_of_others(
     }
     let filter = gather::filter(context, &args.select)?;
     let is_elsewhere = |info: &&SnapshotInfo| {
-        let has_more = info.snapshot.paths.iter().any(|path| !snapshot.paths.contains(path));
-        info.snapshot.host == snapshot.host && has_more && filter.matches(&info.snapshot)
+        let is_in = |path: &Vec<u8>| snapshot.paths.iter().any(|of| covers(of, path));
+        let counts = matches!(info.trust, Trust::Signed(_)) && info.snapshot.partial.is_none();
+        let has_more = info.snapshot.host == snapshot.host && !info.snapshot.paths.iter().all(is_in);
+        counts && has_more && filter.matches(&info.snapshot)
     };
     if let Some(other) =
         all.iter().rev().find(is_elsewhere).filter(|_| whole && filter.paths.is_empty() && args.paths.is_empty())
     {
         let [this, other] = [&snapshot.paths, &other.snapshot.paths].map(|paths| sources(paths));
-        context.out.caution(format!(
-            "the latest snapshot is of {this} alone, and there are others of this host, as of {other}: --path names the one that is meant"
+        context.out.warn(format!(
+            "'{}' is a snapshot of {this} alone, and there are others of this host, as of {other}: --path names the one that is meant",
+            args.snapshot.display()
         ));
     }
     if snapshot.host == gather::host(context, None) {
@@ -150,6 +153,12 @@ fn tell_of_others(
         ));
     }
     Ok(())
+}
+
+/// Whether a source is the other one, or has it in it.
+fn covers(source: &[u8], other: &[u8]) -> bool {
+    let [source, other] = [source, other].map(|path| path.strip_suffix(b"/").unwrap_or(path));
+    other.strip_prefix(source).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
 /// The first of a snapshot's sources, and how many more there are.

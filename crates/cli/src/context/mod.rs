@@ -143,17 +143,6 @@ impl<'a> Context<'a> {
     /// There is none, or it can't be reached.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
         let (location, around) = (place.location(), Surroundings { first: self.read_first(), ..self.around() });
-        if !matches!(location, Location::S3(_)) {
-            // Not what a variable or a profile says for all.
-            for (name, is_given) in [
-                ("--endpoint", self.global.endpoint.is_some()),
-                ("--storage-class", self.global.storage_class.is_some()),
-            ] {
-                if is_given {
-                    self.out.warn(format!("{name} says nothing of {location}: it is about buckets"));
-                }
-            }
-        }
         if around.object_lock.is_some() && !matches!(location, Location::S3(_)) {
             self.out.caution(format!(
                 "--object-lock works only in buckets: {location} can't protect anything from removal"

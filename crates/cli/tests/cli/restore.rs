@@ -46,7 +46,7 @@ fn of_which_sources_a_snapshot_is_that_is_restored_is_told() {
     home.run(&["backup", "other"]).ok();
     let ran = home.run(&["restore", "latest", "-t", "out"]).expect(0);
     let told = format!(
-        "is of {} alone, and there are others of this host, as of {}: --path",
+        "'latest' is a snapshot of {} alone, and there are others of this host, as of {}: --path",
         home.text("other"),
         home.text("src")
     );
@@ -55,6 +55,12 @@ fn of_which_sources_a_snapshot_is_that_is_restored_is_told() {
     home.run(&["restore", "latest", &home.text("other/file"), "-t", "out"]).ok();
     let id = home.run(&["--json", "snapshots"]).ok().of_type("snapshot")[0]["id"].as_str().unwrap().to_owned();
     home.run(&["restore", &id, "-t", "out"]).ok();
+    // One that has the others in it lacks nothing.
+    let home = Home::new();
+    home.write("tree/a/file", "in both");
+    home.run(&["backup", "tree/a"]).ok();
+    home.run(&["backup", "tree"]).ok();
+    home.run(&["restore", "latest", "-t", "out"]).ok();
 }
 
 /// What is kept though it differs is not told as right.
