@@ -5,12 +5,13 @@ A manifest has a line an entry, in the order of the entries' paths, so that two 
 
 import hashlib
 import os
-from multiprocessing import Pool
+import signal
+from concurrent.futures import ProcessPoolExecutor
 
 # A tree is read in so many parts at least, if it has so many folders in its two uppermost levels, by as many processes as there are processors.
 PARTS_LEAST = 16
-# And handed to them in so many pieces at most.
-PARTS_MOST = 256
+# Of so many parts the lines are kept at once, until they are asked for.
+PARTS_AT_ONCE = 64
 
 
 def lines(tree):
@@ -20,12 +21,11 @@ def lines(tree):
         for part in parts:
             yield from below(*part)
         return
-    with Pool() as pool:
-        for found in pool.imap(listed, parts, max(1, len(parts) // PARTS_MOST)):
-            yield from found
-        # They go by themselves, see `in_parallel` of the workloads.
-        pool.close()
-        pool.join()
+    # Which says so where one of its processes is gone. What this one does when it is to end is none of theirs.
+    with ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)) as pool:
+        for first in range(0, len(parts), PARTS_AT_ONCE):
+            for found in pool.map(listed, parts[first:first + PARTS_AT_ONCE]):
+                yield from found
 
 
 def parted(tree):
