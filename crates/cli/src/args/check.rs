@@ -15,7 +15,7 @@ pub struct Check {
     /// PART is a share, such as 10%: each run reads the packs that have not been read for the longest time, so that ten
     /// such runs read all, including new ones. Or it is one of several fixed parts, such as 3/10, which needs no cache.
     /// If a run is stopped, the next one with the same PART continues it.
-    #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "100%")]
+    #[arg(long, value_name = "PART", num_args = 0..=1, default_missing_value = "100%")]
     pub read_data: Option<Part>,
 
     /// Accept the repository as it is now, even if objects that this client has seen before are missing

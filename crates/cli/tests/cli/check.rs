@@ -31,9 +31,13 @@ fn a_sound_repository_is_called_so() {
     home.sources();
     home.run(&["backup", "src"]).ok();
     let before = stored(&home, "");
-    for args in
-        [&["check"][..], &["check", "--read-data"], &["check", "--read-data=10%"], &["check", "--read-data=1/1"]]
-    {
+    for args in [
+        &["check"][..],
+        &["check", "--read-data"],
+        &["check", "--read-data=10%"],
+        &["check", "--read-data", "10%"],
+        &["check", "--read-data=1/1"],
+    ] {
         let ran = home.run(args).ok();
         assert!(ran.stdout.starts_with("checked:   1 snapshot with "), "{}", ran.stdout);
         assert!(ran.stdout.ends_with("no damage was found\n"), "{}", ran.stdout);
