@@ -22,7 +22,7 @@ fn usage_is_2() {
         &["man", "nonsense"],
         &["check", "--read-data=0%"],
         &["check", "--read-data=11/10"],
-        &["check", "--read-data", "10%"],
+        &["check", "--read-data", "much"],
         &["--no-cache", "check", "--read-data=10%"],
         &["-r", "new", "init"],
     ] {

@@ -257,7 +257,7 @@ fn nothing_is_left_of_a_group_only_if_that_is_asked_for() {
     let rules = Rules { tags: vec![vec!["x".into()]], ..Rules::default() };
     let plan = Plan { groups: decide(&all, &options(rules.clone())) };
     let refused = plan.check().unwrap_err().to_string();
-    assert!(refused.contains("host other, paths /home") && refused.contains("all 1 "), "{refused}");
+    assert!(refused.contains("host other, paths /home") && refused.contains("the only snapshot of "), "{refused}");
     let plan = Plan { groups: decide(&all, &Options { allow_remove_all: true, ..options(rules) }) };
     assert!(plan.check().is_ok());
     assert_eq!(plan.going(), [all[2].id, all[1].id]);
