@@ -6,8 +6,8 @@ use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
-/// Blocking round trips of a backup that finds nothing changed, the login's apart: 8, and whatever doesn't overlap on a busy machine. The law says 20.
-const ROUND_TRIPS_MAX: u64 = 10;
+/// Blocking round trips of a backup that finds nothing changed, the login's apart: 9, and whatever doesn't overlap on a busy machine. The law says 20.
+const ROUND_TRIPS_MAX: u64 = 12;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
 /// What a line of 200 ms may add to it, the login included.
