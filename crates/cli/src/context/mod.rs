@@ -142,7 +142,10 @@ impl<'a> Context<'a> {
     /// # Errors
     /// There is none, or it can't be reached.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>> {
-        let (location, around) = (place.location(), Surroundings { first: self.read_first(), ..self.around() });
+        let (location, mut around) = (place.location(), self.around());
+        if matches!(location, Location::Sftp(_)) {
+            around.first = self.read_first();
+        }
         if around.object_lock.is_some() && !matches!(location, Location::S3(_)) {
             self.out.caution(format!(
                 "--object-lock works only in buckets: {location} can't protect anything from removal"

@@ -53,7 +53,7 @@ struct Inner {
 }
 
 /// The folder that is made first for a new repository: left empty where there was no room for more.
-const LEFT: [&str; 1] = ["keys"];
+const LEFT: &str = "keys";
 
 impl LocalStore {
     /// Make a folder for a new repository, or take an empty one (a mount point, say). [`Kind::Exists`] if there is
@@ -67,16 +67,15 @@ impl LocalStore {
             result => result.map(|()| true).map_err(error)?,
         };
         let root = Root::open(path).map_err(error)?;
-        // What an interrupted attempt left, folders without anything in them among it, and what mkfs makes, is no obstacle.
+        // What an interrupted attempt left, and what mkfs makes, is no obstacle.
         let io = |source| Error::new(Action::Create, "", &shown, source);
         for entry in std::fs::read_dir(path).map_err(io)? {
             let entry = entry.map_err(io)?;
             // An empty folder of any other name may be somebody's mount point that waits for its disk.
             let is_left = || {
-                let at = entry.path();
-                LEFT.iter().any(|name| entry.file_name() == *name)
+                entry.file_name() == LEFT
                     && entry.file_type().is_ok_and(|sort| sort.is_dir())
-                    && std::fs::read_dir(at).is_ok_and(|mut inner| inner.next().is_none())
+                    && std::fs::read_dir(entry.path()).is_ok_and(|mut inner| inner.next().is_none())
             };
             if entry.file_name() != TMP && entry.file_name() != "lost+found" && !is_left() {
                 let cause = "the folder is not empty; a new repository needs a new or empty folder";
