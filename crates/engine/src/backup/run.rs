@@ -35,10 +35,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Only what concerns the run as a whole. Entries that can't be read are told to the monitor, counted, and left out.
 pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_write()?;
-    let again = again(&options);
+    let (same, again) = (again(&options, options.parent.clone()), again(&options, Parent::None));
     let mut damaged = HashSet::new();
-    match attempt(repository, cache, options, &mut damaged, monitor) {
-        Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && !monitor.stop() => {
+    let mut outcome = attempt(repository, cache, options, &mut damaged, monitor);
+    if let (Err(Error::Repo(drumlin_repo::Error::MissingChunk(_))), Some(same)) = (&outcome, same)
+        && !monitor.stop()
+    {
+        // Another backup of the same may have ended when the index had been listed: what it has stored is in it by now.
+        monitor.counters().reset();
+        damaged.clear();
+        outcome = attempt(repository, cache, same, &mut damaged, monitor);
+    }
+    match outcome {
+        // Nobody has looked further: the next backup tells, if it is so.
+        Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && monitor.stop() => Err(Error::Interrupted),
+        Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() => {
             // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
             let cause = format!("the previous backup can't be compared with, so all files are read: {e}");
             monitor.counters().reset();
@@ -67,9 +78,8 @@ pub(crate) fn is_worth_naming(error: &Error) -> bool {
     }
 }
 
-/// The options for a second attempt, that compares with nothing; `None` if the first has compared with nothing either, or
-/// has eaten up its source.
-fn again(options: &Options) -> Option<Options> {
+/// The options for another attempt, compared with `parent`; `None` if the first has compared with nothing, or has eaten up its source.
+fn again(options: &Options, parent: Parent) -> Option<Options> {
     let Source::Paths { paths, filter, one_file_system } = &options.source else { return None };
     if options.parent == Parent::None {
         return None;
@@ -79,7 +89,7 @@ fn again(options: &Options) -> Option<Options> {
         host: options.host.clone(),
         user: options.user.clone(),
         tags: options.tags.clone(),
-        parent: Parent::None,
+        parent,
         program: options.program.clone(),
         ..*options
     })

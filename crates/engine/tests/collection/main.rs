@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod meanwhile;
 mod moved;
 
 use common::{Bench, bench, options, prune_options, repair_options, settle};

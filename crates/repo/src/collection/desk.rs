@@ -338,8 +338,17 @@ impl Board for Desk<'_> {
         Ok(self.repository.store().sync()?)
     }
 
+    /// A listing takes its time. Of a claim that goes meanwhile and of the eviction that was put before that it may have neither; of a commit and the
+    /// eviction that came behind it, the latter alone. So an eviction is asked for by its name as well, and if it stands all is listed once more.
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>> {
-        self.list(names::DECISIONS, |name| Flag::parse(name).filter(|flag| flag.session() == session))
+        let list = || self.list(names::DECISIONS, |name| Flag::parse(name).filter(|flag| flag.session() == session));
+        let flags = list()?;
+        let evicted = Flag::Evicted(session);
+        let is_doubtful = match flags.contains(&evicted) {
+            true => !flags.contains(&Flag::Commit(session)),
+            false => self.repository.store().len(&evicted.name())?.is_some(),
+        };
+        if is_doubtful { list() } else { Ok(flags) }
     }
 
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>> {
