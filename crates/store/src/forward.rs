@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Cleared, Haste, Listed, Put, Result, Soon, Store, Thaw, Upload};
+use crate::{Cleared, Haste, Listed, Look, Put, Result, Soon, Store, Thaw, Upload};
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
@@ -54,6 +54,9 @@ macro_rules! forward {
             }
             fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
                 (**self).put(name, bytes, how)
+            }
+            fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
+                (**self).put_and_look(name, bytes, looks)
             }
             fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
                 (**self).upload(name, len_hint)

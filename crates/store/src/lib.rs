@@ -87,6 +87,17 @@ pub enum Soon<'a> {
     },
 }
 
+/// What is looked at right behind a put: see [`Store::put_and_look`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// What is in this folder; if there is anything, nobody looks at what comes behind.
+    Empty(&'a str),
+    /// What is in this folder.
+    Listing(&'a str),
+    /// How long this object is.
+    Length(&'a str),
+}
+
 /// How soon what is in cold storage shall be there: the sooner, the dearer. Times are those that providers name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Haste {
@@ -210,6 +221,14 @@ pub trait Store: Send + Sync {
 
     /// Write a small object (up to a few MiB) whole and durably.
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()>;
+
+    /// [`Store::put`] a new object ([`Put::Create`]), and look at these once it is durable, one after the other. A storage far away is asked along
+    /// with the put where it can be held to that order; what was seen is given out once, by [`Store::list`], [`Store::list_in_order`] and
+    /// [`Store::len`], until something else is put, removed or uploaded here. Elsewhere they are passed over, and asked for when they are wanted.
+    fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
+        let _ = looks;
+        self.put(name, bytes, Put::Create)
+    }
 
     /// Begin a large object that is written in order. It appears when [`Upload::finish`] is called; dropped before, it leaves nothing.
     /// `len_hint` is the expected length in bytes, 0 if unknown; a wrong one costs time, nothing else.

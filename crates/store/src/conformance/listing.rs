@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::{May, names, ok, upload};
-use crate::{Put, Store};
+use super::{May, fails, names, ok, upload};
+use crate::{Kind, Look, Put, Store};
 
 /// How many objects the large listing has: more than a page of any service.
 pub(super) const OBJECTS: usize = 5000;
@@ -17,6 +17,7 @@ pub(super) fn check(make: &impl Fn() -> Box<dyn Store>, may: May, objects: usize
     many(&*make(), objects);
     calls_back(&*make());
     in_order(&*make());
+    behind_a_put(&*make());
 }
 
 fn prefixes(store: &dyn Store, may: May) {
@@ -116,4 +117,40 @@ fn in_order(store: &dyn Store) {
     let of = |place| names.iter().filter(|(at, _)| *at == place).count();
     assert_eq!((of(0), of(1), of(2)), (PUT_MEANWHILE / 10, 0, PUT_MEANWHILE / 5));
     ok(store.list_in_order(&[], &mut |_, _| unreachable!("nothing was asked for")));
+}
+
+/// Whatever is looked at behind a put was so once that was done: what was there before is seen, what comes later is seen by who looks again, and of
+/// several folders each is seen after the one before it.
+fn behind_a_put(store: &dyn Store) {
+    let (first, second, done) = ("behind/first", "behind/second", AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let putting = scope.spawn(|| {
+            for i in 0..PUT_MEANWHILE / 10 {
+                ok(store.put(&format!("{second}/{i}"), b"2", Put::Create));
+                ok(store.put(&format!("{first}/{i}"), b"1", Put::Create));
+                done.store(i + 1, Ordering::SeqCst);
+            }
+        });
+        let mut round = 0;
+        while !putting.is_finished() || round == 0 {
+            let before = done.load(Ordering::SeqCst);
+            let looks = [Look::Empty("none"), Look::Listing(first), Look::Listing(second)];
+            ok(store.put_and_look(&format!("looks/{round}"), b"", &looks));
+            let (ones, twos) = (names(store, first).len(), names(store, second).len());
+            assert!(before <= ones && ones <= twos, "of {before} and more {ones} and {twos} were seen");
+            round += 1;
+        }
+    });
+    let own = format!("{first}/own");
+    let looks =
+        [Look::Empty(second), Look::Listing(first), Look::Length(&own), Look::Length("none/x"), Look::Listing("none")];
+    ok(store.put_and_look(&own, b"own", &looks));
+    assert_eq!((ok(store.len(&own)), ok(store.len("none/x"))), (Some(3), None));
+    assert_eq!((ok(store.get(&own)), names(store, first).len()), (b"own".to_vec(), PUT_MEANWHILE / 10 + 1));
+    assert_eq!(names(store, second).len(), PUT_MEANWHILE / 10);
+    ok(store.put("none/x", b"", Put::Create));
+    assert_eq!((ok(store.len("none/x")), names(store, "none").len()), (Some(0), 1), "put since");
+    // One that is there already stays, and is found.
+    fails(Kind::Exists, store.put_and_look(&own, b"another", &[Look::Length(&own)]));
+    assert_eq!((ok(store.len(&own)), ok(store.get(&own))), (Some(3), b"own".to_vec()));
 }

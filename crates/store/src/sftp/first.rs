@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::handles::Number;
-use super::peer::{Peer, Sent};
+use super::peer::{Peer, Sent, Together, abilities};
 use super::wire::{Reply, Request, Sort, open};
 use crate::lock::lock;
 
@@ -41,13 +41,15 @@ impl First {
         First { wanted: wanted.take(FIRST_MAX).collect(), ..First::default() }
     }
 
-    /// Ask for them; `None` if nothing is wanted, or it can't be done.
-    pub(super) fn ask<'a>(&self, peer: &'a Peer) -> Option<Early<'a>> {
+    /// Ask for them, and for what the account may do; `None` if nothing is wanted, or it can't be done. `none` is a path that nobody has.
+    pub(super) fn ask<'a>(&self, peer: &'a Peer, none: &[u8]) -> Option<Early<'a>> {
         if self.wanted.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return None;
         }
         let mut flight = peer.foresee_first()?;
         let foreseen = flight.handle;
+        // Who stores something would wait for that next.
+        abilities(none).iter().for_each(|request| flight.add(request));
         for (_, path) in &self.wanted {
             flight.add(&Request::LinkStat { path });
             flight.add(&Request::Open { path, flags: open::READ, mode: None });
@@ -66,6 +68,7 @@ impl First {
             return;
         };
         let mut replies = replies.into_iter();
+        peer.learn(replies.next(), replies.next());
         for (name, _) in &self.wanted {
             let mut next = || replies.next();
             let (Some(looked), Some(opened), Some(is), Some(read), Some(_)) = (next(), next(), next(), next(), next())

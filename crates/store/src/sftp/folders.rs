@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use super::peer::{Flight, Peer, Trouble};
+use super::peer::{Peer, Together, Trouble};
 use super::wire::{Reply, Request, open, status};
 use super::{Inner, split};
 use crate::lock::lock;
@@ -81,8 +81,13 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    /// How many syncs [`Opened::sync`] asks for.
+    pub(super) fn count(&self) -> usize {
+        self.open.len()
+    }
+
     /// Ask for all that are open to be synced.
-    pub(super) fn sync(&self, flight: &mut Flight) {
+    pub(super) fn sync(&self, flight: &mut dyn Together) {
         for open in &self.open {
             flight.add(&Request::Sync { handle: &open.handle });
         }
@@ -103,7 +108,7 @@ impl Folders {
     }
 
     /// Ask for folders to be made; [`Folders::note_made`] takes the replies.
-    pub(super) fn ask_to_make(&self, store: &Inner, flight: &mut Flight, folders: &[String]) {
+    pub(super) fn ask_to_make(&self, store: &Inner, flight: &mut dyn Together, folders: &[String]) {
         for folder in folders {
             flight.add(&Request::MakeDir { path: &store.path(folder), mode: 0o755 });
         }
@@ -239,7 +244,7 @@ impl Folders {
     }
 
     /// Ask for folders to be opened; [`Folders::note_opened`] takes the replies.
-    pub(super) fn ask_to_open(&self, store: &Inner, flight: &mut Flight, folders: &[String]) {
+    pub(super) fn ask_to_open(&self, store: &Inner, flight: &mut dyn Together, folders: &[String]) {
         for folder in folders {
             flight.add(&Request::Open { path: &store.path(folder), flags: open::READ, mode: None });
         }

@@ -6,12 +6,15 @@
 //! is known, if what is under way is opened as well.
 //!
 //! It is a guess, and used as one: whoever makes it compares it with the handle that the answer has, and throws away what came
-//! of another. Nothing is written to a handle that was only guessed, and nobody else asks for anything between the request that opens
-//! something and what is asked of the guess. Then a wrong one does no harm, for it is nobody's number:
+//! of another. Nobody else asks for anything between the request that opens something and what is asked of the guess. Then a wrong one does no
+//! harm, for it is nobody's number:
 //!
 //! - where the answers to all openings have come, a number that isn't open is free, whoever the server is;
 //! - where some have not, and OpenSSH opened fewer files than was expected, fewer numbers are taken, and the guess is one that is
 //!   still free (`a_wrong_guess_is_nobodys_number`). Of another server that isn't known, and nothing is guessed then.
+//!
+//! To what is only guessed nothing is written, but where both the line and SFTP say that it is OpenSSH's server, and then to new files alone
+//! ([`super::peer::Peer::foresee_new`]): what is nobody's number can't be written to.
 //!
 //! With the first handle that isn't what it should have been guessing ends on that connection.
 

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use crossbeam_channel::unbounded;
 
 use super::Inner;
-use super::peer::{Peer, Trouble};
+use super::handles::Number;
+use super::peer::{Foreseen, Peer, Together, Trouble};
 use super::wire::{Attrs, Entry, Reply, Request, Sort, status};
 use crate::name::{TMP, is_segment};
 use crate::{Action, Listed, Result};
@@ -100,45 +101,29 @@ impl Inner {
         &self,
         peer: &Peer,
         folders: &[impl AsRef<str>],
-    ) -> std::result::Result<
-        Option<(Vec<Option<std::result::Result<Vec<Entry>, Trouble>>>, std::result::Result<Attrs, Trouble>)>,
-        Trouble,
-    > {
+    ) -> std::result::Result<Option<(Vec<Option<OfFolder>>, std::result::Result<Attrs, Trouble>)>, Trouble> {
         let Some(mut flight) = peer.foresee() else { return Ok(None) };
-        // Each gets the handle that the one before it has given back, or has not got.
-        let foreseen = flight.handle;
-        for folder in folders {
-            flight.add(&Request::OpenDir { path: &self.path(folder.as_ref()) });
-            (0..PIECES_AT_ONCE).for_each(|_| flight.add(&Request::ReadDir { handle: &foreseen }));
-            flight.add(&Request::Close { handle: &foreseen });
-        }
+        let handle = flight.handle;
+        folders.iter().for_each(|folder| self.ask_to_read(&mut flight, folder.as_ref()));
         flight.add(&Request::Stat { path: &self.base });
         let (replies, in_order) = flight.land()?;
-        let mut replies = replies.into_iter();
-        let mut read = Vec::new();
-        for _ in folders {
-            let opened = replies.next().ok_or(Trouble::Odd)?.handle();
-            let pieces = collect_pieces(replies.by_ref().take(PIECES_AT_ONCE));
-            let _closed = replies.next();
-            read.push(match opened {
-                Ok(handle) if handle == foreseen && in_order => pieces.map(Ok),
-                Ok(handle) => {
-                    peer.tell(&Request::Close { handle: &handle });
-                    None
-                }
-                Err(trouble) => Some(Err(trouble)),
-            });
-        }
+        let (mut replies, foresight) = (replies.into_iter(), Foresight { handle, in_order });
+        let read =
+            folders.iter().map(|_| foresight.take_read(peer, &mut replies)).collect::<std::result::Result<_, _>>()?;
         Ok(Some((read, replies.next().ok_or(Trouble::Odd)?.attrs())))
     }
 
+    /// Ask for a folder to be opened, read and closed; [`Foresight::take_read`] takes the answers.
+    pub(super) fn ask_to_read(&self, flight: &mut Foreseen, folder: &str) {
+        // Each gets the handle that the one before it has given back, or has not got.
+        let handle = flight.handle;
+        flight.add(&Request::OpenDir { path: &self.path(folder) });
+        (0..PIECES_AT_ONCE).for_each(|_| flight.add(&Request::ReadDir { handle: &handle }));
+        flight.add(&Request::Close { handle: &handle });
+    }
+
     /// Give each object of a folder; the folders below it.
-    fn give(
-        &self,
-        folder: &str,
-        entries: std::result::Result<Vec<Entry>, Trouble>,
-        each: &mut dyn FnMut(Listed),
-    ) -> Result<Vec<String>> {
+    pub(super) fn give(&self, folder: &str, entries: OfFolder, each: &mut dyn FnMut(Listed)) -> Result<Vec<String>> {
         let entries = match entries {
             Ok(entries) => entries,
             // Never made, or removed since it was listed; that the root is there was seen by the caller.
@@ -183,10 +168,7 @@ impl Inner {
         peer: &Peer,
         folders: &[String],
         short: &mut bool,
-    ) -> std::result::Result<
-        (Vec<(String, std::result::Result<Vec<Entry>, Trouble>)>, std::result::Result<Attrs, Trouble>),
-        Trouble,
-    > {
+    ) -> std::result::Result<(Vec<(String, OfFolder)>, std::result::Result<Attrs, Trouble>), Trouble> {
         let mut read = Vec::new();
         let mut longer = Vec::new();
         if *short && let Some((came, base)) = self.read_at_once(peer, folders)? {
@@ -268,6 +250,37 @@ impl Inner {
         Ok((read, base))
     }
 }
+
+/// The handle with which requests were made before it was known, and whether their answers came in order: what they say is certain only then.
+#[derive(Clone, Copy)]
+pub(super) struct Foresight {
+    pub handle: Number,
+    pub in_order: bool,
+}
+
+impl Foresight {
+    /// What [`Inner::ask_to_read`] has asked for. `None` if the folder turned out longer, or if it isn't certain what was read.
+    pub(super) fn take_read(
+        self,
+        peer: &Peer,
+        replies: &mut impl Iterator<Item = Reply>,
+    ) -> std::result::Result<Option<OfFolder>, Trouble> {
+        let opened = replies.next().ok_or(Trouble::Odd)?.handle();
+        let pieces = collect_pieces(replies.by_ref().take(PIECES_AT_ONCE));
+        let _closed = replies.next();
+        Ok(match opened {
+            Ok(handle) if handle == self.handle && self.in_order => pieces.map(Ok),
+            Ok(handle) => {
+                peer.tell(&Request::Close { handle: &handle });
+                None
+            }
+            Err(trouble) => Some(Err(trouble)),
+        })
+    }
+}
+
+/// The entries of a folder, or why they can't be read.
+type OfFolder = std::result::Result<Vec<Entry>, Trouble>;
 
 /// All entries that the first answers to READDIR give, if they are all that there are.
 fn collect_pieces(pieces: impl Iterator<Item = Reply>) -> Option<Vec<Entry>> {

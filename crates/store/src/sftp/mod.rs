@@ -23,6 +23,7 @@
 //! first. An upload goes on where its bytes were last known to be safe: [`upload`].
 
 mod address;
+mod behind;
 mod clear;
 mod first;
 mod folders;
@@ -49,10 +50,11 @@ use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
 use crate::late::Late;
 use crate::name::{self, TMP};
-use crate::{Action, Cleared, Error, Kind, Listed, Location, Put, Result, Soon, Store, Upload};
+use crate::{Action, Cleared, Error, Kind, Listed, Location, Look, Put, Result, Soon, Store, Upload};
+use behind::Behind;
 use first::First;
 use folders::Folders;
-use peer::{Peer, Trouble};
+use peer::{Peer, Together, Trouble};
 use pool::{Pool, Way};
 use prepared::Prepared;
 use publish::Reserved;
@@ -77,6 +79,7 @@ struct Inner {
     renames_over: OnceLock<bool>,
     kept: Kept,
     ahead: Ahead,
+    behind: Behind,
     spare: Spare,
     prepared: Prepared,
     late: Late,
@@ -116,6 +119,7 @@ impl SftpStore {
             renames_over: OnceLock::new(),
             kept: Kept::default(),
             ahead: Ahead::default(),
+            behind: Behind::default(),
             spare: Spare::default(),
             prepared: Prepared::default(),
             late: Late::default(),
@@ -164,6 +168,7 @@ impl Inner {
     fn forget(&self, name: &str) {
         self.pool.first.take(name);
         self.ahead.forget(name);
+        self.behind.forget();
     }
 
     fn because(&self, kind: Kind, action: Action, name: &str, cause: &str) -> Error {
@@ -265,7 +270,7 @@ impl Store for SftpStore {
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         name::check_prefix(Action::List, prefix, self.inner.location())?;
-        match self.inner.ahead.listing(prefix) {
+        match self.inner.behind.listing(prefix).or_else(|| self.inner.ahead.listing(prefix)) {
             Some(listed) => listed.into_iter().for_each(each),
             None => self.inner.list(prefix, each)?,
         }
@@ -274,12 +279,20 @@ impl Store for SftpStore {
 
     fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
         folders.iter().try_for_each(|folder| name::check_prefix(Action::List, folder, self.inner.location()))?;
-        self.inner.list_in_order(folders, each)
+        match self.inner.behind.listings(folders) {
+            Some(seen) => {
+                let seen = seen.into_iter().enumerate();
+                seen.for_each(|(at, objects)| objects.into_iter().for_each(|listed| each(at, listed)));
+                Ok(())
+            }
+            None => self.inner.list_in_order(folders, each),
+        }
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
         name::check(Action::Find, name, self.inner.location())?;
-        self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)
+        let told = self.inner.behind.length(name).or_else(|| self.inner.ahead.length(name));
+        told.map_or_else(|| self.inner.len(name), Ok)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
@@ -310,8 +323,12 @@ impl Store for SftpStore {
             Soon::Object(name) if name::is_name(name) && !self.inner.pool.first.has(name) => {
                 ahead::object(&self.inner, name);
             }
-            Soon::Listing(folder) if name::is_name(folder) => ahead::listing(&self.inner, folder),
-            Soon::Length(name) if name::is_name(name) => ahead::length(&self.inner, name),
+            Soon::Listing(folder) if name::is_name(folder) && !self.inner.behind.has_listing(folder) => {
+                ahead::listing(&self.inner, folder)
+            }
+            Soon::Length(name) if name::is_name(name) && !self.inner.behind.has_length(name) => {
+                ahead::length(&self.inner, name)
+            }
             // Where nobody answers, whoever puts something is told.
             Soon::Bytes { name, bytes } if name::is_name(name) => self.inner.prepare(name, bytes),
             Soon::Put => drop(self.inner.pool.peer().map(|peer| self.inner.set_spare(&peer))),
@@ -322,7 +339,13 @@ impl Store for SftpStore {
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
         name::check(Action::Write, name, self.inner.location())?;
         self.inner.forget(name);
-        self.inner.put(name, bytes, how)
+        self.inner.put(name, bytes, how, &[])
+    }
+
+    fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
+        name::check(Action::Write, name, self.inner.location())?;
+        self.inner.forget(name);
+        self.inner.put(name, bytes, Put::Create, looks)
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {

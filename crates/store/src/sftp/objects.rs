@@ -13,15 +13,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::behind::Looking;
 use super::folders::Opened;
-use super::peer::{Peer, Trouble};
+use super::peer::{Peer, Together, Trouble};
 use super::publish::Named;
 use super::spare::File;
 use super::wire::{Request, open, status};
 use super::{Inner, split};
 use crate::name::TMP;
 use crate::whose::Writer;
-use crate::{Action, Kind, Put, Result};
+use crate::{Action, Kind, Look, Put, Result};
 
 /// Flags of a file that must be new.
 pub(super) const NEW: u32 = open::WRITE | open::CREATE | open::EXCLUSIVE;
@@ -35,9 +36,18 @@ enum Attempt {
     Torn,
 }
 
+/// Folders that are opened, and made, while an object is written into one of them.
+#[derive(Default)]
+struct OnTheWay {
+    wanted: Opened,
+    closed: Vec<String>,
+    lacking: Vec<String>,
+}
+
 impl Inner {
-    /// Write a small object whole and durably.
-    pub(super) fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
+    /// Write a small object whole and durably, and look behind it, where that can be done at once.
+    pub(super) fn put(&self, name: &str, bytes: &[u8], how: Put, looks: &[Look<'_>]) -> Result<()> {
+        let mut looking = Looking::at(looks);
         let body = Bytes::copy_from_slice(bytes);
         // Of an attempt whose end is unknown, because the connection broke.
         let mut before: Option<String> = None;
@@ -45,7 +55,8 @@ impl Inner {
         let attempt = self.pool.again(|| {
             let peer = self.pool.peer()?;
             let mut temporary = self.temporary().map_err(|source| self.system(Action::Write, name, source))?;
-            let attempt = self.try_put(&peer, name, &body, how, &mut temporary, before.as_deref(), &mut durable);
+            let attempt =
+                self.try_put(&peer, name, &body, how, &mut temporary, before.as_deref(), (&mut durable, &mut looking));
             attempt.map_err(|trouble| match trouble {
                 Trouble::Gone(gone) => {
                     self.late.note(name);
@@ -67,6 +78,7 @@ impl Inner {
             }
         }
         if durable {
+            looking.keep(&self.behind);
             return Ok(());
         }
         let folder = [split(name).0.to_owned()];
@@ -106,7 +118,7 @@ impl Inner {
         how: Put,
         temporary: &mut String,
         before: Option<&str>,
-        durable: &mut bool,
+        (durable, looking): (&mut bool, &mut Looking),
     ) -> std::result::Result<Attempt, Trouble> {
         let able = peer.abilities()?;
         if let Some(before) = before {
@@ -130,7 +142,7 @@ impl Inner {
         }
         if let Some(written) = self.take_prepared(name, body) {
             *temporary = written.temporary;
-            match self.name(&written.peer, temporary, name, how, &written.opened, durable) {
+            match self.name(&written.peer, temporary, name, how, &written.opened, (durable, looking)) {
                 // Somebody has cleared it away: it is written once more.
                 Err(trouble) if trouble.is(status::NO_SUCH_FILE) => {
                     *temporary = self.temporary().map_err(|_| Trouble::Odd)?;
@@ -139,7 +151,7 @@ impl Inner {
             }
         }
         let opened = self.write_temporary(peer, temporary, body, folder, self.spare.take())?;
-        self.name(peer, temporary, name, how, &opened, durable).map(Attempt::Named)
+        self.name(peer, temporary, name, how, &opened, (durable, looking)).map(Attempt::Named)
     }
 
     /// Write a file in `tmp/`: the spare one, whose name `temporary` is then, or a new one. The folders that have to be synced once it has its own.
@@ -152,7 +164,14 @@ impl Inner {
         spare: Option<File>,
     ) -> std::result::Result<Opened, Trouble> {
         let step = peer.abilities()?.write_bytes;
-        let (handle, mut opened) = match spare.and_then(|file| self.ready(file, peer)) {
+        let ready = spare.and_then(|file| self.ready(file, peer));
+        if ready.is_none()
+            && body.len() <= step
+            && let Some(opened) = self.write_at_once(peer, temporary, body, folder)?
+        {
+            return Ok(opened);
+        }
+        let (handle, mut opened) = match ready {
             Some((spare, handle)) => {
                 *temporary = spare;
                 (handle, None)
@@ -172,6 +191,61 @@ impl Inner {
         Ok(opened.unwrap_or_default())
     }
 
+    /// Create a file in `tmp/`, write all of it, sync and close it, in one round trip, before its handle is known: see [`super::handles`]. `None` if that
+    /// can't be done, or came out otherwise; `temporary` is a name then that nobody has.
+    fn write_at_once(
+        &self,
+        peer: &Arc<Peer>,
+        temporary: &mut String,
+        body: &Bytes,
+        folder: &str,
+    ) -> std::result::Result<Option<Opened>, Trouble> {
+        let path = self.path(temporary);
+        let OnTheWay { mut wanted, closed, lacking } = self.on_the_way(peer, folder)?;
+        let Some(mut flight) = peer.foresee_new() else { return Ok(None) };
+        let handle = flight.handle;
+        flight.add(&Request::Open { path: &path, flags: NEW, mode: Some(BORN) });
+        flight.write(body);
+        flight.add(&Request::Sync { handle: &handle });
+        flight.add(&Request::Close { handle: &handle });
+        self.folders.ask_to_make(self, &mut flight, &lacking);
+        self.folders.ask_to_open(self, &mut flight, &closed);
+        let (replies, in_order) = flight.land()?;
+        let mut replies = replies.into_iter();
+        let mut next = || replies.next().ok_or(Trouble::Odd);
+        let (created, written) = (next()?.handle(), [next()?.done(), next()?.done(), next()?.done()]);
+        self.folders.note_made(&lacking, &mut replies);
+        self.folders.note_opened(peer, &closed, &mut replies, &mut wanted);
+        match created {
+            Ok(given) if given == handle && in_order => {}
+            // The folder is made on the usual way.
+            Err(trouble) if trouble.is(status::NO_SUCH_FILE) => return Ok(None),
+            Err(trouble) => return Err(trouble),
+            Ok(given) => {
+                if given != handle {
+                    peer.tell(&Request::Close { handle: &given });
+                }
+                peer.tell(&Request::Remove { path: &path });
+                *temporary = self.temporary().map_err(|_| Trouble::Odd)?;
+                return Ok(None);
+            }
+        }
+        if let Some(trouble) = written.into_iter().find_map(|reply| reply.err()) {
+            peer.tell(&Request::Remove { path: &path });
+            return Err(trouble);
+        }
+        Ok(Some(wanted))
+    }
+
+    /// The folders that will have to be synced once something in `folder` has a name.
+    fn on_the_way(&self, peer: &Peer, folder: &str) -> std::result::Result<OnTheWay, Trouble> {
+        let wanted = self.folders.wanted(peer, &[folder.to_owned()])?;
+        let closed = self.folders.closed(peer, &wanted);
+        // One that isn't there yet can't be opened.
+        let lacking = if closed.is_empty() { Vec::new() } else { self.folders.lacking(folder) };
+        Ok(OnTheWay { wanted, closed, lacking })
+    }
+
     /// Give a file in `tmp/`, which is whole, its name; one that gets none goes.
     fn name(
         &self,
@@ -180,10 +254,10 @@ impl Inner {
         name: &str,
         how: Put,
         opened: &Opened,
-        durable: &mut bool,
+        (durable, looking): (&mut bool, &mut Looking),
     ) -> std::result::Result<Named, Trouble> {
         let path = self.path(temporary);
-        let named = self.publish(peer, &path, name, how, opened);
+        let named = self.publish(peer, &path, name, how, opened, looking);
         match &named {
             Ok(Named::Done) => *durable = self.folders.note_synced(peer, opened),
             Err(Trouble::Gone(_)) => {}
@@ -203,12 +277,9 @@ impl Inner {
     ) -> std::result::Result<(Vec<u8>, Opened), Trouble> {
         let mut is_second = false;
         loop {
-            let mut wanted = self.folders.wanted(peer, &[folder.to_owned()])?;
-            let (closed, lacking) = (self.folders.closed(peer, &wanted), self.folders.lacking(folder));
-            let lacking = if closed.is_empty() { Vec::new() } else { lacking };
+            let OnTheWay { mut wanted, closed, lacking } = self.on_the_way(peer, folder)?;
             let mut flight = peer.flight();
             flight.add(&Request::Open { path, flags: NEW, mode: Some(mode) });
-            // A folder that isn't there yet can't be opened.
             self.folders.ask_to_make(self, &mut flight, &lacking);
             self.folders.ask_to_open(self, &mut flight, &closed);
             let mut replies = flight.land()?.into_iter();
@@ -236,12 +307,10 @@ impl Inner {
         folder: &str,
         opened: &mut Option<Opened>,
     ) -> std::result::Result<(), Trouble> {
-        let (mut wanted, mut closed, mut lacking) = (Opened::default(), Vec::new(), Vec::new());
-        if opened.is_none() {
-            wanted = self.folders.wanted(peer, &[folder.to_owned()])?;
-            closed = self.folders.closed(peer, &wanted);
-            lacking = if closed.is_empty() { lacking } else { self.folders.lacking(folder) };
-        }
+        let OnTheWay { mut wanted, closed, lacking } = match opened {
+            Some(_) => OnTheWay::default(),
+            None => self.on_the_way(peer, folder)?,
+        };
         let mut flight = peer.flight();
         self.folders.ask_to_make(self, &mut flight, &lacking);
         self.folders.ask_to_open(self, &mut flight, &closed);

@@ -166,6 +166,11 @@ pub(super) struct Abilities {
     pub write_bytes: usize,
 }
 
+/// What tells an account's [`Abilities`]. Renaming what isn't there does nothing, and tells whether renaming is allowed.
+pub(super) fn abilities(none: &[u8]) -> [Request<'_>; 2] {
+    [Request::Rename { from: none, to: none }, Request::Limits]
+}
+
 /// One connection to a server.
 pub(super) struct Peer {
     out: mpsc::UnboundedSender<Outgoing>,
@@ -230,9 +235,8 @@ impl Peer {
         })
     }
 
-    /// Wait for the other side's version, and ask at once what can only be found by asking. `none` is a path that
-    /// nobody has.
-    pub(super) fn greet(&self, within: Duration, none: &[u8]) -> Result<(), Gone> {
+    /// Wait for the other side's version.
+    pub(super) fn greet(&self, within: Duration) -> Result<(), Gone> {
         let start = Instant::now();
         let offers = loop {
             match self.greeting.recv_timeout(LOOK) {
@@ -244,15 +248,18 @@ impl Peer {
                 }
             }
         };
-        let (to, answers) = unbounded();
-        // Renaming what isn't there does nothing, and tells whether renaming is allowed.
-        self.ask(&Request::Rename { from: none, to: none }, &to, 0);
-        if offers.limits {
-            self.ask(&Request::Limits, &to, 1);
-        }
-        *lock(&self.asked) = Some(answers);
         let _ = self.offers.set(offers);
         Ok(())
+    }
+
+    /// Ask what can only be found by asking. `none` is a path that nobody has.
+    pub(super) fn inquire(&self, none: &[u8]) {
+        let (to, answers) = unbounded();
+        self.ask(&abilities(none)[0], &to, 0);
+        if self.offers().limits {
+            self.ask(&abilities(none)[1], &to, 1);
+        }
+        *lock(&self.asked) = Some(answers);
     }
 
     pub(super) fn offers(&self) -> Offers {
@@ -266,27 +273,32 @@ impl Peer {
         }
         let offers = self.offers();
         let mut asked = lock(&self.asked);
-        let mut known = Abilities { rename: true, write_bytes: SMALL_PIECE_BYTES };
+        let (mut renamed, mut told) = (None, None);
         if let Some(answers) = &*asked {
             for _ in 0..1 + usize::from(offers.limits) {
                 let answer = self.wait(answers)?;
-                match (answer.tag, answer.reply?) {
-                    (0, Reply::Status { code: status::PERMISSION_DENIED, .. }) => known.rename = false,
-                    (1, Reply::Extended(told)) => {
-                        // 0 is 'not told', and nobody needs more than one piece.
-                        if let Ok((read, write)) = limits(&told) {
-                            let most = |told| if told == 0 { PIECE_BYTES as u64 } else { told };
-                            let piece = |told| most(told).clamp(4096, PIECE_BYTES as u64) as usize;
-                            self.read_bytes.fetch_min(piece(read), Ordering::Relaxed);
-                            known.write_bytes = piece(write);
-                        }
-                    }
-                    _ => {}
-                }
+                let of = if answer.tag == 0 { &mut renamed } else { &mut told };
+                *of = Some(answer.reply?);
             }
         }
         *asked = None;
-        Ok(*self.abilities.get_or_init(|| known))
+        Ok(self.learn(renamed, told))
+    }
+
+    /// What the answers to [`abilities`] say; of one that hasn't come, what nearly all servers say.
+    pub(super) fn learn(&self, renamed: Option<Reply>, told: Option<Reply>) -> Abilities {
+        let mut known = Abilities { rename: true, write_bytes: SMALL_PIECE_BYTES };
+        known.rename = !matches!(renamed, Some(Reply::Status { code: status::PERMISSION_DENIED, .. }));
+        if let Some(Reply::Extended(told)) = told
+            && let Ok((read, write)) = limits(&told)
+        {
+            // 0 is 'not told', and nobody needs more than one piece.
+            let most = |told| if told == 0 { PIECE_BYTES as u64 } else { told };
+            let piece = |told| most(told).clamp(4096, PIECE_BYTES as u64) as usize;
+            self.read_bytes.fetch_min(piece(read), Ordering::Relaxed);
+            known.write_bytes = piece(write);
+        }
+        *self.abilities.get_or_init(|| known)
     }
 
     /// Send a request. Its answer goes to `to`, with `tag`; if the connection is gone, that is the answer.
@@ -369,17 +381,35 @@ impl Peer {
         self.foreseen(self.offers().openssh)
     }
 
+    /// The same where requests are done in the order in which they are sent: by OpenSSH's server.
+    pub(super) fn foresee_in_order(&self) -> Option<Foreseen<'_>> {
+        self.foresee().filter(|_| self.offers().openssh)
+    }
+
     /// The same before the greeting has come, on a line that leads to OpenSSH's server, which takes requests by then.
     pub(super) fn foresee_first(&self) -> Option<Foreseen<'_>> {
         let may = self.line.openssh.load(Ordering::Relaxed) && self.offers.get().is_none();
         if may { self.foreseen(false) } else { None }
     }
 
+    /// The same for a new file that is written to before its handle has come, on a line that leads to OpenSSH's server: see [`super::handles`].
+    pub(super) fn foresee_new(&self) -> Option<Foreseen<'_>> {
+        if !self.writes_at_once() {
+            return None;
+        }
+        self.foreseen(true).map(|foreseen| Foreseen { is_new: true, ..foreseen })
+    }
+
+    /// Whether a new file can be written to before its handle has come.
+    pub(super) fn writes_at_once(&self) -> bool {
+        self.line.openssh.load(Ordering::Relaxed) && self.offers().openssh && self.offers().sync
+    }
+
     fn foreseen(&self, is_openssh: bool) -> Option<Foreseen<'_>> {
         let state = lock(&self.state);
         let handle = state.handles.next(is_openssh).filter(|_| state.gone.is_none())?;
         let (to, answers) = unbounded();
-        Some(Foreseen { handle, peer: self, state, packet: Vec::new(), to, answers, count: 0 })
+        Some(Foreseen { handle, is_new: false, peer: self, state, packet: Vec::new(), to, answers, count: 0 })
     }
 
     /// The next answer to somebody who has asked here.
@@ -490,14 +520,20 @@ pub(super) struct Flight<'a> {
     count: usize,
 }
 
-impl Flight<'_> {
-    /// Send one more. Gives its place among the replies.
-    pub(super) fn add(&mut self, request: &Request) -> usize {
+/// Requests that are answered together.
+pub(super) trait Together {
+    /// Add one more.
+    fn add(&mut self, request: &Request);
+}
+
+impl Together for Flight<'_> {
+    fn add(&mut self, request: &Request) {
         self.peer.ask(request, &self.to, self.count);
         self.count += 1;
-        self.count - 1
     }
+}
 
+impl Flight<'_> {
     /// Send a WRITE.
     pub(super) fn write(&mut self, handle: &[u8], offset: u64, body: Bytes) {
         self.peer.write(handle, offset, body, &self.to, self.count);
@@ -514,6 +550,7 @@ impl Flight<'_> {
 pub(super) struct Foreseen<'a> {
     /// That handle.
     pub handle: Number,
+    is_new: bool,
     peer: &'a Peer,
     state: MutexGuard<'a, State>,
     packet: Vec<u8>,
@@ -548,11 +585,23 @@ impl Sent<'_> {
     }
 }
 
-impl<'a> Foreseen<'a> {
-    /// Add a request; none that writes to a file.
-    pub(super) fn add(&mut self, request: &Request) {
+impl Together for Foreseen<'_> {
+    /// None that writes to a file: [`Foreseen::write`].
+    fn add(&mut self, request: &Request) {
         debug_assert!(!matches!(request, Request::Write { .. } | Request::SetMode { .. }), "{request:?}");
         self.peer.add(&mut self.state, request, &self.to, self.count, &mut self.packet);
+        self.count += 1;
+    }
+}
+
+impl<'a> Foreseen<'a> {
+    /// Write a few bytes to the new file ([`Peer::foresee_new`]).
+    pub(super) fn write(&mut self, body: &[u8]) {
+        debug_assert!(self.is_new, "a file that may be another's");
+        let (handle, len) = (self.handle, body.len() as u32);
+        let write = Request::Write { handle: &handle, offset: 0, len };
+        self.peer.add(&mut self.state, &write, &self.to, self.count, &mut self.packet);
+        self.packet.extend_from_slice(body);
         self.count += 1;
     }
 

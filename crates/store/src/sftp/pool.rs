@@ -201,13 +201,13 @@ impl Pool {
                 Way::Ssh(login) => login.patience().unwrap_or(GREETING),
                 Way::Program { .. } => GREETING,
             };
-            let early = if occasion == Occasion::First { self.first.ask(&peer) } else { None };
-            let asked = early.is_some();
-            match peer.greet(patience, &self.none) {
-                Ok(()) => early.into_iter().for_each(|early| self.first.keep(early, FIRST_PATIENCE)),
+            let early = if occasion == Occasion::First { self.first.ask(&peer, &self.none) } else { None };
+            match (peer.greet(patience), early) {
+                (Ok(()), Some(early)) => self.first.keep(early, FIRST_PATIENCE),
+                (Ok(()), None) => peer.inquire(&self.none),
                 // Perhaps because of that: OpenSSH's is the server that was logged in to, and what speaks SFTP there may be another program.
-                Err(_) if asked => return Err(None),
-                Err(gone) => return Err(Some(connect(gone))),
+                (Err(_), Some(_)) => return Err(None),
+                (Err(gone), None) => return Err(Some(connect(gone))),
             }
             Ok(peer)
         });

@@ -14,9 +14,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{ThreadId, current};
 
+use super::behind::Looking;
 use super::folders::Opened;
-use super::peer::{Peer, Trouble};
-use super::wire::{Attrs, Request, open, status};
+use super::list::Foresight;
+use super::peer::{Peer, Together, Trouble};
+use super::wire::{Attrs, Reply, Request, open, status};
 use super::{Inner, split};
 use crate::Put;
 use crate::lock::lock;
@@ -54,7 +56,7 @@ impl Reserved {
 }
 
 impl Inner {
-    /// Give the file `from`, a path, the name `name`, and sync folders along with it.
+    /// Give the file `from`, a path, the name `name`, and sync folders along with it; look behind it where that can be done at once.
     pub(super) fn publish(
         &self,
         peer: &Arc<Peer>,
@@ -62,22 +64,27 @@ impl Inner {
         name: &str,
         how: Put,
         opened: &Opened,
+        looking: &mut Looking,
     ) -> Result<Named, Trouble> {
         if how == Put::Replace {
             if !peer.offers().replace && !peer.offers().sync && self.renames_over(peer)? {
                 let to = self.path(name);
-                return self.named_by(peer, name, opened, &Request::Rename { from, to: &to })?.map(|()| Named::Done);
+                return self
+                    .named_by(peer, name, opened, looking, &Request::Rename { from, to: &to })?
+                    .map(|()| Named::Done);
             }
             if !peer.offers().replace {
                 // Where nothing is, nothing has to be replaced.
-                let named = self.publish(peer, from, name, Put::Create, opened)?;
+                let named = self.publish(peer, from, name, Put::Create, opened, looking)?;
                 return Ok(if named == Named::Taken { Named::NoReplacing } else { named });
             }
             let to = self.path(name);
-            return self.named_by(peer, name, opened, &Request::Replace { from, to: &to })?.map(|()| Named::Done);
+            return self
+                .named_by(peer, name, opened, looking, &Request::Replace { from, to: &to })?
+                .map(|()| Named::Done);
         }
         if peer.offers().link && peer.links.load(Ordering::Relaxed) {
-            match self.named_by(peer, name, opened, &Request::Link { from, to: &self.path(name) })? {
+            match self.named_by(peer, name, opened, looking, &Request::Link { from, to: &self.path(name) })? {
                 // rclone (1.60) says that it has made a link, and makes none. OpenSSH can be believed.
                 Ok(()) if !peer.offers().sync && !self.is_there(peer, name)? => {
                     peer.links.store(false, Ordering::Relaxed)
@@ -95,16 +102,23 @@ impl Inner {
         }
         // To rename over a reserved name takes the right to replace; a rename that never does takes none, and nobody has to see the name empty.
         if peer.offers().sync || !peer.offers().replace && !self.renames_over(peer)? {
-            return match self.named_by(peer, name, opened, &Request::Rename { from, to: &self.path(name) })? {
+            return match self.named_by(peer, name, opened, looking, &Request::Rename { from, to: &self.path(name) })? {
                 Ok(()) => Ok(Named::Done),
                 Err(_) if self.is_there(peer, name)? => Ok(Named::Taken),
                 Err(trouble) => Err(trouble),
             };
         }
-        self.reserve(peer, from, name, opened)
+        self.reserve(peer, from, name, opened, looking)
     }
 
-    fn reserve(&self, peer: &Arc<Peer>, from: &[u8], name: &str, opened: &Opened) -> Result<Named, Trouble> {
+    fn reserve(
+        &self,
+        peer: &Arc<Peer>,
+        from: &[u8],
+        name: &str,
+        opened: &Opened,
+        looking: &mut Looking,
+    ) -> Result<Named, Trouble> {
         let to = self.path(name);
         // rclone (1.60) creates what is there as well: so it is looked for before.
         let there = self.look(peer, name)?;
@@ -116,7 +130,7 @@ impl Inner {
             true => Request::Replace { from, to: &to },
             false => Request::Rename { from, to: &to },
         };
-        let renamed = self.named_by(peer, name, opened, &rename)?;
+        let renamed = self.named_by(peer, name, opened, looking, &rename)?;
         self.reserved.forget(name);
         match renamed {
             Ok(()) => Ok(Named::Done),
@@ -178,6 +192,7 @@ impl Inner {
         peer: &Arc<Peer>,
         name: &str,
         opened: &Opened,
+        looking: &mut Looking,
         request: &Request,
     ) -> Result<Result<(), Trouble>, Trouble> {
         let folder = split(name).0;
@@ -185,23 +200,43 @@ impl Inner {
         loop {
             let lacking = self.folders.lacking(folder);
             self.folders.ask(opened, folder, &lacking);
-            let mut flight = peer.flight();
-            self.folders.ask_to_make(self, &mut flight, &lacking);
-            flight.add(request);
-            opened.sync(&mut flight);
-            let mut replies = flight.land()?.into_iter();
+            looking.begin_anew();
+            let ask = |flight: &mut dyn Together| {
+                self.folders.ask_to_make(self, flight, &lacking);
+                flight.add(request);
+                opened.sync(flight);
+            };
+            let (replies, foresight) = match looking.foresee(peer) {
+                Some(mut flight) => {
+                    ask(&mut flight);
+                    looking.ask(self, &mut flight);
+                    let handle = flight.handle;
+                    let (replies, in_order) = flight.land()?;
+                    (replies, Some(Foresight { handle, in_order }))
+                }
+                None => {
+                    let mut flight = peer.flight();
+                    ask(&mut flight);
+                    (flight.land()?, None)
+                }
+            };
+            let mut replies = replies.into_iter();
             self.folders.note_asked(&lacking, &mut replies);
             let named = replies.next().ok_or(Trouble::Odd)?.done();
+            let syncs: Vec<Reply> = replies.by_ref().take(opened.count()).collect();
+            if let Some(foresight) = foresight {
+                looking.take(self, peer, foresight, &mut replies)?;
+            }
             match named {
+                Ok(()) => {
+                    self.folders.know(folder);
+                    return syncs.into_iter().try_for_each(|reply| self.folders.synced(peer, reply)).map(Ok);
+                }
                 Err(trouble) if trouble.is(status::NO_SUCH_FILE) && !is_second => {
                     is_second = true;
                     self.folders.unknow(folder);
                 }
                 Err(trouble) => return Ok(Err(trouble)),
-                Ok(()) => {
-                    self.folders.know(folder);
-                    return replies.try_for_each(|reply| self.folders.synced(peer, reply)).map(Ok);
-                }
             }
         }
     }

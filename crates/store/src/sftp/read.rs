@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::Inner;
-use super::peer::{Answer, Gone, Peer, Trouble};
+use super::peer::{Answer, Gone, Peer, Together, Trouble};
 use super::wire::{Attrs, PIECE_BYTES, Reply, Request, Sort, open, status};
 use crate::lock::lock;
 use crate::{Action, Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};

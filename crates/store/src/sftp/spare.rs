@@ -31,10 +31,11 @@ pub(super) struct File {
 }
 
 impl Inner {
-    /// Create the file for the next object, unless there is one, or the account could not take it away again.
+    /// Create the file for the next object, unless there is one, or it will be written along with being created, or the account could not take it
+    /// away again.
     pub(super) fn set_spare(&self, peer: &Arc<Peer>) {
         let mut file = lock(&self.spare.file);
-        if file.is_some() || !peer.offers().replace {
+        if file.is_some() || peer.writes_at_once() || !peer.offers().replace {
             return;
         }
         let Ok(name) = self.temporary() else { return };

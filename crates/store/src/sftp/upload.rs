@@ -23,9 +23,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use super::behind::Looking;
 use super::folders::Opened;
 use super::objects::BORN;
-use super::peer::{Answer, Gone, LOOK, Peer, Trouble};
+use super::peer::{Answer, Gone, LOOK, Peer, Together, Trouble};
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
@@ -481,7 +482,7 @@ impl SftpUpload {
             Manner::Straight => Ok(Named::Done),
             _ => {
                 let path = self.store.path(&self.temporary);
-                self.store.publish(peer, &path, &self.name, Put::Create, &Opened::default())
+                self.store.publish(peer, &path, &self.name, Put::Create, &Opened::default(), &mut Looking::default())
             }
         }
     }

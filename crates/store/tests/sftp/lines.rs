@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use drumlin_store::{Kind, Put, Retries, Soon, Store};
+use drumlin_store::{Kind, Look, Put, Retries, Soon, Store};
 use drumlin_testkit::{Line, Rng};
 
 use crate::place::Place;
@@ -200,7 +200,16 @@ fn calls_take_few_round_trips() {
     let nothing = |_: &str| ();
     turns(1, "get", &nothing, &|_| drop(store.get("d/a").unwrap()));
     turns(1, "len", &nothing, &|_| assert!(store.len("d/a").unwrap().is_some()));
-    turns(3, "put", &nothing, &put);
+    // Written, synced and closed along with being created; and named.
+    turns(2, "put", &nothing, &put);
+    let looks = [Look::Empty("none"), Look::Listing("e"), Look::Listing("f"), Look::Length("f/a"), Look::Length("f/b")];
+    let put_and_look = |name: &str| store.put_and_look(name, b"1", &looks).unwrap();
+    turns(2, "put and look", &nothing, &put_and_look);
+    turns(0, "what was seen behind a put", &put_and_look, &|_| {
+        store.list("none", &mut |_| unreachable!()).unwrap();
+        store.list_in_order(&["e", "f"], &mut |_, _| ()).unwrap();
+        assert_eq!((store.len("f/a").unwrap(), store.len("f/b").unwrap()), (Some(1), None));
+    });
     turns(1, "list", &nothing, &|_| store.list("d", &mut |_| ()).unwrap());
     turns(1, "delete", &put, &|name| store.delete(name).unwrap());
     turns(1, "sync", &put, &|_| store.sync().unwrap());
@@ -212,6 +221,83 @@ fn calls_take_few_round_trips() {
         thread::sleep(Duration::from_millis(300));
     };
     turns(1, "put of what was announced", &announce, &put);
+}
+
+/// What is written before its file's handle is known gets where it belongs, also if the guess was wrong because somebody else's opening failed.
+#[test]
+fn what_is_written_at_once_is_whole_whatever_others_open() {
+    let Some(place) = Place::new() else { return };
+    place.relay.set(Line::long(Duration::from_millis(4)));
+    drop(place.create("plain", "/~/r"));
+    for round in 0..12 {
+        let store = place.open("plain", "/~/r").unwrap();
+        let (is_over, start) = (AtomicU64::new(0), Instant::now());
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while is_over.load(Ordering::Relaxed) == 0 && start.elapsed() < Duration::from_secs(20) {
+                        assert_eq!(store.read_at("none/x", 0, &mut [0]).unwrap_err().kind, Kind::Missing);
+                    }
+                });
+            }
+            for n in 0..12 {
+                let name = format!("d/{round}-{n}");
+                store.put(&name, name.as_bytes(), Put::Create).unwrap();
+                assert_eq!(store.get(&name).unwrap(), name.as_bytes());
+            }
+            is_over.store(1, Ordering::Relaxed);
+        });
+    }
+    let left = || fs::read_dir(place.sshd.folder("plain").join("r/tmp")).unwrap().count();
+    let start = Instant::now();
+    while left() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} are left", left());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something was put since.
+#[test]
+fn what_is_seen_behind_a_put_is_given_once() {
+    let Some(place) = Place::new() else { return };
+    let (store, other) = (place.create("plain", "/~/r"), place.create("plain", "/~/r"));
+    let put = |name: &str| other.put(name, b"1", Put::Create).unwrap();
+    ["full/a", "e/a"].into_iter().for_each(put);
+    let seen = |folder: &str| {
+        let mut seen = Vec::new();
+        store.list(folder, &mut |listed| seen.push(listed.name)).unwrap();
+        seen.sort_unstable();
+        seen
+    };
+    store.put_and_look("d/1", b"1", &[Look::Empty("empty"), Look::Listing("e"), Look::Length("e/b")]).unwrap();
+    ["e/b", "empty/a"].into_iter().for_each(put);
+    assert_eq!((seen("empty"), seen("e"), store.len("e/b").unwrap()), (vec![], vec!["e/a".into()], None), "as it was");
+    assert_eq!((seen("empty").len(), seen("e").len(), store.len("e/b").unwrap()), (1, 2, Some(1)), "as it is");
+    store.put_and_look("d/2", b"1", &[Look::Empty("full"), Look::Listing("e"), Look::Length("e/c")]).unwrap();
+    ["full/b", "e/c"].into_iter().for_each(put);
+    assert_eq!(seen("full").len(), 1, "as it was");
+    assert_eq!((seen("e").len(), store.len("e/c").unwrap()), (3, Some(1)), "nobody may look before that was read");
+    // It is older than what was put, uploaded or removed since.
+    let then: [&dyn Fn(); 3] = [
+        &|| store.put("d/4", b"1", Put::Create).unwrap(),
+        &|| store.upload("d/u", 1).unwrap().finish().unwrap(),
+        &|| store.delete("d/u").unwrap(),
+    ];
+    for (round, then) in then.into_iter().enumerate() {
+        let new = format!("e/d-{round}");
+        store.put_and_look(&format!("d/3-{round}"), b"1", &[Look::Listing("e"), Look::Length(&new)]).unwrap();
+        put(&new);
+        then();
+        assert_eq!((seen("e").len(), store.len(&new).unwrap()), (4 + round, Some(1)), "{round}");
+    }
+    let error = store.put_and_look("d/4", b"2", &[Look::Listing("e")]).unwrap_err();
+    assert_eq!(error.kind, Kind::Exists);
+    put("e/e");
+    assert_eq!((seen("e").len(), store.get("d/4").unwrap()), (7, b"1".to_vec()));
+    // A folder with folders below it is not seen at one moment.
+    store.put_and_look("d/5", b"1", &[Look::Listing(""), Look::Length("e/f")]).unwrap();
+    put("e/f");
+    assert!(seen("").contains(&"e/f".to_owned()) && store.len("e/f").unwrap().is_some());
 }
 
 /// What is wanted first comes along with the server's greeting, and what can't be had so is asked for as usual.
