@@ -8,7 +8,7 @@ use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{KeyId, LossId, PackId};
-use drumlin_store::{Kind, Put, Soon};
+use drumlin_store::{Kind, Put};
 use std::collections::{HashMap, HashSet};
 
 /// Losses, as far as they can be read.
@@ -21,11 +21,6 @@ pub struct Losses {
 }
 
 impl Repository {
-    /// A hint that [`Repository::loss_ids`] will be called soon: a storage far away is asked now.
-    pub fn expect_loss_ids(&self) {
-        self.store().expect(Soon::Listing(names::LOSSES));
-    }
-
     /// The losses that stand, by their ids.
     pub fn loss_ids(&self) -> Result<Vec<LossId>> {
         self.ids(names::LOSSES, LossId::parse)

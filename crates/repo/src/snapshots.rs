@@ -58,11 +58,6 @@ pub struct SnapshotInfo {
 const AHEAD: usize = 8;
 
 impl Repository {
-    /// A hint that somebody will soon ask whether a snapshot is there: a storage far away is asked now.
-    pub fn expect_snapshot(&self, id: SnapshotId) {
-        self.store().expect(Soon::Length(&names::snapshot(id)));
-    }
-
     /// All snapshots that count, oldest first, and the errors of those that could not be read.
     ///
     /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was

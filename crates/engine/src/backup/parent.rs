@@ -145,11 +145,10 @@ pub(super) fn remember(cache: &Cache, snapshot: &Snapshot, parents: &ParentSnaps
     let _ = cache.remember(&name(&snapshot.host, &snapshot.paths), &bytes);
 }
 
-/// A hint that what was remembered will soon be looked for, and its tree: a storage far away is asked now.
-pub(super) fn expect(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) {
-    let Some(chain) = remembered(cache, host, paths) else { return };
-    chain.iter().for_each(|snapshot| repository.expect_snapshot(snapshot.id));
-    cache.expect_copies(repository);
+/// The objects of which it will be looked whether they are there: what was remembered, and its tree.
+pub(super) fn objects(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Vec<String> {
+    let Some(chain) = remembered(cache, host, paths) else { return Vec::new() };
+    chain.iter().map(|snapshot| names::snapshot(snapshot.id)).chain(cache.copied()).collect()
 }
 
 /// What was remembered, if all of it is still in the repository.

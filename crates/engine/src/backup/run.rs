@@ -19,7 +19,7 @@ use drumlin_format::tree::Boundaries;
 use drumlin_format::{LossId, PackId, SnapshotId};
 use drumlin_host::names::Names;
 use drumlin_host::walk::{self, Crew, Walk};
-use drumlin_repo::collection::{Known, Registration};
+use drumlin_repo::collection::{Known, Looks, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
 use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, Written, names, random_id};
@@ -117,14 +117,14 @@ fn attempt(
     let feed = Feed::start(options.source, options.walkers, options.memory / 16)?;
     // Before anything is looked at that may be referred to: `docs/collection.md`.
     let session = convert::session(&options.host, purpose::BACKUP, now.as_secs() as i64);
-    let registration = Registration::begin(repository, session)?;
-    let known = registration.known().clone();
-    // On the side, while the index is brought up to date.
-    repository.expect_loss_ids();
     let is_walk = matches!(feed, Feed::Walk(_));
-    if options.parent == Parent::Latest && is_walk {
-        parent::expect(repository, cache, &options.host, &paths);
-    }
+    let objects = match options.parent == Parent::Latest && is_walk {
+        true => parent::objects(cache, &options.host, &paths),
+        false => Vec::new(),
+    };
+    let looks = Looks { losses: true, objects };
+    let registration = Registration::begin_looking(repository, session, &looks)?;
+    let known = registration.known().clone();
     // A stream has no entries to compare; its chunks are found by the index.
     let parents = || match is_walk {
         true => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known),

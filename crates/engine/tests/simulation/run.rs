@@ -73,10 +73,12 @@ impl<'a> Run<'a> {
             power: if rng.one_in(4) { 20 + rng.below(600) as u64 } else { 0 },
             late: rng.one_in(4),
             overwrites: rng.one_in(3),
+            looks_behind: rng.one_in(2),
         };
         let turns = Turns::new(cast.len(), once_in(&mut rng, &[2, 5, 20, 60]), Rng::new(rng.u64()));
         let shared = Shared::new(base.objects.clone(), turns, troubles, Rng::new(rng.u64()), trace);
         shared.count("runs where nobody creates alone", u64::from(troubles.overwrites));
+        shared.count("runs where one looks behind a put", u64::from(troubles.looks_behind));
         Run { base, rng, seed, shared, book: base.book.copy(), cast }
     }
 

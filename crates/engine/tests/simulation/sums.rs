@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Each of these happens in some run, if there are enough of them.
-const EVENTS: [&str; 23] = [
+const EVENTS: [&str; 24] = [
     "calls that failed",
     "calls without an answer",
     "late effects",
@@ -12,6 +12,7 @@ const EVENTS: [&str; 23] = [
     "processes killed",
     "processes that stood still",
     "runs where nobody creates alone",
+    "runs where one looks behind a put",
     "backups committed",
     "backups stopped",
     "backups skipped",

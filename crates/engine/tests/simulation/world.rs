@@ -8,9 +8,9 @@
 use crate::machine;
 use crate::sums::Sums;
 use crate::turns::Turns;
-use drumlin_store::{Action, Error, Kind, Listed, Op, Put, Result, Store, Upload, name};
+use drumlin_store::{Action, Error, Kind, Listed, Look, Op, Put, Result, Store, Upload, name};
 use drumlin_testkit::Rng;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +37,8 @@ pub struct Troubles {
     pub late: bool,
     /// Nobody creates a name alone: it is looked for, and then written, whatever has come meanwhile.
     pub overwrites: bool,
+    /// What is looked at behind a put is seen there, and given later.
+    pub looks_behind: bool,
 }
 
 /// A change that may yet come.
@@ -134,8 +136,8 @@ impl Shared {
     pub fn process(&self, actor: usize) -> Client {
         let mut world = self.world();
         world.processes.push(Process { actor, alive: true, sessions: Vec::new() });
-        let (pid, quiet, calls) = (world.processes.len() - 1, Arc::new(AtomicBool::new(true)), Arc::default());
-        Client { shared: self.clone(), pid, actor, quiet, calls }
+        let (pid, quiet) = (world.processes.len() - 1, Arc::new(AtomicBool::new(true)));
+        Client { shared: self.clone(), pid, actor, quiet, calls: Arc::default(), behind: Arc::default() }
     }
 
     /// What observers see: no call of theirs fails, or gives anybody else a turn.
@@ -338,6 +340,15 @@ pub struct Client {
     /// Nobody else gets a turn, and nothing fails.
     quiet: Arc<AtomicBool>,
     calls: Arc<AtomicU64>,
+    /// What was seen behind the last put, and wasn't given yet.
+    behind: Arc<Mutex<Behind>>,
+}
+
+/// Listings and lengths.
+#[derive(Default)]
+struct Behind {
+    listings: HashMap<String, Vec<Listed>>,
+    lengths: HashMap<String, Option<u64>>,
 }
 
 impl Client {
@@ -363,6 +374,32 @@ impl Client {
         let decided = format!("decisions/{last}");
         let mut flags = world.live.range(decided.clone()..).take_while(|(name, _)| name.starts_with(&decided));
         flags.any(|(name, _)| !name.ends_with(".commit"))
+    }
+
+    fn behind(&self) -> MutexGuard<'_, Behind> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Look at these, one after the other, each a call of its own, and keep what was seen.
+    fn look(&self, looks: &[Look]) -> Result<()> {
+        for look in looks {
+            match *look {
+                Look::Empty(folder) | Look::Listing(folder) => {
+                    let mut objects = Vec::new();
+                    self.list(folder, &mut |listed| objects.push(listed))?;
+                    let holds_more = matches!(look, Look::Empty(_)) && !objects.is_empty();
+                    self.behind().listings.insert(folder.to_owned(), objects);
+                    if holds_more {
+                        break;
+                    }
+                }
+                Look::Length(name) => {
+                    let len = self.len(name)?;
+                    self.behind().lengths.insert(name.to_owned(), len);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn is_quiet(&self) -> bool {
@@ -431,6 +468,7 @@ impl Client {
     }
 
     fn change(&self, op: Op, name: &str, change: Change) -> Result<()> {
+        *self.behind() = Behind::default();
         let (mut world, fate) = self.begin(op, name, true)?;
         let action = if op == Op::Delete { Action::Delete } else { Action::Write };
         match fate {
@@ -472,6 +510,11 @@ impl Store for Client {
 
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
         name::check_prefix(Action::List, prefix, LOCATION)?;
+        let seen = self.behind().listings.remove(prefix);
+        if let Some(seen) = seen {
+            seen.into_iter().for_each(each);
+            return Ok(());
+        }
         let below = |objects: &Objects| -> BTreeMap<String, u64> {
             let all = objects.range(prefix.to_owned()..).take_while(|(name, _)| name.starts_with(prefix));
             all.filter(|(n, _)| name::is_below(n, prefix)).map(|(n, o)| (n.clone(), o.len() as u64)).collect()
@@ -507,6 +550,10 @@ impl Store for Client {
     }
 
     fn len(&self, name: &str) -> Result<Option<u64>> {
+        let seen = self.behind().lengths.remove(name);
+        if let Some(seen) = seen {
+            return Ok(seen);
+        }
         self.read(Op::Len, name, |world| Ok(world.live.get(name).map(|object| object.len() as u64)))
     }
 
@@ -534,6 +581,15 @@ impl Store for Client {
         }
         let how = self.looks_first(name, how)?;
         self.change(Op::Put, name, Change::Put(name.into(), Arc::new(bytes.to_vec()), how))
+    }
+
+    fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
+        self.put(name, bytes, Put::Create)?;
+        if self.shared.world().troubles.looks_behind {
+            // What can't be seen is asked for again.
+            let _ = self.look(looks);
+        }
+        Ok(())
     }
 
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {

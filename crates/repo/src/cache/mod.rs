@@ -122,13 +122,15 @@ impl Cache {
         self.tables.as_ref()
     }
 
-    /// A hint that the packs of which there are copies will be used again, those that were used last: a storage far away is asked now
-    /// whether they are there.
-    pub fn expect_copies(&self, repository: &Repository) {
+    /// The names of the packs of which there are copies, those that were used last.
+    pub fn copied(&self) -> Vec<String> {
         let copies = self.copies.iter().flat_map(|copies| copies.all());
-        for (pack, _) in copies.take(COPIES_EXPECTED) {
-            repository.store().expect(Soon::Length(&names::pack(PackKind::Tree, pack)));
-        }
+        copies.take(COPIES_EXPECTED).map(|(pack, _)| names::pack(PackKind::Tree, pack)).collect()
+    }
+
+    /// A hint that these packs will be used again: a storage far away is asked now whether they are there.
+    pub fn expect_copies(&self, repository: &Repository) {
+        self.copied().iter().for_each(|name| repository.store().expect(Soon::Length(name)));
     }
 
     /// Throw away copies and tables of packs that the index, which is up to date, no longer has, and what is beyond the room that these may take.

@@ -11,7 +11,7 @@ use drumlin_format::plan::Plan;
 use drumlin_format::session::{Session, purpose};
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{IndexId, KeyId, PackId, PlanId, SessionId, Signer, SnapshotId};
-use drumlin_store::{Action, Kind, Put, Soon};
+use drumlin_store::{Action, Kind, Look, Put, Soon};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
@@ -20,6 +20,8 @@ pub struct Desk<'a> {
     repository: &'a Repository,
     /// What a session of ours says of itself.
     session: Session,
+    /// Where a session is put: what is looked at next, once there are no plans.
+    looks: Option<&'a Looks>,
     /// The session that was put last: a listing has to have it.
     own: Cell<Option<SessionId>>,
     trusted: OnceCell<HashMap<KeyId, TrustedKey>>,
@@ -27,6 +29,25 @@ pub struct Desk<'a> {
     read: RefCell<HashMap<SnapshotId, Option<Stored>>>,
     /// A decision that the storage has been told of before.
     announced: Option<Announced>,
+}
+
+/// What a writer looks at once it is registered, besides the index: see [`Desk::looking`].
+#[derive(Default)]
+pub struct Looks {
+    /// Whether it is losses.
+    pub losses: bool,
+    /// Objects that may be there.
+    pub objects: Vec<String>,
+}
+
+impl Looks {
+    /// A hint that this is what is looked at now.
+    pub(crate) fn expect(&self, repository: &Repository) {
+        if self.losses {
+            repository.store().expect(Soon::Listing(names::LOSSES));
+        }
+        self.objects.iter().for_each(|name| repository.store().expect(Soon::Length(name)));
+    }
 }
 
 /// A decision that is about to be taken, as it will be put.
@@ -56,11 +77,17 @@ impl<'a> Desk<'a> {
         Desk {
             repository,
             session,
+            looks: None,
             own: Cell::new(None),
             trusted: OnceCell::new(),
             read: RefCell::default(),
             announced: None,
         }
+    }
+
+    /// This desk, for who looks at the index, and at these, once a session is put: a storage that is far away is asked along with it.
+    pub(crate) fn looking(self, looks: &'a Looks) -> Self {
+        Desk { looks: Some(looks), ..self }
     }
 
     /// This desk, of a session whose decision was announced.
@@ -324,7 +351,14 @@ impl Board for Desk<'_> {
 
     fn put_session(&self, id: SessionId) -> Result<()> {
         let bytes = self.session.seal(id, self.repository.config().suite, self.repository.sealing()?);
-        self.repository.store().put(&names::session(id), &bytes, Put::Create)?;
+        let mut looks = Vec::new();
+        if let Some(Looks { losses, objects }) = &self.looks {
+            // Plans first, and if there are any nothing else: what is to be referred to has to be seen once they were read.
+            looks.extend([Look::Empty(names::PLANS), Look::Listing(names::INDEX), Look::Listing(names::DECISIONS)]);
+            looks.extend(losses.then_some(Look::Listing(names::LOSSES)));
+            looks.extend(objects.iter().map(|name| Look::Length(name)));
+        }
+        self.repository.store().put_and_look(&names::session(id), &bytes, &looks)?;
         self.own.set(Some(id));
         Ok(())
     }

@@ -16,6 +16,6 @@ pub use board::{Board, Flag};
 pub use collector::{Collected, Draft, Patience, Subject, alone, bury, collect, discard};
 pub use decide::{Fate, commit, end, evict};
 pub(crate) use desk::Announced;
-pub use desk::Desk;
+pub use desk::{Desk, Looks};
 pub use register::{Known, register};
 pub use registration::Registration;

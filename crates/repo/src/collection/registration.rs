@@ -1,6 +1,6 @@
 //! A writer's session in a repository, from its registration on.
 
-use super::{Board, Desk, Known};
+use super::{Board, Desk, Known, Looks};
 use crate::beside::beside;
 use crate::{Repository, Result, random_id};
 use drumlin_format::SessionId;
@@ -18,6 +18,12 @@ pub struct Registration {
 impl Registration {
     /// Register a session, durably.
     pub fn begin(repository: &Repository, session: Session) -> Result<Self> {
+        Self::begin_looking(repository, session, &Looks::default())
+    }
+
+    /// The same, for who looks at these next: where no plans stand a storage that is far away is asked for them, and for the index, along with
+    /// the session.
+    pub fn begin_looking(repository: &Repository, session: Session, looks: &Looks) -> Result<Self> {
         repository.may_write()?;
         let generation = repository.generation()?;
         let id = SessionId(random_id()?);
@@ -25,12 +31,14 @@ impl Registration {
         // is far away does it on the side.
         let known = std::thread::scope(|scope| {
             let _ = beside(scope, "clear", || repository.store().clear_unfinished());
-            super::register(&Desk::of(repository, session), id)
+            super::register(&Desk::of(repository, session).looking(looks), id)
         });
         let known = known.inspect_err(|_| {
             // Whoever looks for those at work need not wait for this one.
             let _ = Desk::new(repository).remove_session(id);
         })?;
+        // What didn't come along.
+        looks.expect(repository);
         Ok(Registration { repository: repository.clone(), id, generation, known })
     }
 
