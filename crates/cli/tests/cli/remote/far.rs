@@ -6,12 +6,12 @@ use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
-/// Blocking round trips of a backup that finds nothing changed, the login's apart: 9, and whatever doesn't overlap on a busy machine. The law says 20.
-const ROUND_TRIPS_MAX: u64 = 12;
+/// Blocking round trips of a backup that finds nothing changed, the login's apart: 7, and whatever doesn't overlap on a busy machine. The law says 20.
+const ROUND_TRIPS_MAX: u64 = 8;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
 /// What a line of 200 ms may add to it, the login included.
-const ADDED_MAX: Duration = Duration::from_millis(4400);
+const ADDED_MAX: Duration = Duration::from_millis(3500);
 
 #[test]
 fn everything_over_sftp() {
@@ -69,7 +69,7 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert_eq!(away.relay.connections(), 8 + runs, "one connection a run");
 }
 
-/// What is put is written while something else is waited for, and has but its name to get: a backup of something new waits 15 times, the login
+/// What is put is written while something else is waited for, and has but its name to get: a backup of something new waits 13 times, the login
 /// apart, where nothing else makes it wait.
 #[test]
 fn a_backup_of_little_takes_few_round_trips() {
@@ -86,7 +86,7 @@ fn a_backup_of_little_takes_few_round_trips() {
         eprintln!("{waited:.1} round trips");
         waited
     });
-    let most = LOGIN_MAX as f64 + 16.0;
+    let most = LOGIN_MAX as f64 + 14.0;
     assert!(waited.any(|waited| waited <= most));
 }
 
