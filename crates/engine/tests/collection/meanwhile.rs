@@ -6,11 +6,11 @@ use drumlin_engine::backup::{self, Parent};
 use drumlin_engine::monitor::Quiet;
 use drumlin_format::decision::Verdict;
 use drumlin_format::session::Session;
-use drumlin_format::{SessionId, SnapshotId};
+use drumlin_format::{PlanId, SessionId, SnapshotId};
 use drumlin_repo::collection::{Board, Desk, Flag, commit};
 use drumlin_repo::{Cache, Repository, Unlock, names, random_id};
-use drumlin_store::{Listed, MemoryStore, Put, Result, Store, Upload};
-use std::collections::HashSet;
+use drumlin_store::{Listed, Look, MemoryStore, Put, Result, Store, Upload};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -22,11 +22,21 @@ struct Slow {
     meanwhile: Mutex<Option<(&'static str, Meanwhile)>>,
     /// Of what comes meanwhile, the ends of the names that are listed.
     sees: Option<&'static str>,
+    /// What happens right after something was looked at behind a put, and what was seen.
+    after_looking: Mutex<Option<Meanwhile>>,
+    seen: Mutex<HashMap<String, Vec<Listed>>>,
 }
 
 impl Slow {
     fn new(memory: &MemoryStore, atomic: bool) -> Self {
-        Slow { memory: memory.clone(), atomic, meanwhile: Mutex::default(), sees: None }
+        Slow {
+            memory: memory.clone(),
+            atomic,
+            meanwhile: Mutex::default(),
+            sees: None,
+            after_looking: Mutex::default(),
+            seen: Mutex::default(),
+        }
     }
 
     fn while_listing(&self, folder: &'static str, meanwhile: impl FnOnce() + Send + 'static) {
@@ -46,6 +56,10 @@ impl Store for Slow {
         Ok(self.atomic)
     }
     fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> Result<()> {
+        if let Some(seen) = self.seen.lock().unwrap().remove(prefix) {
+            seen.into_iter().for_each(each);
+            return Ok(());
+        }
         let meanwhile = self.meanwhile.lock().unwrap().take_if(|(folder, _)| *folder == prefix);
         let Some((_, meanwhile)) = meanwhile else { return self.memory.list(prefix, each) };
         let mut before = HashSet::new();
@@ -68,6 +82,22 @@ impl Store for Slow {
     }
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()> {
         self.memory.put(name, bytes, if self.atomic { how } else { Put::Replace })
+    }
+    fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
+        self.put(name, bytes, Put::Create)?;
+        let Some(then) = self.after_looking.lock().unwrap().take() else { return Ok(()) };
+        for look in looks {
+            let (Look::Empty(folder) | Look::Listing(folder)) = *look else { continue };
+            let mut objects = Vec::new();
+            self.memory.list(folder, &mut |listed| objects.push(listed))?;
+            let is_over = matches!(look, Look::Empty(_)) && !objects.is_empty();
+            self.seen.lock().unwrap().insert(folder.to_owned(), objects);
+            if is_over {
+                break;
+            }
+        }
+        then();
+        Ok(())
     }
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>> {
         self.memory.upload(name, len_hint)
@@ -121,6 +151,32 @@ fn an_eviction_is_not_seen_without_the_commit_before_it() {
         let flags: HashSet<Flag> = Desk::new(&repository).flags(session).unwrap().into_iter().collect();
         assert_eq!(flags, [Flag::Commit(session), Flag::Evicted(session)].into(), "{sees:?}");
     }
+}
+
+/// A plan stands when a writer has put its session, and is carried out before the writer reads it: it can't know then what was condemned, so the index has to be
+/// looked at after that, not along with the listing in which the plan was.
+#[test]
+fn an_index_that_was_seen_while_a_plan_stood_is_not_believed() {
+    let bench = bench();
+    let source = source(&bench, "source", 8);
+    bench.backup(&source);
+    let slow = Arc::new(Slow::new(&bench.memory, true));
+    let repository = Repository::open(slow.clone(), &Unlock::File(bench.key_file())).unwrap();
+    bench.memory.put(&names::plan(PlanId([3; 16])), b"as good as gone", Put::Create).unwrap();
+    let memory = bench.memory.clone();
+    *slow.after_looking.lock().unwrap() = Some(Box::new(move || {
+        for folder in [names::SNAPSHOTS, names::INDEX, names::DATA, names::TREE, names::PLANS] {
+            let mut names = Vec::new();
+            memory.list(folder, &mut |listed| names.push(listed.name)).unwrap();
+            names.iter().for_each(|name| memory.delete(name).unwrap());
+        }
+    }));
+    // It has the index objects in its cache, and needn't read them.
+    let options = backup::Options { parent: Parent::None, ..options(&[&source]) };
+    let report = backup::backup(&repository, &bench.cache, options, &Quiet::default()).unwrap();
+    assert!(slow.after_looking.lock().unwrap().is_none());
+    assert!(report.counts.bytes_new > 900_000, "refers to what is gone");
+    restores(&bench, &report, &source);
 }
 
 /// Another backup of the same, which ends between the listing of the index and that of the snapshots, is compared with all the same: the index is listed
