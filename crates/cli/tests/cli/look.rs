@@ -44,6 +44,17 @@ fn find_finds() {
     assert_eq!(count(&["**/deep/*", "-s", "latest"]), 2);
     assert_eq!(count(&["*.txt", "-s", &format!("latest:{}", home.text("src/deep"))]), 1);
     assert!(home.run(&["find", "a.txt"]).ok().stdout.starts_with("in snapshot "));
+    // With the names of owners, as `ls` has them.
+    let listed = home.run(&["ls", "-l", &format!("latest:{}", home.text("src"))]).ok();
+    let found = home.run(&["find", "-l", "a.txt", "-s", "latest"]).ok();
+    let line = found.stdout.lines().nth(1).unwrap();
+    assert!(listed.stdout.lines().any(|of_it| of_it == line) && line.contains(&*owner()), "{line}\n{}", listed.stdout);
+}
+
+/// The name of who runs the tests.
+fn owner() -> String {
+    let ran = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
 #[test]

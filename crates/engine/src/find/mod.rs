@@ -7,7 +7,7 @@ mod glob;
 #[cfg(test)]
 mod tests;
 
-use crate::list::{Span, Steps, report_damage};
+use crate::list::{Span, Steps, owner, report_damage};
 use crate::monitor::Monitor;
 use crate::select::{TreePath, push_path};
 use crate::{Error, Result};
@@ -50,9 +50,19 @@ pub struct Match {
     pub name: Vec<u8>,
     /// What the leaf keeps of it.
     pub meta: Meta,
+    /// The name that its owner had where the snapshot was taken.
+    pub user: Option<Vec<u8>>,
+    /// The name that its group had.
+    pub group: Option<Vec<u8>>,
 }
 
 impl Match {
+    /// What it takes in memory, in bytes.
+    fn bytes(&self) -> usize {
+        let names = [&self.user, &self.group].into_iter().flatten().map(Vec::len).sum::<usize>();
+        self.dir.len() + self.name.len() + names + size_of::<Match>()
+    }
+
     /// Its absolute path.
     pub fn path(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.dir.len() + self.name.len() + 2);
@@ -169,7 +179,7 @@ struct Memory {
 
 impl Memory {
     fn remember(&mut self, leaf: Child, found: Vec<Match>) {
-        let bytes = found.iter().map(|m| m.dir.len() + m.name.len() + size_of::<Match>()).sum::<usize>() + NODE_BYTES;
+        let bytes = found.iter().map(Match::bytes).sum::<usize>() + NODE_BYTES;
         if self.bytes + bytes <= MEMORY_BYTES_MAX {
             self.bytes += bytes;
             self.known.insert(leaf.node, found);
@@ -211,7 +221,13 @@ impl<'a> Wanted<'a> {
         within
             .map(|at| leaf.get(at))
             .filter(|(dir, name, meta)| self.fits(dir, name, meta, &mut path))
-            .map(|(dir, name, meta)| Match { dir: dir.to_vec(), name: name.to_vec(), meta: *meta })
+            .map(|(dir, name, meta)| Match {
+                dir: dir.to_vec(),
+                name: name.to_vec(),
+                meta: *meta,
+                user: owner(&leaf.owners.users, meta.uid).map(<[u8]>::to_vec),
+                group: owner(&leaf.owners.groups, meta.gid).map(<[u8]>::to_vec),
+            })
             .collect()
     }
 

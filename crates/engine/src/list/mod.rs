@@ -94,7 +94,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn owner(names: &[(u32, Vec<u8>)], id: u32) -> Option<&[u8]> {
+/// The name that an owner or a group had where the snapshot was taken.
+pub(crate) fn owner(names: &[(u32, Vec<u8>)], id: u32) -> Option<&[u8]> {
     names.iter().find(|(of, _)| *of == id).map(|(_, name)| &name[..])
 }
 

@@ -86,9 +86,10 @@ impl Show<'_, '_> {
     fn one(&mut self, snapshot: &Snapshot, found: &Match) -> Result<()> {
         let out = self.context.out;
         let path = found.path();
+        let more = More { user: found.user.as_deref(), group: found.group.as_deref(), target: None };
         if out.json() {
             let id = snapshot.id.to_string();
-            return out.object(&JsonEntry::new("match", Some(&id), &path, &found.meta, More::default()));
+            return out.object(&JsonEntry::new("match", Some(&id), &path, &found.meta, more));
         }
         if self.last != Some(snapshot.id) {
             if self.last.is_some() {
@@ -98,7 +99,7 @@ impl Show<'_, '_> {
             self.last = Some(snapshot.id);
         }
         match self.long {
-            true => out.line(long(&path, &found.meta, More::default())),
+            true => out.line(long(&path, &found.meta, more)),
             false => out.line(shown(&path)),
         }
     }
