@@ -132,6 +132,8 @@ fn streams() {
     home.run(&["backup", "--command", "out", "--", "/no/such/program"]).expect(1);
     let ran = home.run(&["backup", "--command", "out", "--", "sh", "-c", "kill -9 $$"]).expect(1);
     assert!(ran.stderr.contains("signal 9"), "{}", ran.stderr);
+    let ran = home.run(&["backup", "--command", "out", "--", "false"]).expect(1);
+    assert!(!ran.stderr.contains("nothing came"), "it is known why: {}", ran.stderr);
     assert_eq!(home.run(&["--json", "snapshots"]).ok().objects().len(), before);
 }
 

@@ -7,7 +7,7 @@ use super::level::Level;
 use super::merge::Merge;
 use super::worker::{Shared, Worker};
 use super::{Compression, Options, Parent, ParentSnapshots, Report, Source, losses, old, parent};
-use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::threads;
 use crate::{Error, Result, convert};
 use crossbeam_channel::{bounded, unbounded};
@@ -390,6 +390,10 @@ impl Run<'_> {
                 merge.stream(&name, reader)?;
                 merge.settle()?;
                 outcome().map_err(Error::Stream)?;
+                if self.monitor.counters().get().bytes == 0 {
+                    // A dump of nothing is one that has failed where nobody saw it.
+                    self.tell_empty(name);
+                }
             }
         }
         flush_workers(&merge)?;
@@ -400,6 +404,17 @@ impl Run<'_> {
         let found = merge.found_a_source();
         let (root, reached) = merge.assembler.finish()?;
         Ok(Outcome { root, reached, stopped, found })
+    }
+
+    /// A stream without a byte counts as a source that isn't there, so that rules of `forget` keep those that had something.
+    fn tell_empty(&self, name: Vec<u8>) {
+        let counters = self.monitor.counters();
+        add(&counters.absent, 1);
+        add(&counters.unreadable, 1);
+        let cause = "nothing came in this stream: what should have written it may have failed unseen, as the first program of a pipe does \
+                     in a shell without 'set -o pipefail'";
+        let problem = Problem { path: name, kind: ProblemKind::Unreadable, cause: cause.to_owned() };
+        self.monitor.problem(&problem);
     }
 
     /// Make what there is so far durable, as a partial snapshot in place of the one before.

@@ -520,26 +520,12 @@ impl<'a, 'm> Worker<'a, 'm> {
         }
     }
 
-    /// A stream without a byte counts as a source that isn't there, so that rules of `forget` keep those that had something.
-    fn tell_empty(&self, name: &[u8]) {
-        add(&self.counters().absent, 1);
-        add(&self.counters().unreadable, 1);
-        let cause = "nothing came in this stream: what should have written it may have failed unseen, as the first program of a pipe does \
-                     in a shell without 'set -o pipefail'";
-        let problem = Problem { path: name.to_vec(), kind: ProblemKind::Unreadable, cause: cause.to_owned() };
-        self.shared.monitor.problem(&problem);
-    }
-
     fn stream(&mut self, name: Box<[u8]>, mut source: Box<dyn Read + Send>) -> Result<Finished> {
         let (data, len) = match self.large_stream(&mut source) {
             Ok(read) => read,
             Err(Read1::Fatal(e)) => return Err(e),
             Err(Read1::Source(e)) => return Err(Error::Stream(format!("the stream could not be read: {e}"))),
         };
-        if len == 0 {
-            // A dump of nothing is one that has failed where nobody saw it.
-            self.tell_empty(&name);
-        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = drumlin_format::tree::Time { sec: now.as_secs() as i64, nsec: now.subsec_nanos() };
         let (uid, gid) = drumlin_host::process::owner();
