@@ -94,6 +94,9 @@ pub enum Look<'a> {
     Empty(&'a str),
     /// What is in this folder.
     Listing(&'a str),
+    /// The same, given out by [`Store::list_in_order`] alone, to who lists it behind the folder before it: by itself it may be older than what the asker has
+    /// seen of another one.
+    InOrder(&'a str),
     /// How long this object is.
     Length(&'a str),
 }

@@ -87,7 +87,7 @@ impl Store for Slow {
         self.put(name, bytes, Put::Create)?;
         let Some(then) = self.after_looking.lock().unwrap().take() else { return Ok(()) };
         for look in looks {
-            let (Look::Empty(folder) | Look::Listing(folder)) = *look else { continue };
+            let (Look::Empty(folder) | Look::Listing(folder) | Look::InOrder(folder)) = *look else { continue };
             let mut objects = Vec::new();
             self.memory.list(folder, &mut |listed| objects.push(listed))?;
             let is_over = matches!(look, Look::Empty(_)) && !objects.is_empty();

@@ -384,7 +384,7 @@ impl Client {
     fn look(&self, looks: &[Look]) -> Result<()> {
         for look in looks {
             match *look {
-                Look::Empty(folder) | Look::Listing(folder) => {
+                Look::Empty(folder) | Look::Listing(folder) | Look::InOrder(folder) => {
                     let mut objects = Vec::new();
                     self.list(folder, &mut |listed| objects.push(listed))?;
                     let holds_more = matches!(look, Look::Empty(_)) && !objects.is_empty();

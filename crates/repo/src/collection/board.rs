@@ -92,7 +92,7 @@ pub trait Board {
     /// Remove a session, durably: if it came back after its decision was removed, what it committed would count no more.
     fn remove_session(&self, id: SessionId) -> Result<(), Self::Error>;
 
-    /// Which flags stand for a session, all at one moment.
+    /// Which flags stand for a session; an eviction never without the commit that was there before it, nor without itself where its claim has gone.
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>, Self::Error>;
     /// The verdict in a flag, if somebody put it there who may; a claim of nobody's, which says nothing, if it can't be read or is
     /// another's word on that session than its own.

@@ -354,7 +354,7 @@ impl Board for Desk<'_> {
         let mut looks = Vec::new();
         if let Some(Looks { losses, objects }) = &self.looks {
             // Plans first, and if there are any nothing else: what is to be referred to has to be seen once they were read.
-            looks.extend([Look::Empty(names::PLANS), Look::Listing(names::INDEX), Look::Listing(names::DECISIONS)]);
+            looks.extend([Look::Empty(names::PLANS), Look::InOrder(names::INDEX), Look::InOrder(names::DECISIONS)]);
             looks.extend(losses.then_some(Look::Listing(names::LOSSES)));
             looks.extend(objects.iter().map(|name| Look::Length(name)));
         }

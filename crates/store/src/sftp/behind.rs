@@ -19,8 +19,16 @@ use crate::{Listed, Look};
 pub(super) struct Behind(Mutex<VecDeque<Seen>>);
 
 enum Seen {
-    Listing { folder: String, objects: Vec<Listed> },
-    Length { name: String, len: Option<u64> },
+    /// `alone`: whether it may be given out without the folder that was seen before it.
+    Listing {
+        folder: String,
+        objects: Vec<Listed>,
+        alone: bool,
+    },
+    Length {
+        name: String,
+        len: Option<u64>,
+    },
 }
 
 impl Seen {
@@ -41,6 +49,10 @@ impl Behind {
 
     /// What is in a folder, once.
     pub(super) fn listing(&self, folder: &str) -> Option<Vec<Listed>> {
+        let may = |seen: &Seen| matches!(seen, Seen::Listing { folder: of, alone: true, .. } if of == folder);
+        if !lock(&self.0).iter().any(may) {
+            return None;
+        }
         self.listings(&[folder])?.pop()
     }
 
@@ -108,7 +120,9 @@ impl<'a> Looking<'a> {
     pub(super) fn ask(&self, store: &Inner, flight: &mut Foreseen) {
         for look in self.looks {
             match look {
-                Look::Empty(folder) | Look::Listing(folder) => store.ask_to_read(flight, folder),
+                Look::Empty(folder) | Look::Listing(folder) | Look::InOrder(folder) => {
+                    store.ask_to_read(flight, folder);
+                }
                 Look::Length(name) => flight.add(&Request::LinkStat { path: &store.path(name) }),
             }
         }
@@ -125,13 +139,14 @@ impl<'a> Looking<'a> {
         let mut is_certain = foresight.in_order;
         for look in self.looks {
             let seen = match *look {
-                Look::Empty(folder) | Look::Listing(folder) => {
+                Look::Empty(folder) | Look::Listing(folder) | Look::InOrder(folder) => {
+                    let alone = !matches!(look, Look::InOrder(_));
                     let read = foresight.take_read(peer, replies)?;
                     let mut objects = Vec::new();
                     let given = read.map(|entries| store.give(folder, entries, &mut |listed| objects.push(listed)));
                     // What is in folders below would be seen later than what comes behind.
                     let whole = given.is_some_and(|below| below.is_ok_and(|below| below.is_empty()));
-                    whole.then(|| Seen::Listing { folder: folder.to_owned(), objects })
+                    whole.then(|| Seen::Listing { folder: folder.to_owned(), objects, alone })
                 }
                 Look::Length(name) => {
                     let len = match replies.next().ok_or(Trouble::Odd)?.attrs() {
@@ -161,7 +176,7 @@ mod tests {
 
     fn listing(folder: &str, objects: &[&str]) -> Seen {
         let objects = objects.iter().map(|name| Listed { name: (*name).to_owned(), len: 1 }).collect();
-        Seen::Listing { folder: folder.to_owned(), objects }
+        Seen::Listing { folder: folder.to_owned(), objects, alone: folder != "b" }
     }
 
     fn behind(seen: Vec<Seen>) -> Behind {
@@ -181,6 +196,9 @@ mod tests {
         assert_eq!(seen.listing("a"), None);
         assert_eq!((seen.length("x"), seen.length("x")), (Some(None), None));
         assert_eq!(seen.listings(&["b", "c"]).unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
+        let seen = all();
+        assert_eq!(seen.listing("b"), None, "by itself it isn't given");
+        assert!(seen.listings(&["a", "b"]).is_some());
         let seen = all();
         assert_eq!(seen.listings(&["c", "b"]), None, "b was seen before c");
         assert!(!seen.has_listing("b") && !seen.has_listing("c") && seen.has_listing("a"));

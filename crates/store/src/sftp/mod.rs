@@ -345,6 +345,11 @@ impl Store for SftpStore {
     fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
         name::check(Action::Write, name, self.inner.location())?;
         self.inner.forget(name);
+        for look in looks {
+            // Asked for before: it is older than what comes now.
+            let (Look::Empty(of) | Look::Listing(of) | Look::InOrder(of) | Look::Length(of)) = *look;
+            self.inner.ahead.forget(of);
+        }
         self.inner.put(name, bytes, Put::Create, looks)
     }
 

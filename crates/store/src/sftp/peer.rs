@@ -400,9 +400,10 @@ impl Peer {
         self.foreseen(true).map(|foreseen| Foreseen { is_new: true, ..foreseen })
     }
 
-    /// Whether a new file can be written to before its handle has come.
+    /// Whether a new file can be written to before its handle has come. An account that can't replace may not be able to take away what came of a wrong guess.
     pub(super) fn writes_at_once(&self) -> bool {
-        self.line.openssh.load(Ordering::Relaxed) && self.offers().openssh && self.offers().sync
+        let offers = self.offers();
+        self.line.openssh.load(Ordering::Relaxed) && offers.openssh && offers.sync && offers.replace
     }
 
     fn foreseen(&self, is_openssh: bool) -> Option<Foreseen<'_>> {
