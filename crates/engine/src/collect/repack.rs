@@ -17,7 +17,7 @@ use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::tree::{Family, TREE_BLOCK_BYTES};
 use drumlin_repo::{PackInfo, Repository, WriteSession, beside, names};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A block of which less than this share of a hundred is unused moves as it is.
@@ -145,9 +145,9 @@ pub(crate) struct Repack<'a> {
 }
 
 impl Repack<'_> {
-    /// Move what is needed of these packs. Gives those of which something could not be moved: they have to stay.
-    pub fn run(&self, packs: &[PackInfo]) -> Result<HashSet<PackId>> {
-        let stay = Mutex::new(HashSet::new());
+    /// Move what is needed of these packs. Gives those of which something could not be moved, and why: they have to stay.
+    pub fn run(&self, packs: &[PackInfo]) -> Result<BTreeMap<PackId, Problem>> {
+        let stay = Mutex::default();
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
         let forged = self.forged(packs)?;
         packs.iter().take(TABLES_AHEAD).for_each(|info| self.reader.expect_table(info));
@@ -221,7 +221,7 @@ impl Repack<'_> {
         }
     }
 
-    fn share_out(&self, sources: &[Source], pieces: &[Piece], stay: &Mutex<HashSet<PackId>>) -> Result<()> {
+    fn share_out(&self, sources: &[Source], pieces: &[Piece], stay: &Mutex<BTreeMap<PackId, Problem>>) -> Result<()> {
         let each = pieces.len().div_ceil(self.workers.max(1)).max(1);
         std::thread::scope(|scope| {
             let threads: Vec<_> = pieces
@@ -232,13 +232,12 @@ impl Repack<'_> {
         })
     }
 
-    fn stays(&self, stay: &Mutex<HashSet<PackId>>, info: &PackInfo, cause: &drumlin_repo::Error) {
-        if stay.lock().unwrap_or_else(PoisonError::into_inner).insert(info.id) {
+    fn stays(&self, stay: &Mutex<BTreeMap<PackId, Problem>>, info: &PackInfo, cause: &drumlin_repo::Error) {
+        stay.lock().unwrap_or_else(PoisonError::into_inner).entry(info.id).or_insert_with(|| {
             let path = names::pack(info.kind, info.id).into_bytes();
             let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
-            let cause = format!("it stays as it is: {cause}");
-            Problem { path, kind, cause }.tell(self.monitor);
-        }
+            Problem { path, kind, cause: format!("it stays as it is: {cause}") }
+        });
     }
 }
 
@@ -246,7 +245,7 @@ impl Repack<'_> {
 struct Mover<'a> {
     repack: &'a Repack<'a>,
     sources: &'a [Source],
-    stay: &'a Mutex<HashSet<PackId>>,
+    stay: &'a Mutex<BTreeMap<PackId, Problem>>,
     coder: Coder,
     data: BlockBuilder,
     /// Of each [`Family`], as in what a backup writes.
@@ -258,7 +257,7 @@ struct Mover<'a> {
 }
 
 impl<'a> Mover<'a> {
-    fn new(repack: &'a Repack<'a>, sources: &'a [Source], stay: &'a Mutex<HashSet<PackId>>) -> Result<Self> {
+    fn new(repack: &'a Repack<'a>, sources: &'a [Source], stay: &'a Mutex<BTreeMap<PackId, Problem>>) -> Result<Self> {
         let coder = Coder::new().map_err(Error::system("set up zstd"))?;
         let (data, tree) = (BlockBuilder::default(), Default::default());
         Ok(Mover { repack, sources, stay, coder, data, tree, sealed: Vec::new(), kept: HashMap::new(), turn: 0 })

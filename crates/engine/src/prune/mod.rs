@@ -285,9 +285,13 @@ fn attempt(
             }
             if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(describe(&desk, session))) }
         }
-        Ok(Collected::Evicted) => Err(Error::Overtaken("another prune has overtaken this one")),
+        Ok(Collected::Evicted) => Err(overtaken()),
         Err(e) => Err(e),
     }
+}
+
+fn overtaken() -> Error {
+    Error::Overtaken("another prune has overtaken this one")
 }
 
 /// What is still to be done once it is settled what goes.

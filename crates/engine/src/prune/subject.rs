@@ -18,7 +18,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
-use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::collection::{Board, Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -342,7 +342,7 @@ impl Collection<'_> {
 
 impl Collection<'_> {
     /// How things stand now, and what snapshots need that have come since the first look, if some have.
-    fn since(&mut self, condemned: &HashSet<PackId>) -> Result<(Ground, Option<Marks>)> {
+    fn since(&mut self, desk: &Desk, condemned: &HashSet<PackId>) -> Result<(Ground, Option<Marks>)> {
         if self.repository.loss_ids()?.into_iter().collect::<HashSet<_>>() != self.losses {
             // A repair has named again what the first look took for lost.
             return Err(Error::Doubt("a repair has ended meanwhile: run the prune again".into()));
@@ -375,8 +375,18 @@ impl Collection<'_> {
         let own = self.session.as_ref().map(WriteSession::packs).unwrap_or_default();
         let mut duplicates = Duplicates::find(self.repository, &places, &ground)?.but_for(&own);
         duplicates.keep_unproven(&marks, condemned, self.monitor)?;
-        duplicates.problems().for_each(|problem| problem.tell(self.monitor));
+        self.tell(desk, &duplicates.problems().collect::<Vec<_>>())?;
         Ok((ground, Some(marks)))
+    }
+
+    /// Tell of packs that are damaged and stay, unless somebody has taken this prune for dead meanwhile, and has moved or removed them.
+    fn tell<'p>(&self, desk: &Desk, problems: impl IntoIterator<Item = &'p Problem>) -> Result<()> {
+        let mut problems = problems.into_iter().peekable();
+        if problems.peek().is_some() && !desk.has_session(self.me)? {
+            return Err(super::overtaken());
+        }
+        problems.for_each(|problem| problem.tell(self.monitor));
+        Ok(())
     }
 
     /// Make parity across packs without those that go, before they go. What damaged packs may be healed by stays.
@@ -399,7 +409,7 @@ impl Collection<'_> {
 impl Subject<Desk<'_>> for Collection<'_> {
     type Error = Error;
 
-    fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+    fn look(&mut self, desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let look_at = || Look::at(self.repository, self.cache, self.options, (known, &[]), self.monitor);
         let mut look = look_at()?;
         if !look.healed.is_empty() {
@@ -407,7 +417,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
             // The packs that they kept from going are left over now.
             look = look_at()?;
         }
-        look.problems.iter().for_each(|problem| problem.tell(self.monitor));
+        self.tell(desk, &look.problems)?;
         look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());
@@ -437,8 +447,10 @@ impl Subject<Desk<'_>> for Collection<'_> {
                 spare: self.options.max_unused.spare(),
                 leaves_frozen: true,
             };
-            stay = repack.run(&look.repack)?;
+            let why = repack.run(&look.repack)?;
             session.flush()?;
+            stay.extend(why.keys().copied());
+            self.tell(desk, why.values())?;
         }
         let mut condemned: HashSet<PackId> = look.unused.iter().copied().collect();
         condemned.extend(look.repack.iter().map(|info| info.id).filter(|pack| !stay.contains(pack)));
@@ -455,9 +467,9 @@ impl Subject<Desk<'_>> for Collection<'_> {
         Ok(Some(Draft { packs, indexes, snapshots, unnamed: Vec::new() }))
     }
 
-    fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
+    fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
-        let (ground, needed) = self.since(&condemned)?;
+        let (ground, needed) = self.since(desk, &condemned)?;
         if let Some(marks) = needed {
             // What it needs after all stays, and so do the index objects that name it, or what names it in their place; and what of it is needed
             // nobody knows.

@@ -284,9 +284,10 @@ impl<'a> Mending<'a> {
             leaves_frozen: false,
         };
         let stay = repack.run(&infos)?;
+        stay.values().for_each(|problem| problem.tell(self.monitor));
         session.flush()?;
         if all_known {
-            self.moved.extend(ids.iter().filter(|id| !stay.contains(id)));
+            self.moved.extend(ids.iter().filter(|id| !stay.contains_key(id)));
         }
         let after = session.written();
         self.report.salvaged = after.data_bytes + after.tree_bytes - before.data_bytes - before.tree_bytes;

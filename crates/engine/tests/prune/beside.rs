@@ -4,18 +4,20 @@ use crate::common::{self, options, repair_options, restore_options};
 use crate::history::{History, objects, prune_all, prune_options};
 use crate::meanwhile::{Meanwhile, WhileReading};
 use drumlin_engine::monitor::Quiet;
-use drumlin_engine::prune::{Options, Unused, prune};
+use drumlin_engine::prune::{Options, Report, Unused, prune};
 use drumlin_engine::{Error, backup, repair, restore};
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{LossId, PackId};
+use drumlin_repo::collection::{Board, Desk};
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Put, Store};
 use drumlin_testkit::compare;
 use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// A backup that has read the index before the plan was there, and ends after the first look, refers to what the plan
 /// condemned: that has to stay. And one that comes after the plan stores anew what the plan condemns.
@@ -203,28 +205,54 @@ fn a_restore_goes_on_while_packs_are_moved() {
     }
 }
 
-/// A prune ends while somebody asks what one would do, and removes what he was about to read: he looks again.
-#[test]
-fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
-    let mut history = History::new(4);
-    history.forget(|at| at % 2 == 0);
+/// A repository in which all is pruned that nobody needs, and whoever is at work evicted, when something with this prefix is read for the first time. What
+/// came of it is sent.
+fn pruned_while_reading(history: &History, prefix: &'static str) -> (Repository, Receiver<Result<Report, Error>>) {
     let key = history.bench.key_file();
     let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
-    let sharp = Options { max_unused: Unused::Bytes(0), ..prune_options() };
-    let (folder, options) = (tempfile::tempdir().unwrap(), sharp.clone());
+    let folder = tempfile::tempdir().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     let once = std::sync::Mutex::new(Some(move || {
         let cache = Arc::new(Cache::open(&inside, None, folder.path()).unwrap());
-        sender.send(prune(&inside, &cache, &options, &Quiet::default())).unwrap();
+        let evict = Desk::new(&inside).sessions().unwrap();
+        sender.send(prune(&inside, &cache, &Options { evict, ..sharp() }, &Quiet::default())).unwrap();
     }));
     let then = move || {
         let prune = once.lock().unwrap().take();
         prune.into_iter().for_each(|prune| prune());
     };
-    let store = WhileReading { inner: history.bench.memory.clone(), prefix: names::TREE, then: Box::new(then) };
-    let repository = Repository::open(Arc::new(store), &Unlock::File(key)).unwrap();
+    let store = WhileReading { inner: history.bench.memory.clone(), prefix, then: Box::new(then) };
+    (Repository::open(Arc::new(store), &Unlock::File(key)).unwrap(), receiver)
+}
+
+fn sharp() -> Options {
+    Options { max_unused: Unused::Bytes(0), ..prune_options() }
+}
+
+/// A prune that was taken for dead while it weighed packs tells of no damage: what it can't read another one has moved.
+#[test]
+fn who_was_evicted_tells_of_no_damage() {
+    let mut history = History::new(4);
+    history.forget(|at| at % 2 == 0);
+    let (repository, receiver) = pruned_while_reading(&history, names::DATA);
     let monitor = Quiet::default();
-    let survey = drumlin_engine::prune::plan(&repository, &history.bench.cache, &sharp, &monitor).unwrap();
+    let ended = prune(&repository, &history.bench.cache, &sharp(), &monitor);
+    assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "nothing was moved");
+    assert!(matches!(ended, Err(Error::Overtaken(_))), "{ended:?}");
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    history.whole();
+    prune_all(&history.bench).unwrap();
+    history.whole();
+}
+
+/// A prune ends while somebody asks what one would do, and removes what he was about to read: he looks again.
+#[test]
+fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
+    let mut history = History::new(4);
+    history.forget(|at| at % 2 == 0);
+    let (repository, receiver) = pruned_while_reading(&history, names::TREE);
+    let monitor = Quiet::default();
+    let survey = drumlin_engine::prune::plan(&repository, &history.bench.cache, &sharp(), &monitor).unwrap();
     assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "nothing was moved");
     assert_eq!((survey.removed.packs, survey.repacked.packs), (0, 0), "{survey:?}");
     assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
