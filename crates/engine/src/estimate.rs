@@ -238,15 +238,8 @@ mod tests {
 
     fn parents(fixture: &Fixture) -> ParentSnapshots {
         let id = Parent::Id(fixture.snapshots.last().unwrap().id);
-        ParentSnapshots::find(
-            &fixture.repository,
-            &fixture.cache,
-            &id,
-            "host",
-            &[],
-            &drumlin_repo::collection::Known::default(),
-        )
-        .unwrap()
+        ParentSnapshots::find(&fixture.repository, &[], &id, "host", &[], &drumlin_repo::collection::Known::default())
+            .unwrap()
     }
 
     #[test]

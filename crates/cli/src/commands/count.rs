@@ -11,7 +11,7 @@ use crate::render::sums::{JsonSums, in_words};
 use crate::render::time::rfc3339;
 use crate::rules;
 use crate::sources::Lines;
-use drumlin_engine::backup::ParentSnapshots;
+use drumlin_engine::backup::{self, ParentSnapshots};
 use drumlin_engine::estimate::{self, Report, estimate};
 use drumlin_engine::select::open_reader;
 use drumlin_engine::stats::{GenerationStats, Part, of_repository, of_snapshots};
@@ -246,9 +246,10 @@ pub fn run_estimate(context: &Context, args: Estimate) -> Result<Exit> {
             let repository = context.open_to_read()?;
             let cache = context.cache(&repository)?;
             let parent = gather::parent(context, &repository, args.parent.as_deref())?;
+            let remembered = backup::remembered(&cache, &host, &paths).unwrap_or_default();
             let parents = ParentSnapshots::find(
                 &repository,
-                &cache,
+                &remembered,
                 &parent,
                 &host,
                 &paths,

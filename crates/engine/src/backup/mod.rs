@@ -25,7 +25,7 @@ mod worker;
 
 pub use level::Compression;
 pub(crate) use level::Level;
-pub use parent::{Parent, ParentSnapshots};
+pub use parent::{Parent, ParentSnapshots, remembered};
 pub use run::backup;
 pub(crate) use run::is_worth_naming;
 

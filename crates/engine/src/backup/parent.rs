@@ -23,10 +23,11 @@ pub enum Parent {
 pub struct ParentSnapshots(pub Vec<Snapshot>);
 
 impl ParentSnapshots {
-    /// Find them among those that every plan in `known` admits. A client that can't read the repository, and one whose cache is up to date, knows its own from its cache.
+    /// Find them among those that every plan in `known` admits. `remembered` is what [`remembered`] gives: a client that can't read the repository, and one
+    /// whose cache is up to date, knows its own by it.
     pub fn find(
         repository: &Repository,
-        cache: &Cache,
+        remembered: &[Snapshot],
         parent: &Parent,
         host: &str,
         paths: &[Vec<u8>],
@@ -34,7 +35,7 @@ impl ParentSnapshots {
     ) -> Result<Self> {
         let first = match parent {
             Parent::None => return Ok(ParentSnapshots::default()),
-            Parent::Latest => match recall(repository, cache, host, paths)? {
+            Parent::Latest => match recall(repository, remembered)? {
                 Some(chain) if chain.0.iter().all(|snapshot| known.admits(snapshot)) => return Ok(chain),
                 Some(_) | None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
                 Some(_) | None => {
@@ -146,23 +147,25 @@ pub(super) fn remember(cache: &Cache, snapshot: &Snapshot, parents: &ParentSnaps
 }
 
 /// The objects of which it will be looked whether they are there: what was remembered, and its tree.
-pub(super) fn objects(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Vec<String> {
-    let Some(chain) = remembered(cache, host, paths) else { return Vec::new() };
-    chain.iter().map(|snapshot| names::snapshot(snapshot.id)).chain(cache.copied()).collect()
+pub(super) fn objects(cache: &Cache, remembered: &[Snapshot]) -> Vec<String> {
+    if remembered.is_empty() {
+        return Vec::new();
+    }
+    remembered.iter().map(|snapshot| names::snapshot(snapshot.id)).chain(cache.copied()).collect()
 }
 
 /// What was remembered, if all of it is still in the repository.
-fn recall(repository: &Repository, cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Result<Option<ParentSnapshots>> {
-    let Some(chain) = remembered(cache, host, paths) else { return Ok(None) };
-    for snapshot in &chain {
+fn recall(repository: &Repository, remembered: &[Snapshot]) -> Result<Option<ParentSnapshots>> {
+    for snapshot in remembered {
         if repository.store().len(&names::snapshot(snapshot.id)).map_err(drumlin_repo::Error::from)?.is_none() {
             return Ok(None);
         }
     }
-    Ok(if chain.is_empty() { None } else { Some(ParentSnapshots(chain)) })
+    Ok(if remembered.is_empty() { None } else { Some(ParentSnapshots(remembered.to_vec())) })
 }
 
-pub(super) fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
+/// The latest of these sources that this client has made, and what it was compared with if it is partial: the newest first.
+pub fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
     let bytes = cache.recall(&name(host, paths))?;
     let mut chain = Vec::new();
     let mut rest = &bytes[..];

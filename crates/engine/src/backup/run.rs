@@ -35,22 +35,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Only what concerns the run as a whole. Entries that can't be read are told to the monitor, counted, and left out.
 pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_write()?;
-    let (same, again) = (again(&options, options.parent.clone()), again(&options, Parent::None));
+    let again = again(&options);
     let mut damaged = HashSet::new();
-    let mut outcome = attempt(repository, cache, options, &mut damaged, monitor);
-    if let (Err(Error::Repo(drumlin_repo::Error::MissingChunk(_))), Some(same)) = (&outcome, same)
-        && !monitor.stop()
-    {
-        // Another backup of the same may have ended when the index had been listed: what it has stored is in it by now.
-        monitor.counters().reset();
-        damaged.clear();
-        outcome = attempt(repository, cache, same, &mut damaged, monitor);
-    }
-    match outcome {
-        // Nobody has looked further: the next backup tells, if it is so.
-        Err(Error::Repo(drumlin_repo::Error::MissingChunk(_))) if again.is_some() && monitor.stop() => {
-            Err(Error::Interrupted)
-        }
+    match attempt(repository, cache, options, &mut damaged, monitor) {
         Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && !monitor.stop() => {
             // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
             let cause = format!("the previous backup can't be compared with, so all files are read: {e}");
@@ -80,8 +67,8 @@ pub(crate) fn is_worth_naming(error: &Error) -> bool {
     }
 }
 
-/// The options for another attempt, compared with `parent`; `None` if the first has compared with nothing, or has eaten up its source.
-fn again(options: &Options, parent: Parent) -> Option<Options> {
+/// The options for another attempt, compared with nothing; `None` if the first has compared with nothing, or has eaten up its source.
+fn again(options: &Options) -> Option<Options> {
     let Source::Paths { paths, filter, one_file_system } = &options.source else { return None };
     if options.parent == Parent::None {
         return None;
@@ -91,7 +78,7 @@ fn again(options: &Options, parent: Parent) -> Option<Options> {
         host: options.host.clone(),
         user: options.user.clone(),
         tags: options.tags.clone(),
-        parent,
+        parent: Parent::None,
         program: options.program.clone(),
         ..*options
     })
@@ -120,16 +107,17 @@ fn attempt(
     // Before anything is looked at that may be referred to: `docs/collection.md`.
     let session = convert::session(&options.host, purpose::BACKUP, now.as_secs() as i64);
     let is_walk = matches!(feed, Feed::Walk(_));
-    let objects = match options.parent == Parent::Latest && is_walk {
-        true => parent::objects(cache, &options.host, &paths),
+    let remembered = match options.parent == Parent::Latest && is_walk {
+        true => parent::remembered(cache, &options.host, &paths).unwrap_or_default(),
         false => Vec::new(),
     };
+    let objects = parent::objects(cache, &remembered);
     let looks = Looks { losses: true, objects };
     let registration = Registration::begin_looking(repository, session, &looks)?;
     let known = registration.known().clone();
     // A stream has no entries to compare; its chunks are found by the index.
     let parents = || match is_walk {
-        true => ParentSnapshots::find(repository, cache, &options.parent, &options.host, &paths, &known),
+        true => ParentSnapshots::find(repository, &remembered, &options.parent, &options.host, &paths, &known),
         false => Ok(ParentSnapshots::default()),
     };
     let losses = || losses::unmet(repository, cache, &options.host, &paths);
@@ -140,7 +128,15 @@ fn attempt(
         true => Ok((losses, parents?)),
         false => Ok((losses, ParentSnapshots::default())),
     });
-    let looked = index.map_err(Error::from).and_then(|index| Ok((Arc::new(index), parents?)));
+    // Of a parent that is newer than this session the index may have been listed too early. (One that was remembered is older.)
+    let is_old = |parents: &ParentSnapshots| parents.0.iter().all(|p| remembered.iter().any(|old| old.id == p.id));
+    let looked = index.map_err(Error::from).and_then(|index| {
+        let (losses, parents) = parents?;
+        if !is_old(&parents) {
+            index.refresh()?;
+        }
+        Ok((Arc::new(index), (losses, parents)))
+    });
     let (index, (losses, parents)) = match looked {
         Ok(looked) => looked,
         Err(e) => {
