@@ -134,6 +134,7 @@ fn one_dropped_object_is_named() {
         let ran = home.run(&["check"]).expect(1);
         assert!(ran.stdout.contains(&format!("damaged: {kind} {name}\n")), "{name}: {}", ran.stdout);
         alarmed(home.run(&["snapshots"]), 4);
+        alarmed(home.run(&["backup", "src"]), 4);
         alarmed(home.run(&["prune"]), 1);
         if folder == "index" {
             // That is what a repair is for.

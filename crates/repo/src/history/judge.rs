@@ -34,7 +34,9 @@ pub(super) struct View {
     pub history: Ids,
     /// Those of them that count and were not seen before.
     pub entries: Vec<Entry>,
-    /// The keys that the owner has certified; `None` if they were not looked at.
+    /// The keys that are listed, whatever they are.
+    pub listed_keys: Ids,
+    /// The keys that the owner has certified; `None` if they were not read.
     pub keys: Option<BTreeMap<Id, FoundKey>>,
     /// Checksum of the config's fields.
     pub config: Id,
@@ -100,22 +102,25 @@ pub(super) fn judge(seen: &Seen, view: &View) -> (Missing, Seen) {
             ids.retain(|id| over.binary_search(id).is_err());
         }
     }
-    if let Some(keys) = &view.keys {
-        for (id, was) in &seen.keys {
-            let trouble = match keys.get(id) {
-                None => KeyTrouble::Gone,
-                Some(is) if ![is.key.certificate, is.dated].contains(&was.certificate) => KeyTrouble::Changed,
-                Some(is) if was.revoked && !is.key.revoked => KeyTrouble::Unrevoked,
-                Some(_) => continue,
-            };
-            missing.keys.push((KeyId(*id), trouble));
-        }
-        for (id, is) in keys {
-            let kept = next.keys.entry(*id).or_insert(is.key);
-            kept.revoked |= is.key.revoked;
-            if kept.certificate == is.dated {
-                kept.certificate = is.key.certificate;
-            }
+    let Some(keys) = &view.keys else {
+        let gone = seen.keys.keys().filter(|id| !view.listed_keys.contains(id));
+        missing.keys = gone.map(|id| (KeyId(*id), KeyTrouble::Gone)).collect();
+        return (missing, next);
+    };
+    for (id, was) in &seen.keys {
+        let trouble = match keys.get(id) {
+            None => KeyTrouble::Gone,
+            Some(is) if ![is.key.certificate, is.dated].contains(&was.certificate) => KeyTrouble::Changed,
+            Some(is) if was.revoked && !is.key.revoked => KeyTrouble::Unrevoked,
+            Some(_) => continue,
+        };
+        missing.keys.push((KeyId(*id), trouble));
+    }
+    for (id, is) in keys {
+        let kept = next.keys.entry(*id).or_insert(is.key);
+        kept.revoked |= is.key.revoked;
+        if kept.certificate == is.dated {
+            kept.certificate = is.key.certificate;
         }
     }
     (missing, next)

@@ -17,8 +17,8 @@ const LISTINGS_MAX: usize = 8;
 const OPENED_MAX: usize = 256;
 
 impl Repository {
-    /// Compare what is there with what this client has seen, and remember what is new. `keys`: look at all keys, too. Without
-    /// a memory nothing is looked at.
+    /// Compare what is there with what this client has seen, and remember what is new. `keys`: read all keys, too, and don't only look whether those that
+    /// were seen are there. Without a memory nothing is looked at.
     ///
     /// `now` is in seconds since 1970, for people.
     ///
@@ -111,7 +111,7 @@ impl Repository {
     fn view(&self, seen: &Seen, keys: bool, noticed: Ids) -> Result<View> {
         let (mut snapshots, mut indexes, mut key_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
         let folders = [names::SNAPSHOTS, names::INDEX, names::KEYS];
-        self.store().list_in_order(&folders[..if keys { 3 } else { 2 }], &mut |at, listed| {
+        self.store().list_in_order(&folders, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => snapshots.extend(SnapshotId::parse(name).map(|id| id.0)),
@@ -131,6 +131,7 @@ impl Repository {
             view.lasting_indexes = self.lasting_indexes(new_indexes, &open, &decided)?;
             view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
         }
+        view.listed_keys = key_ids.iter().map(|id| id.0).collect();
         if keys {
             view.keys = Some(self.seen_keys(key_ids)?);
         }
