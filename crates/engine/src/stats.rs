@@ -304,7 +304,7 @@ pub fn of_snapshots(
             // What is in it isn't counted, and the others are.
             Err(e) if e.is_damage() || e.is_of_one_object() => {
                 add(&monitor.counters().damaged, 1);
-                let path = names::pack(info.kind, info.id).into_bytes();
+                let path = info.name().into_bytes();
                 monitor.problem(&Problem { path, kind: ProblemKind::Damaged, cause: e.to_string() });
                 continue;
             }

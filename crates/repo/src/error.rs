@@ -1,6 +1,6 @@
 //! What can go wrong with a repository, told apart by what a user can do about it.
 
-use drumlin_format::{ChunkId, KeyId, PackId};
+use drumlin_format::{ChunkId, KeyId};
 use drumlin_store as store;
 use std::io;
 
@@ -113,10 +113,10 @@ pub enum Error {
     #[error("keys that an older program made can't be given new secrets: {}", .0.join(", "))]
     OldKeys(Vec<String>),
     /// A chunk does not have the contents that its name promises.
-    #[error("block {block} of pack '{pack}' in the repository is damaged: {detail}")]
+    #[error("block {block} of '{name}' in the repository is damaged: {detail}")]
     DamagedBlock {
-        /// The pack.
-        pack: PackId,
+        /// The pack's name in the storage.
+        name: String,
         /// The block's position in its table.
         block: u32,
         /// What is wrong.

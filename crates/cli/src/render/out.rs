@@ -159,6 +159,13 @@ impl Out {
         self.mark("hint", "36", hint);
     }
 
+    /// What to do about what was told above.
+    pub fn advise(&self, hint: &str) {
+        if !self.json && !self.quiet {
+            self.mark("hint", "36", hint);
+        }
+    }
+
     /// An object on standard error.
     pub fn tell_err(&self, value: &impl Serialize) {
         if let Ok(mut bytes) = serde_json::to_vec(value) {

@@ -140,5 +140,11 @@ fn damage_is_3_and_named() {
     let errors = ran.of_type("error");
     assert!(errors.iter().any(|e| e["kind"] == "damaged" && e["path"].is_string()), "{}", ran.stderr);
     assert!(ran.the("summary")["entries_damaged"].as_u64() >= Some(1));
+    // To people the pack is named as check names it, and what to do.
+    let told = home.run(&["restore", &folder, "-t", "out"]).expect(3).stderr;
+    let checked = home.run(&["--json", "check", "--read-data"]).expect(1).the("damage");
+    let pack = checked["object"].as_str().unwrap();
+    assert!(told.contains(&format!(" of '{pack}' in the repository is damaged: ")), "{told}");
+    assert!(told.contains("hint: 'drumlin check --read-data' lists"), "{told}");
     assert_ne!(home.run(&["dump", "latest", &home.text("src/deep/b.txt")]).code, Some(0));
 }

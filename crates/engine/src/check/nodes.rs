@@ -8,8 +8,8 @@ use crate::reach::find::{Found, ask};
 use crate::reach::keys::Place;
 use drumlin_format::ChunkId;
 use drumlin_format::pack::PackKind;
+use drumlin_repo::Index;
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{Index, names};
 
 /// All that is needed to read nodes. Shared by threads.
 pub(super) struct Nodes<'a> {
@@ -49,7 +49,7 @@ impl Nodes<'_> {
                 return match self.reader.chunk_in(info, *ordinal, PackKind::Tree, id) {
                     Ok(bytes) => Ok(Node::Whole(bytes, None)),
                     Err(e) if e.is_of_one_object() => {
-                        let name = names::pack(info.kind, info.id);
+                        let name = info.name();
                         Ok(Node::Lost(vec![self.context.findings.add(object_kind(info.kind), &name, e.cause())]))
                     }
                     Err(e) => Err(e.into()),

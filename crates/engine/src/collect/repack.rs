@@ -16,7 +16,7 @@ use drumlin_format::pack::{Block, Chunk, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::tree::{Family, TREE_BLOCK_BYTES};
-use drumlin_repo::{PackInfo, Repository, WriteSession, beside, names};
+use drumlin_repo::{PackInfo, Repository, WriteSession, beside};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -157,13 +157,11 @@ impl Repack<'_> {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
                     // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
                     let detail = "the index and its own table disagree about it";
-                    let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
-                    self.stays(&stay, info, &e);
+                    self.stays(&stay, info, &info.damaged_block(0, detail));
                 }
                 Ok(_) if forged.contains(&info.id) => {
                     let detail = "its table has blocks of another pack, and its signer may not move blocks";
-                    let e = drumlin_repo::Error::DamagedBlock { pack: info.id, block: 0, detail };
-                    self.stays(&stay, info, &e);
+                    self.stays(&stay, info, &info.damaged_block(0, detail));
                 }
                 Ok(table) => {
                     let source = Source { info: info.clone(), table };
@@ -234,7 +232,7 @@ impl Repack<'_> {
 
     fn stays(&self, stay: &Mutex<BTreeMap<PackId, Problem>>, info: &PackInfo, cause: &drumlin_repo::Error) {
         stay.lock().unwrap_or_else(PoisonError::into_inner).entry(info.id).or_insert_with(|| {
-            let path = names::pack(info.kind, info.id).into_bytes();
+            let path = info.name().into_bytes();
             let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
             Problem { path, kind, cause: format!("it stays as it is: {cause}") }
         });
@@ -322,11 +320,8 @@ impl<'a> Mover<'a> {
         } else {
             repack.reader.sealed_block(info, table, piece.block, &mut self.sealed, None)?;
         }
-        let slot = table.slots.get(block.slot as usize).ok_or(drumlin_repo::Error::DamagedBlock {
-            pack: info.id,
-            block: piece.block,
-            detail: "its key is not in the table",
-        })?;
+        let slot = table.slots.get(block.slot as usize);
+        let slot = slot.ok_or_else(|| info.damaged_block(piece.block, "its key is not in the table"))?;
         let ids: Vec<_> = chunks(table, block).iter().map(|c| (c.id, c.len)).collect();
         let bytes = repack.session.adopt((info.kind, info.generation), slot, block, &self.sealed, &ids)?;
         add(&repack.monitor.counters().bytes_written, bytes);
@@ -412,6 +407,5 @@ fn check<'b>(reader: &Reader, info: &PackInfo, chunk: &Chunk, block: &'b [u8]) -
     {
         return Ok(bytes);
     }
-    let detail = "a chunk doesn't match its id";
-    Err(drumlin_repo::Error::DamagedBlock { pack: info.id, block: chunk.block, detail }.into())
+    Err(info.damaged_block(chunk.block, "a chunk doesn't match its id").into())
 }

@@ -24,7 +24,7 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::{PackKind, Table};
 use drumlin_format::{ChunkId, KeyId, PackId};
 use drumlin_repo::pack::Reader;
-use drumlin_repo::{PackInfo, Repository, names};
+use drumlin_repo::{PackInfo, Repository};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ impl<'a> Duplicates<'a> {
         let mut packs: BTreeMap<String, usize> = BTreeMap::new();
         for at in &self.rotten {
             let Some(info) = self.infos.get(&at.pack) else { continue };
-            *packs.entry(names::pack(info.kind, info.id)).or_default() += 1;
+            *packs.entry(info.name()).or_default() += 1;
         }
         packs.into_iter().map(|(name, chunks)| {
             let chunks = if chunks == 1 { "a chunk".into() } else { format!("{chunks} chunks") };

@@ -121,11 +121,7 @@ impl Part {
                 let chunk = &self.table.chunks[*ordinal as usize];
                 let content = bytes.get(chunk.offset as usize..).and_then(|b| b.get(..chunk.len as usize));
                 if !context.reader.check(PackKind::Data, &chunk.id, content.unwrap_or_default())? {
-                    return Err(drumlin_repo::Error::DamagedBlock {
-                        pack: self.info.id,
-                        block: self.block,
-                        detail: "a chunk doesn't match its id",
-                    });
+                    return Err(self.info.damaged_block(self.block, "a chunk doesn't match its id"));
                 }
             }
             Ok(())
@@ -565,7 +561,7 @@ impl<'a> Plan<'a> {
             table.chunks.get(ordinal as usize).filter(|c| c.id == id && u64::from(c.len) == len)
         };
         let Some(chunk) = fits(location.ordinal, id, len) else {
-            let why = format!("the index and the table of pack '{}' contradict each other", info.id);
+            let why = format!("the index and the table of '{}' contradict each other", info.name());
             return self.ask_for_chunk(info, id, len, Err(why), reply);
         };
         let block = chunk.block;

@@ -294,13 +294,13 @@ impl<'a> Worker<'a> {
                 (Some(cause), _) => Some(cause.clone()),
                 (None, None) => Some("a chunk lies outside of its block".into()),
                 (None, Some(_)) if wanted != chunk.id => {
-                    Some(format!("the index takes chunk {} of pack '{}' for chunk {wanted}", chunk.id, info.id))
+                    Some(format!("the index takes chunk {} of '{}' for chunk {wanted}", chunk.id, info.name()))
                 }
                 (None, Some(content)) => {
                     if checked != Some(used.ordinal)
                         && !self.context.reader.check(PackKind::Data, &chunk.id, content)?
                     {
-                        Some(format!("chunk {} of pack '{}' doesn't match its id", chunk.id, info.id))
+                        Some(format!("chunk {} of '{}' doesn't match its id", chunk.id, info.name()))
                     } else {
                         lens += if checked == Some(used.ordinal) { 0 } else { u64::from(chunk.len) };
                         checked = Some(used.ordinal);

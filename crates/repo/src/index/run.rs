@@ -11,7 +11,7 @@
 //! piece, so that merging needs little memory, and asked first, so that a chunk nobody has costs no read.
 //! 24 bytes of an identity can't be met by chance or by design (2^96 tries for a collision of one's own making).
 
-use crate::Error;
+use crate::{Error, names};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use drumlin_seal::checksum;
@@ -54,6 +54,18 @@ pub struct PackInfo {
     pub table_offset: u64,
     /// Bytes of its sealed table.
     pub table_len: u32,
+}
+
+impl PackInfo {
+    /// Its name in the storage.
+    pub fn name(&self) -> String {
+        names::pack(self.kind, self.id)
+    }
+
+    /// What is wrong with a block of it, by the block's position in its table.
+    pub fn damaged_block(&self, block: u32, detail: &'static str) -> Error {
+        Error::DamagedBlock { name: self.name(), block, detail }
+    }
 }
 
 /// An entry: a chunk's key, its pack's number among the run's packs, its place in that pack's table.

@@ -70,7 +70,7 @@ impl Healed {
         let header = pack::header(info.kind, repository.config().suite, info.generation, info.id).encode();
         let head = Head { header, table_offset: info.table_offset, table_len: info.table_len };
         let Some(layout) = head.layout().filter(|layout| layout.pack_len() == info.len) else { return Ok(None) };
-        let (name, mut directories) = (names::pack(info.kind, info.id), Vec::new());
+        let (name, mut directories) = (info.name(), Vec::new());
         for at in layout.directories() {
             let shards = layout.directory_len().div_ceil(SHARD_BYTES);
             let mut bytes = read(repository, &name, at, shards, at + layout.directory_len() as u64)?.0;

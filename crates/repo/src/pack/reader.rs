@@ -7,7 +7,7 @@ use super::table::Told;
 use super::{Healed, Lru};
 use crate::cache::Copies;
 use crate::index::{Index, Location, PackInfo};
-use crate::{Cache, Error, Repository, Result, names};
+use crate::{Cache, Error, Repository, Result};
 use drumlin_format::generation::MetaKeys;
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
 use drumlin_format::{ChunkId, PackId};
@@ -118,8 +118,7 @@ impl Reader {
             return false;
         }
         if !lock(&self.there).contains(&info.id) {
-            if !matches!(self.repository.store().len(&names::pack(info.kind, info.id)), Ok(Some(len)) if len == info.len)
-            {
+            if !matches!(self.repository.store().len(&info.name()), Ok(Some(len)) if len == info.len) {
                 return false;
             }
             lock(&self.there).insert(info.id);
@@ -180,7 +179,7 @@ impl Reader {
         out: &mut Vec<u8>,
         heals: bool,
     ) -> Result<()> {
-        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let fail = |detail| info.damaged_block(number, detail);
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
         // What stands in it is written over.
         scratch.resize(block.stored_len as usize, 0);
@@ -205,7 +204,7 @@ impl Reader {
             Some(Err(coming)) => Some(coming),
             None => None,
         };
-        let name = names::pack(info.kind, info.id);
+        let name = info.name();
         let read = self.repository.store().read_at(&name, block.offset, scratch).map_err(Error::from);
         if let Some(coming) = coming
             && read.is_ok()
@@ -241,10 +240,10 @@ impl Reader {
         out: &mut Vec<u8>,
         opened: Option<&mut Vec<u8>>,
     ) -> Result<()> {
-        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let fail = |detail| info.damaged_block(number, detail);
         let block = table.blocks.get(number as usize).ok_or_else(|| fail("there is no such block"))?;
         out.resize(block.stored_len as usize, 0);
-        let name = names::pack(info.kind, info.id);
+        let name = info.name();
         let Some(opened) = opened else {
             // Its parity alone can tell. What was adopted as it came would be sealed by new parity as it is.
             let pack = self.parity_of(info)?;
@@ -318,7 +317,7 @@ impl Reader {
         sealed: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let fail = |detail| Error::DamagedBlock { pack: info.id, block: number, detail };
+        let fail = |detail| info.damaged_block(number, detail);
         let slot = table.slots.get(block.slot as usize).ok_or_else(|| fail("its key is not in the table"))?;
         let info = &*self.truly(info);
         let key = self.key(info, slot)?;
@@ -388,7 +387,7 @@ impl Reader {
         id: &ChunkId,
         heals: bool,
     ) -> Result<Vec<u8>> {
-        let fail = |detail| Error::DamagedBlock { pack: info.id, block: 0, detail };
+        let fail = |detail| info.damaged_block(0, detail);
         let chunk = table.chunks.get(ordinal as usize).filter(|c| c.id == *id && info.kind == kind);
         let chunk = chunk.ok_or_else(|| fail("the index and the pack's table contradict each other"))?;
         let cut = |block: &[u8]| -> Result<Option<Vec<u8>>> {
@@ -414,8 +413,7 @@ impl Reader {
         if let Some(turn) = turn {
             turn.done(block.clone());
         }
-        let detail = "a chunk doesn't match its id";
-        cut(&block)?.ok_or(Error::DamagedBlock { pack: info.id, block: chunk.block, detail })
+        cut(&block)?.ok_or_else(|| info.damaged_block(chunk.block, "a chunk doesn't match its id"))
     }
 
     /// A hint that this chunk will soon be asked for: a store that is far away is asked for its block now.
@@ -433,7 +431,7 @@ impl Reader {
     pub fn expect_table(&self, info: &PackInfo) {
         let len = info.table_len as usize;
         if !lock(&self.tables).contains(&info.id) && !self.kept_tables().is_some_and(|tables| tables.has(info.id)) {
-            let name = names::pack(info.kind, info.id);
+            let name = info.name();
             self.repository.store().expect(Soon::Range { name: &name, offset: info.table_offset, len });
         }
     }
@@ -461,7 +459,7 @@ impl Reader {
             && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, block.offset, block.stored_len as usize))
             && !self.came.as_ref().is_some_and(|came| came.is_known((info.id, number)))
         {
-            let (name, len) = (names::pack(info.kind, info.id), block.stored_len as usize);
+            let (name, len) = (info.name(), block.stored_len as usize);
             self.repository.store().expect(Soon::Range { name: &name, offset: block.offset, len });
         }
     }
@@ -474,7 +472,7 @@ impl Reader {
         let secrets = self.repository.secrets();
         let suite = self.repository.config().suite;
         let header = pack::header(info.kind, suite, info.generation, slot.origin).encode();
-        let name = || names::pack(info.kind, info.id);
+        let name = || info.name();
         let private = match info.kind {
             PackKind::Data => secrets.data_key(info.generation),
             PackKind::Tree => secrets.meta_key(info.generation),

@@ -3,7 +3,7 @@
 
 use super::reader::{Reader, lock};
 use crate::band::Bands;
-use crate::{Error, PackInfo, Result, names};
+use crate::{Error, PackInfo, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
@@ -77,7 +77,7 @@ impl Reader {
         match made {
             Err(e) if e.is_of_one_object() => Ok(None),
             Ok(Some(bytes)) => {
-                self.repository().note_healed(&names::pack(info.kind, info.id));
+                self.repository().note_healed(&info.name());
                 Ok(Some(bytes))
             }
             other => other,
@@ -114,7 +114,7 @@ impl Reader {
         match made {
             Err(e) if e.is_of_one_object() => Err(why),
             Ok(made) => {
-                self.repository().note_healed(&names::pack(info.kind, info.id));
+                self.repository().note_healed(&info.name());
                 Ok(made)
             }
             other => other,

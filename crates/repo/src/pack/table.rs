@@ -4,7 +4,7 @@
 use super::reader::{Reader, lock};
 use super::{Healed, read_footer};
 use crate::cache::Tables;
-use crate::{Error, PackInfo, Repository, Result, names};
+use crate::{Error, PackInfo, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Block, Table};
 use drumlin_format::{IndexId, PackId, Signer};
@@ -160,7 +160,7 @@ impl Reader {
     pub(super) fn note_told(&self, info: &PackInfo) {
         let is_told = matches!(lock(&self.told).tables.get(&info.id), Some(Some(_)));
         if is_told {
-            self.repository().note_healed(&names::pack(info.kind, info.id));
+            self.repository().note_healed(&info.name());
         }
     }
 
@@ -193,7 +193,7 @@ fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, 
         |info: &PackInfo| read_table_as_is(repository, info).map(|(table, signer)| (table, signer, info.generation));
     match as_it_is(info) {
         Err(why) if why.is_of_one_object() && !why.is_missing() => {
-            let name = names::pack(info.kind, info.id);
+            let name = info.name();
             let own = own_info(repository, info)?;
             if let Some(Ok(read)) = own.as_ref().map(as_it_is) {
                 return Ok(read);
@@ -218,7 +218,7 @@ fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, 
 
 /// Where a pack says itself that its table is, if that is elsewhere than an index object says, which may be wrong; `None` if it can't be asked either.
 fn own_info(repository: &Repository, info: &PackInfo) -> Result<Option<PackInfo>> {
-    let Some(len) = repository.store().len(&names::pack(info.kind, info.id))? else { return Ok(None) };
+    let Some(len) = repository.store().len(&info.name())? else { return Ok(None) };
     match read_footer(repository, info.kind, info.id, len) {
         Ok((generation, footer)) => {
             let (table_offset, table_len) = (footer.table_offset, footer.table_len);
@@ -236,12 +236,12 @@ fn read_table_as_is(repository: &Repository, info: &PackInfo) -> Result<(Table, 
 
 fn sealed_table(repository: &Repository, info: &PackInfo) -> Result<Vec<u8>> {
     let mut sealed = vec![0; info.table_len as usize];
-    repository.store().read_at(&names::pack(info.kind, info.id), info.table_offset, &mut sealed)?;
+    repository.store().read_at(&info.name(), info.table_offset, &mut sealed)?;
     Ok(sealed)
 }
 
 fn open_table(repository: &Repository, info: &PackInfo, sealed: Vec<u8>) -> Result<(Table, Signer)> {
     let header = pack::header(info.kind, repository.config().suite, info.generation, info.id);
-    let name = names::pack(info.kind, info.id);
+    let name = info.name();
     Table::open(&header, repository.secrets(), sealed).map_err(Error::damaged(&name))
 }
