@@ -145,9 +145,8 @@ pub(crate) struct Repack<'a> {
 }
 
 impl Repack<'_> {
-    /// Move what is needed of these packs. Gives those of which something could not be moved, and why: they have to stay.
-    pub fn run(&self, packs: &[PackInfo]) -> Result<BTreeMap<PackId, Problem>> {
-        let stay = Mutex::default();
+    /// Move what is needed of these packs. Those of which something could not be moved have to `stay`, for these reasons; also if it fails.
+    pub fn run(&self, packs: &[PackInfo], stay: &Mutex<BTreeMap<PackId, Problem>>) -> Result<()> {
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
         let forged = self.forged(packs)?;
         packs.iter().take(TABLES_AHEAD).for_each(|info| self.reader.expect_table(info));
@@ -157,28 +156,28 @@ impl Repack<'_> {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
                     // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
                     let detail = "the index and its own table disagree about it";
-                    self.stays(&stay, info, &info.damaged_block(0, detail));
+                    self.stays(stay, info, &info.damaged_block(0, detail));
                 }
                 Ok(_) if forged.contains(&info.id) => {
                     let detail = "its table has blocks of another pack, and its signer may not move blocks";
-                    self.stays(&stay, info, &info.damaged_block(0, detail));
+                    self.stays(stay, info, &info.damaged_block(0, detail));
                 }
                 Ok(table) => {
                     let source = Source { info: info.clone(), table };
                     self.pieces(sources.len() as u32, &source, &mut pieces);
                     sources.push(source);
                 }
-                Err(e) if e.is_damage() => self.stays(&stay, info, &e),
+                Err(e) if e.is_damage() => self.stays(stay, info, &e),
                 Err(e) => return Err(e.into()),
             }
             if pieces.len() >= PIECES_MAX || at + 1 == packs.len() {
                 pieces.sort_unstable();
-                self.share_out(&sources, &pieces, &stay)?;
+                self.share_out(&sources, &pieces, stay)?;
                 sources.clear();
                 pieces.clear();
             }
         }
-        Ok(stay.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(())
     }
 
     /// Of packs whose blocks are moved unseen those that give another pack for where a block is from, by nobody's word who moves any. What a keeper has
@@ -234,7 +233,7 @@ impl Repack<'_> {
         stay.lock().unwrap_or_else(PoisonError::into_inner).entry(info.id).or_insert_with(|| {
             let path = info.name().into_bytes();
             let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
-            Problem { path, kind, cause: format!("it stays as it is: {cause}") }
+            Problem { path, kind, cause: format!("it stays as it is: {}", cause.cause()) }
         });
     }
 }

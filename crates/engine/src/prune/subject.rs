@@ -21,7 +21,7 @@ use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Board, Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
 const SMALL_OBJECT_BYTES: u64 = 256 << 10;
@@ -379,16 +379,6 @@ impl Collection<'_> {
         Ok((ground, Some(marks)))
     }
 
-    /// Tell of packs that are damaged and stay, unless somebody has taken this prune for dead meanwhile, and has moved or removed them.
-    fn tell<'p>(&self, desk: &Desk, problems: impl IntoIterator<Item = &'p Problem>) -> Result<()> {
-        let mut problems = problems.into_iter().peekable();
-        if problems.peek().is_some() && !desk.has_session(self.me)? {
-            return Err(super::overtaken());
-        }
-        problems.for_each(|problem| problem.tell(self.monitor));
-        Ok(())
-    }
-
     /// Make parity across packs without those that go, before they go. What damaged packs may be healed by stays.
     fn keep_parity(&mut self, ground: &Ground, draft: &mut Draft, condemned: &mut HashSet<PackId>) -> Result<()> {
         let options = self.options.parity();
@@ -410,6 +400,47 @@ impl Subject<Desk<'_>> for Collection<'_> {
     type Error = Error;
 
     fn look(&mut self, desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+        let looked = self.choose(desk, known);
+        self.unless_overtaken(desk, looked)
+    }
+
+    fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
+        let looked = self.acquit(desk, draft);
+        self.unless_overtaken(desk, looked)
+    }
+
+    fn plan_id(&mut self) -> Result<PlanId> {
+        Ok(PlanId(random_id()?))
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.session.as_ref().is_some_and(WriteSession::is_in_doubt)
+    }
+}
+
+impl Collection<'_> {
+    /// What a prune can't find that somebody has taken for dead meanwhile was moved or removed under its eyes: of nothing of that it is told.
+    fn unless_overtaken<T>(&self, desk: &Desk, looked: Result<T>) -> Result<T> {
+        match looked {
+            Err(e) if !matches!(e, Error::Interrupted) && matches!(desk.has_session(self.me), Ok(false)) => {
+                Err(super::overtaken())
+            }
+            looked => looked,
+        }
+    }
+
+    /// Tell of packs that are damaged and stay; as [`Collection::unless_overtaken`].
+    fn tell<'p>(&self, desk: &Desk, problems: impl IntoIterator<Item = &'p Problem>) -> Result<()> {
+        let mut problems = problems.into_iter().peekable();
+        if problems.peek().is_some() && !desk.has_session(self.me)? {
+            return Err(super::overtaken());
+        }
+        problems.for_each(|problem| problem.tell(self.monitor));
+        Ok(())
+    }
+
+    /// The first look: choose what is to go, and write what takes its place.
+    fn choose(&mut self, desk: &Desk, known: &Known) -> Result<Option<Draft>> {
         let look_at = || Look::at(self.repository, self.cache, self.options, (known, &[]), self.monitor);
         let mut look = look_at()?;
         if !look.healed.is_empty() {
@@ -432,7 +463,7 @@ impl Subject<Desk<'_>> for Collection<'_> {
         let reader = look.places.reader();
         let session =
             self.session.insert(WriteSession::begin(registration, reader.index().clone(), self.cache.clone()));
-        let mut stay = HashSet::new();
+        let stay = Mutex::default();
         if !look.repack.is_empty() {
             let packs: Vec<PackId> = look.repack.iter().map(|info| info.id).collect();
             let ranks = Ranks::find(&look.places, &packs, &look.snapshots, self.monitor)?;
@@ -447,13 +478,13 @@ impl Subject<Desk<'_>> for Collection<'_> {
                 spare: self.options.max_unused.spare(),
                 leaves_frozen: true,
             };
-            let why = repack.run(&look.repack)?;
-            session.flush()?;
-            stay.extend(why.keys().copied());
-            self.tell(desk, why.values())?;
+            let moved = repack.run(&look.repack, &stay).and_then(|()| Ok(session.flush()?));
+            self.tell(desk, stay.lock().unwrap_or_else(PoisonError::into_inner).values())?;
+            moved?;
         }
+        let stay = stay.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut condemned: HashSet<PackId> = look.unused.iter().copied().collect();
-        condemned.extend(look.repack.iter().map(|info| info.id).filter(|pack| !stay.contains(pack)));
+        condemned.extend(look.repack.iter().map(|info| info.id).filter(|pack| !stay.contains_key(pack)));
         condemned.extend(look.ground.orphans());
         let mut indexes: Vec<IndexId> = look.ground.naming(&condemned);
         indexes.extend(&look.objects);
@@ -467,7 +498,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
         Ok(Some(Draft { packs, indexes, snapshots, unnamed: Vec::new() }))
     }
 
-    fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
+    /// The second look: what is needed by now after all stays.
+    fn acquit(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
         let (ground, needed) = self.since(desk, &condemned)?;
         if let Some(marks) = needed {
@@ -494,13 +526,5 @@ impl Subject<Desk<'_>> for Collection<'_> {
         self.session.as_ref().map_or(Ok(()), WriteSession::refuse_lost)?;
         self.condemned = ground.bytes(&draft.packs);
         Ok(())
-    }
-
-    fn plan_id(&mut self) -> Result<PlanId> {
-        Ok(PlanId(random_id()?))
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.session.as_ref().is_some_and(WriteSession::is_in_doubt)
     }
 }

@@ -181,7 +181,7 @@ impl<'a> Scales<'a> {
                 Ok(Weight::Of(repack::cost(self.repository, info, &table, marks, self.options.max_unused.spare())))
             }
             Err(e) if e.is_damage() => {
-                let problem = Problem::damage(info.name(), format!("it stays as it is: {e}"));
+                let problem = Problem::damage(info.name(), format!("it stays as it is: {}", e.cause()));
                 self.damaged.insert(info.id, problem);
                 Ok(Weight::Damaged)
             }

@@ -19,8 +19,8 @@ use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The packs of bands, and their lengths.
 type Members = HashMap<PackId, (PackKind, u64)>;
@@ -283,8 +283,11 @@ impl<'a> Mending<'a> {
             spare: Spare::Little,
             leaves_frozen: false,
         };
-        let stay = repack.run(&infos)?;
+        let stay = Mutex::default();
+        let moved = repack.run(&infos, &stay);
+        let stay = stay.into_inner().unwrap_or_else(PoisonError::into_inner);
         stay.values().for_each(|problem| problem.tell(self.monitor));
+        moved?;
         session.flush()?;
         if all_known {
             self.moved.extend(ids.iter().filter(|id| !stay.contains_key(id)));

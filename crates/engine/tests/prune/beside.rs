@@ -232,17 +232,22 @@ fn sharp() -> Options {
 /// A prune that was taken for dead while it weighed packs tells of no damage: what it can't read another one has moved.
 #[test]
 fn who_was_evicted_tells_of_no_damage() {
-    let mut history = History::new(4);
-    history.forget(|at| at % 2 == 0);
-    let (repository, receiver) = pruned_while_reading(&history, names::DATA);
-    let monitor = Quiet::default();
-    let ended = prune(&repository, &history.bench.cache, &sharp(), &monitor);
-    assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "nothing was moved");
-    assert!(matches!(ended, Err(Error::Overtaken(_))), "{ended:?}");
-    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
-    history.whole();
-    prune_all(&history.bench).unwrap();
-    history.whole();
+    // While packs are weighed; while trees are walked, of which some are gone then.
+    for prefix in [names::DATA, names::TREE] {
+        let mut history = History::new(4);
+        history.forget(|at| at % 2 == 0);
+        let (repository, receiver) = pruned_while_reading(&history, prefix);
+        let monitor = Quiet::default();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+        let ended = prune(&repository, &cache, &sharp(), &monitor);
+        assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "{prefix}: nothing was moved");
+        assert!(matches!(ended, Err(Error::Overtaken(_))), "{prefix}: {ended:?}");
+        assert!(monitor.problems().is_empty(), "{prefix}: {:?}", monitor.problems());
+        history.whole();
+        prune_all(&history.bench).unwrap();
+        history.whole();
+    }
 }
 
 /// A prune ends while somebody asks what one would do, and removes what he was about to read: he looks again.
