@@ -246,7 +246,7 @@ impl Told {
         } else if is_lacking && !context.out.json() {
             // Whatever else the status is about; of that it was told where it was met.
             context.out.warn("not everything was restored as it was: see above");
-            if c.damaged > 0 {
+            if report.spoiled > 0 {
                 context.out.advise(
                     "'drumlin check --read-data' lists what is damaged; 'drumlin repair --read-data' heals what can be healed, and the next backup \
                      stores again what is still there: then run the same command again",

@@ -131,6 +131,17 @@ fn a_full_target_is_named_and_the_same_command_goes_on() {
     assert!(same(&home.path("src"), std::path::Path::new(&target)));
 }
 
+/// What differs because it was kept is no damage, and no check would find any.
+#[test]
+fn what_was_kept_is_not_taken_for_damage() {
+    let (home, folder) = saved();
+    home.run(&["restore", &folder, "-t", "out"]).ok();
+    home.write("out/a.txt", "it was changed");
+    let ran = home.run(&["restore", &folder, "-t", "out", "--overwrite", "never", "--verify"]).expect(3);
+    assert!(ran.stderr.contains("it differs from the snapshot"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("hint: 'drumlin check --read-data'"), "{}", ran.stderr);
+}
+
 #[test]
 fn damage_is_3_and_named() {
     let (home, folder) = saved();

@@ -119,6 +119,8 @@ pub struct Report {
     pub counts: Counts,
     /// Files read back and found right.
     pub verified: u64,
+    /// Entries that lack something because of damage in the repository.
+    pub spoiled: u64,
     /// Milliseconds it took.
     pub millis: u64,
     /// Whether it was stopped before its end.

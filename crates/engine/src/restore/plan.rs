@@ -257,7 +257,7 @@ impl<'a> Planner<'a> {
         let (context, current) = (self.context, self.dir.as_mut().expect("begun by the caller"));
         let counters = context.counters();
         if meta.marks & marks::CONTENTS_MISSING != 0 {
-            context.problem(&path, ProblemKind::Damaged, "its contents could not be read when it was backed up");
+            context.differs(&path, "its contents could not be read when it was backed up");
             return Ok(false);
         }
         if current.stays {

@@ -15,7 +15,7 @@ use drumlin_host::place::{Owners, Target};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, IndexMode, Repository};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ pub fn restore(repository: &Repository, cache: &Arc<Cache>, options: Options, mo
     let cold = options.thaw.filter(|_| !options.dry_run).map(|how| Cold { repository, cache, options: &options, how });
     let stopped = || {
         let (counts, millis) = (monitor.counters().get(), start.elapsed().as_millis() as u64);
-        Report { counts, verified: 0, millis, stopped: true }
+        Report { counts, verified: 0, spoiled: 0, millis, stopped: true }
     };
     if let Some(cold) = cold.as_ref().filter(|_| options.overwrite.spares() && repository.store().freezes())
         && !cold.thaw(None, monitor)?
@@ -111,6 +111,7 @@ fn attempt(
         replaced: Mutex::default(),
         unfinished: Mutex::default(),
         asides,
+        differing: AtomicU64::new(0),
         fatal: Mutex::new(None),
         options,
     };
@@ -136,9 +137,11 @@ fn attempt(
     if let Some(target) = context.target.as_ref().filter(|_| options.verify) {
         target.sync()?;
     }
+    let counts = monitor.counters().get();
     Ok(Report {
-        counts: monitor.counters().get(),
+        counts,
         verified,
+        spoiled: counts.damaged.saturating_sub(context.differing.load(Ordering::Relaxed)),
         millis: start.elapsed().as_millis() as u64,
         stopped: monitor.stop(),
     })

@@ -3,7 +3,6 @@
 use super::compare;
 use super::selection::{self, Selection};
 use super::worker::Context;
-use crate::monitor::ProblemKind;
 use crate::{Error, Result};
 use drumlin_format::tree::{Kind, marks};
 use drumlin_repo::tree::Cursor;
@@ -61,7 +60,7 @@ pub(super) fn verify(context: &Context, selection: &Selection) -> Result<u64> {
                 if same {
                     right += 1;
                 } else {
-                    context.problem(&path, ProblemKind::Damaged, "read back, it differs from the snapshot");
+                    context.differs(&path, "read back, it differs from the snapshot");
                 }
             }
         }

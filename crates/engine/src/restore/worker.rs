@@ -18,7 +18,7 @@ use drumlin_seal::IdKey;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -51,6 +51,8 @@ pub(super) struct Context<'a> {
     pub unfinished: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
     /// What directories took the place of.
     pub asides: &'a Asides,
+    /// Files that aren't what was to be saved: see [`Context::differs`].
+    pub differing: AtomicU64,
     /// The first failure that ends the run.
     pub fatal: Mutex<Option<Error>>,
 }
@@ -120,6 +122,12 @@ impl Context<'_> {
             self.asides.lost(path);
         }
         self.monitor.problem(&Problem { path: path.to_vec(), kind, cause: cause.to_string() });
+    }
+
+    /// A file isn't what was to be saved, though nothing that the repository has of it is damaged.
+    pub fn differs(&self, path: &[u8], cause: &str) {
+        add(&self.differing, 1);
+        self.problem(path, ProblemKind::Damaged, cause);
     }
 
     /// Whether trouble was told of that path that kept its entry from being restored.
