@@ -68,7 +68,7 @@ impl Context<'_> {
         repository
     }
 
-    /// Tell if anything is missing in a repository that this client has seen; its keys are looked at, too, if wanted. The
+    /// Tell if anything is missing in a repository that this client has seen; its keys are read, too, if wanted. The
     /// command goes on.
     pub fn heed(&self, repository: &Repository, keys: bool) {
         self.told(repository.look_back(now().0, keys));

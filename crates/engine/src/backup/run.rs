@@ -38,6 +38,10 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     let again = again(&options);
     let mut damaged = HashSet::new();
     match attempt(repository, cache, options, &mut damaged, monitor) {
+        // Nobody has looked further: the next backup tells, if it is so.
+        Err(Error::Repo(drumlin_repo::Error::MissingChunk(_))) if again.is_some() && monitor.stop() => {
+            Err(Error::Interrupted)
+        }
         Err(Error::Repo(e)) if is_of_tree(&e) && again.is_some() && !monitor.stop() => {
             // The tree of the backup before can't be read: all is read anew, and nothing refers to what is damaged.
             let cause = format!("the previous backup can't be compared with, so all files are read: {e}");

@@ -129,8 +129,8 @@ impl Book {
         for info in &infos {
             let snapshot = &info.snapshot;
             // What a backup that was stopped has put is listed as in progress until the claim on its session, by which it was told, is confirmed.
-            let is_told_to_count = !info.open_session || snapshot.partial.is_none();
-            if is_told_to_count && snapshot.tags.first().is_some_and(|tag| self.pages().evicted.contains(tag)) {
+            let counts = info.committed || !info.open_session;
+            if counts && snapshot.tags.first().is_some_and(|tag| self.pages().evicted.contains(tag)) {
                 self.wrong(format!("snapshot {} counts, and its backup was told that it was evicted", snapshot.id));
             }
             if !some(snapshot) {
