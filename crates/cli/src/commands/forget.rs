@@ -271,6 +271,12 @@ impl Shown<'_> {
             for line in self.table(group).lines() {
                 if dry_run { out.line(line)? } else { out.note(line) }
             }
+            if group.signers > 1 {
+                out.note(format!(
+                    "these are of {} keys, and the rules count those of each key by themselves",
+                    group.signers
+                ));
+            }
         }
         if self.plan.groups.iter().all(|group| group.fates.is_empty()) {
             out.note("no snapshots");

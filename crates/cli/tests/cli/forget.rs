@@ -28,6 +28,19 @@ fn summary(ran: &Ran) -> [u64; 3] {
     ["kept", "forgotten", "left_alone"].map(|field| summary[field].as_u64().unwrap())
 }
 
+/// Each key has a last one of its own: that is told where it is so.
+#[test]
+fn of_several_keys_in_one_group_it_is_told() {
+    let home = home(&[1, 2]);
+    assert!(!forget(&home, &["--keep-last", "1", "-n"]).ok().stderr.contains("keys"));
+    home.run(&["key", "add", "--role", "writer", "--new-key-file", "writer.key"]).ok();
+    home.run(&["-k", "writer.key", "backup", "src", "--time", "2020-01-03 12:00"]).ok();
+    let ran = forget(&home, &["--keep-last", "1"]).ok();
+    let told = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(told.contains("these are of 2 keys, and the rules count those of each key by themselves\n"), "{told}");
+    assert_eq!(days(&home), [2, 3]);
+}
+
 #[test]
 fn each_rule_keeps_what_it_says() {
     // Wednesday the 1st; the 5th and the 12th are Sundays.

@@ -59,7 +59,7 @@ impl Plan {
                 fates.push((id, Fate::Go(Going::Named)));
             }
         }
-        Ok(Plan { groups: vec![Group { key: GroupKey::default(), fates, emptied: false }] })
+        Ok(Plan { groups: vec![Group { key: GroupKey::default(), fates, emptied: false, signers: 0 }] })
     }
 
     /// The snapshots that go.

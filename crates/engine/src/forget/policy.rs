@@ -17,7 +17,7 @@ use super::rules::{Count, Period, Rules, Unit};
 use drumlin_format::{KeyId, SnapshotId};
 use drumlin_repo::{SnapshotInfo, Trust};
 use jiff::tz::TimeZone;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Clocks differ. A snapshot that is further ahead than so many seconds is from the future.
 pub(crate) const FUTURE_SECONDS: i64 = 24 * 60 * 60;
@@ -92,6 +92,8 @@ pub struct Group {
     pub fates: Vec<(SnapshotId, Fate)>,
     /// Of those that count together, of one key, and with all sources or not, nothing would be kept, and nobody has allowed that.
     pub emptied: bool,
+    /// By how many keys those were signed that the rules were asked about: each one's count for themselves.
+    pub signers: usize,
 }
 
 /// What becomes of snapshots. In whatever order they come: the groups are in the order of what they have in common.
@@ -117,6 +119,7 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
         let whole = alike.iter().filter(|((_, lacks_sources), _)| !lacks_sources);
         whole.filter_map(|((signer, _), own)| Some((*signer, members[*own.first()?].time))).collect()
     };
+    let signers = alike.keys().map(|(signer, _)| signer).collect::<BTreeSet<_>>().len();
     let mut reasons: Vec<(usize, Vec<Reason>)> = Vec::with_capacity(counted.len());
     let mut emptied = false;
     for own in alike.into_values() {
@@ -139,7 +142,7 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     for (at, reasons) in reasons {
         fates[at] = if reasons.is_empty() { Fate::Go(Going::NoRule) } else { Fate::Keep(reasons) };
     }
-    Group { key, fates: members.iter().map(|c| c.id).zip(fates).collect(), emptied }
+    Group { key, fates: members.iter().map(|c| c.id).zip(fates).collect(), emptied, signers }
 }
 
 /// Of those that were made by a clock that was behind, so many are left alone. The others go by their own times: if one snapshot was from the
