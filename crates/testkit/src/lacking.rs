@@ -27,9 +27,21 @@ pub struct Lacks {
     pub direct: bool,
 }
 
+/// A write, as it came to the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Each opening of a file has a number of its own.
+    pub opening: u64,
+    /// Bytes before it in the file.
+    pub offset: u64,
+    /// Bytes of it.
+    pub len: u64,
+}
+
 /// A folder shown at another place, to be read and written, without what it lacks; unmounted when dropped.
 pub struct Lacking {
     at: PathBuf,
+    writes: Arc<Mutex<Vec<Written>>>,
     _session: BackgroundSession,
 }
 
@@ -43,9 +55,11 @@ impl Lacking {
             linked: HashSet::new(),
             last: root,
         };
+        let writes = Arc::default();
         let shown = Shown {
             folder: folder.to_owned(),
             lacks,
+            writes: Arc::clone(&writes),
             nodes: Mutex::new(nodes),
             files: Mutex::default(),
             lists: Mutex::default(),
@@ -53,7 +67,12 @@ impl Lacking {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("lacking".into())];
         let session = fuser::spawn_mount(shown, at, &config).ok()?;
-        Some(Lacking { at: at.to_owned(), _session: session })
+        Some(Lacking { at: at.to_owned(), writes, _session: session })
+    }
+
+    /// All writes since this was asked last, in their order.
+    pub fn writes(&self) -> Vec<Written> {
+        std::mem::take(&mut lock(&self.writes))
     }
 
     /// Where it is mounted.
@@ -145,6 +164,7 @@ type Entries = Vec<(INodeNo, FileType, OsString)>;
 struct Shown {
     folder: PathBuf,
     lacks: Lacks,
+    writes: Arc<Mutex<Vec<Written>>>,
     nodes: Mutex<Nodes>,
     files: Mutex<Open<File>>,
     lists: Mutex<Open<Entries>>,
@@ -400,6 +420,7 @@ impl Filesystem for Shown {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        lock(&self.writes).push(Written { opening: handle.0, offset, len: data.len() as u64 });
         match self.file(handle).and_then(|file| file.write_all_at(data, offset)) {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(e.into()),

@@ -22,7 +22,7 @@ mod sshd;
 pub mod tree;
 
 pub use bucket::Bucket;
-pub use lacking::{Lacking, Lacks};
+pub use lacking::{Lacking, Lacks, Written};
 pub use lease::Lease;
 pub use loopfs::LoopFs;
 pub use mapping::{Mapping, are_stores_stamped_anew};

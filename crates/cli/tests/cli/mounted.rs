@@ -3,7 +3,8 @@
 
 use crate::home::{Home, Ran};
 use crate::{aftermath, everything};
-use drumlin_testkit::{Lacking, Lacks};
+use drumlin_testkit::{Lacking, Lacks, Rng, Written};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[test]
@@ -35,6 +36,45 @@ fn a_file_system_without_links_and_direct_writes() {
             true => everything_on(mounted.path()),
             false => killed_on(mounted.path()),
         }
+    }
+}
+
+/// What lies far away is written in few, large pieces, each behind the one before; by direct writes or not.
+#[test]
+fn writes_are_few_and_large_and_in_order() {
+    for direct in [false, true] {
+        let (folder, at) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let Some(mounted) = Lacking::mount(folder.path(), at.path(), Lacks { direct, ..Lacks::default() }) else {
+            return println!("writes_are_few_and_large_and_in_order: passed over, nothing can be mounted here");
+        };
+        let home = Home::new();
+        let mut rng = Rng::new(5);
+        home.write("src/large", rng.bytes(40 << 20));
+        for n in 0..600 {
+            home.write(&format!("src/{n}"), rng.bytes(20_000));
+        }
+        let repo = mounted.path().join("repo");
+        let run = |args: &[&str]| home.run(&[&["-r", repo.to_str().unwrap(), "-k", "k"], args].concat());
+        run(&["init"]).ok();
+        mounted.writes();
+        run(&["backup", "src"]).ok();
+        let mut files: BTreeMap<u64, Vec<Written>> = BTreeMap::new();
+        for write in mounted.writes() {
+            files.entry(write.opening).or_default().push(write);
+        }
+        let (mut count, mut bytes) = (0, 0);
+        for writes in files.values() {
+            let mut end = 0;
+            for write in writes {
+                assert_eq!(write.offset, end, "{direct}: out of order: {writes:?}");
+                end += write.len;
+            }
+            (count, bytes) = (count + writes.len() as u64, bytes + end);
+        }
+        let stored = bytes >> 20;
+        assert!((52..60).contains(&stored), "{direct}: {stored} MiB");
+        println!("{} files, {count} writes of {} KiB on average", files.len(), (bytes >> 10) / count);
+        assert!(count <= stored + 20, "{direct}: {count} writes of {stored} MiB in {} files", files.len());
     }
 }
 
