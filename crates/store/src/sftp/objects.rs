@@ -18,7 +18,7 @@ use super::folders::Opened;
 use super::peer::{Peer, Together, Trouble};
 use super::publish::Named;
 use super::spare::File;
-use super::wire::{Request, open, status};
+use super::wire::{PIECE_BYTES, Request, open, status};
 use super::{Inner, split};
 use crate::name::TMP;
 use crate::whose::Writer;
@@ -28,6 +28,9 @@ use crate::{Action, Kind, Look, Put, Result};
 pub(super) const NEW: u32 = open::WRITE | open::CREATE | open::EXCLUSIVE;
 /// Nobody is to write an object twice: it is born read-only, and only the handle of its creation can write.
 pub(super) const BORN: u32 = 0o444;
+
+/// So much of a file is written before its handle is known, at most: it is held until all of it is there.
+pub(super) const AT_ONCE_BYTES_MAX: usize = 4 * PIECE_BYTES;
 
 /// What came of an attempt to put an object.
 enum Attempt {
@@ -166,7 +169,7 @@ impl Inner {
         let step = peer.abilities()?.write_bytes;
         let ready = spare.and_then(|file| self.ready(file, peer));
         if ready.is_none()
-            && body.len() <= step
+            && body.len() <= AT_ONCE_BYTES_MAX
             && let Some(opened) = self.write_at_once(peer, temporary, body, folder)?
         {
             return Ok(opened);
@@ -193,19 +196,21 @@ impl Inner {
 
     /// Create a file in `tmp/`, write all of it, sync and close it, in one round trip, before its handle is known: see [`super::handles`]. `None` if that
     /// can't be done, or came out otherwise; `temporary` is a name then that nobody has.
-    fn write_at_once(
+    pub(super) fn write_at_once(
         &self,
         peer: &Arc<Peer>,
         temporary: &mut String,
         body: &Bytes,
         folder: &str,
     ) -> std::result::Result<Option<Opened>, Trouble> {
-        let path = self.path(temporary);
+        let (path, step) = (self.path(temporary), peer.abilities()?.write_bytes);
         let OnTheWay { mut wanted, closed, lacking } = self.on_the_way(peer, folder)?;
         let Some(mut flight) = peer.foresee_new() else { return Ok(None) };
         let handle = flight.handle;
         flight.add(&Request::Open { path: &path, flags: NEW, mode: Some(BORN) });
-        flight.write(body);
+        for (at, piece) in body.chunks(step).enumerate() {
+            flight.write((at * step) as u64, piece);
+        }
         flight.add(&Request::Sync { handle: &handle });
         flight.add(&Request::Close { handle: &handle });
         self.folders.ask_to_make(self, &mut flight, &lacking);
@@ -213,7 +218,10 @@ impl Inner {
         let (replies, in_order) = flight.land()?;
         let mut replies = replies.into_iter();
         let mut next = || replies.next().ok_or(Trouble::Odd);
-        let (created, written) = (next()?.handle(), [next()?.done(), next()?.done(), next()?.done()]);
+        let created = next()?.handle();
+        let written = (0..body.len().div_ceil(step) + 2)
+            .map(|_| Ok(next()?.done()))
+            .collect::<std::result::Result<Vec<_>, Trouble>>()?;
         self.folders.note_made(&lacking, &mut replies);
         self.folders.note_opened(peer, &closed, &mut replies, &mut wanted);
         match created {

@@ -596,11 +596,11 @@ impl Together for Foreseen<'_> {
 }
 
 impl<'a> Foreseen<'a> {
-    /// Write a few bytes to the new file ([`Peer::foresee_new`]).
-    pub(super) fn write(&mut self, body: &[u8]) {
+    /// Write to the new file ([`Peer::foresee_new`]).
+    pub(super) fn write(&mut self, offset: u64, body: &[u8]) {
         debug_assert!(self.is_new, "a file that may be another's");
         let (handle, len) = (self.handle, body.len() as u32);
-        let write = Request::Write { handle: &handle, offset: 0, len };
+        let write = Request::Write { handle: &handle, offset, len };
         self.peer.add(&mut self.state, &write, &self.to, self.count, &mut self.packet);
         self.packet.extend_from_slice(body);
         self.count += 1;

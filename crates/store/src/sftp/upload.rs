@@ -3,6 +3,9 @@
 //! Every [`SAFE_BYTES`] the server is asked to sync the file. What was sent since the last sync that has succeeded is kept in
 //! memory, [`KEPT_BYTES_MAX`] at most; waiting for room there is what holds a fast producer back.
 //!
+//! What is no longer than some pieces is written when it is whole, in one round trip, where that can be done ([`super::handles`]): until more has come an upload asks
+//! for nothing.
+//!
 //! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of them, as
 //! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do.
 //!
@@ -11,7 +14,7 @@
 //!
 //! | the account | its files in `tmp/` are born | and an upload goes on |
 //! |---|---|---|
-//! | may replace files (posix-rename) | 0600, and made 0444 before they get their names | in the same file, opened again |
+//! | may replace files (posix-rename) | 0600, and made 0444 before they get their names; 0444 what is written at once | in the same file, opened again |
 //! | may rename, and replace nothing | 0444 | in a new file, into which the old one is copied, over the line and back |
 //! | may only add | 0444, under the object's own name | not at all: the object is torn, and the run fails |
 //!
@@ -25,7 +28,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::behind::Looking;
 use super::folders::Opened;
-use super::objects::BORN;
+use super::objects::{AT_ONCE_BYTES_MAX, BORN};
 use super::peer::{Answer, Gone, LOOK, Peer, Together, Trouble};
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
@@ -87,6 +90,8 @@ pub(super) struct SftpUpload {
     /// In `tmp/`; of no use if it is written straight.
     temporary: String,
     under: Option<Under>,
+    /// There is a file; else all that has come is in `filling`, [`AT_ONCE_BYTES_MAX`] at most.
+    is_begun: bool,
     /// The piece that is being filled.
     filling: Vec<u8>,
     piece: usize,
@@ -109,6 +114,7 @@ impl SftpUpload {
             name: name.to_owned(),
             temporary,
             under: None,
+            is_begun: false,
             filling: Vec::new(),
             piece: PIECE_BYTES,
             sent: VecDeque::new(),
@@ -118,27 +124,65 @@ impl SftpUpload {
             failed: None,
             store,
         };
-        let pool = upload.store.pool.clone();
+        if !upload.store.run(Action::Write, name, |peer| Ok(peer.writes_at_once() && peer.abilities()?.rename))? {
+            upload.create_now()?;
+        }
+        Ok(upload)
+    }
+
+    /// Create the file, to write to it piece by piece.
+    fn create_now(&mut self) -> Result<()> {
+        let pool = self.store.pool.clone();
         let mut tries = 0;
         pool.again(|| {
             tries += 1;
-            upload.open(tries > 1)
+            self.open(tries > 1)
         })?;
-        match upload.under.is_some() {
-            true => Ok(upload),
-            false if tries > 1 => Err(upload.torn()),
-            false => Err(upload.store.taken(name)),
+        self.is_begun = true;
+        match self.under.is_some() {
+            true => Ok(()),
+            false if tries > 1 => Err(self.torn()),
+            false => Err(self.store.taken(&self.name)),
         }
+    }
+
+    /// Write all of a file that nothing was asked for yet. `false`: it has to be begun in the usual way.
+    fn write_at_once(&mut self) -> Result<bool> {
+        let body = Bytes::from(std::mem::take(&mut self.filling));
+        let pool = self.store.pool.clone();
+        let mut is_second = false;
+        let written = pool.again(|| {
+            let peer = self.store.pool.peer()?;
+            if std::mem::replace(&mut is_second, true) {
+                self.name_anew(&peer)?;
+            }
+            if body.is_empty() {
+                return Ok(false);
+            }
+            let folder = split(&self.name).0;
+            let written = self.store.write_at_once(&peer, &mut self.temporary, &body, folder);
+            written.map(|opened| opened.is_some()).map_err(|trouble| self.error(&peer, &trouble))
+        })?;
+        match written {
+            true => (self.end, self.safe) = (body.len() as u64, body.len() as u64),
+            false => self.filling = body.into(),
+        }
+        Ok(written)
+    }
+
+    /// The file before may have been created, and no answer came: another one.
+    fn name_anew(&mut self, peer: &Peer) -> Result<()> {
+        peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
+        self.temporary =
+            self.store.temporary().map_err(|source| self.store.system(Action::Write, &self.name, source))?;
+        Ok(())
     }
 
     /// Create the file; if it is to be written under its own name, and somebody has that, there is none.
     fn open(&mut self, is_second: bool) -> Result<()> {
         let peer = self.store.pool.peer()?;
         if is_second && self.manner != Manner::Straight {
-            // The one before may have been created, and no answer came.
-            peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
-            self.temporary =
-                self.store.temporary().map_err(|source| self.store.system(Action::Write, &self.name, source))?;
+            self.name_anew(&peer)?;
         }
         let created = self.create(&peer);
         created.map_err(|trouble| self.error(&peer, &trouble))
@@ -187,19 +231,24 @@ impl SftpUpload {
 
     /// Send what is filled so far.
     fn send(&mut self) -> Result<()> {
-        if self.filling.is_empty() {
-            return Ok(());
+        if !self.is_begun {
+            self.create_now()?;
         }
-        let bytes = Bytes::from(std::mem::take(&mut self.filling));
-        let offset = self.end;
-        self.end += bytes.len() as u64;
-        self.widen();
-        if let Some(under) = &self.under {
-            under.write(offset, &bytes);
+        let mut filled = Bytes::from(std::mem::take(&mut self.filling));
+        while !filled.is_empty() {
+            // What was filled before the file was begun may be several pieces.
+            let bytes = filled.split_to(filled.len().min(self.piece));
+            let offset = self.end;
+            self.end += bytes.len() as u64;
+            self.widen();
+            if let Some(under) = &self.under {
+                under.write(offset, &bytes);
+            }
+            self.sent.push_back(Sent { offset, bytes, taken: false });
+            // Whoever waits for room does so here, with the file at hand.
+            self.settle(KEPT_BYTES_MAX)?;
         }
-        self.sent.push_back(Sent { offset, bytes, taken: false });
-        // Whoever waits for room does so here, with the file at hand.
-        self.settle(KEPT_BYTES_MAX)
+        Ok(())
     }
 
     /// Open the file on one more connection, if those at hand are busy and another one is not.
@@ -418,9 +467,11 @@ impl SftpUpload {
     }
 
     fn complete(&mut self) -> Result<()> {
-        self.send()?;
+        if self.is_begun || !self.write_at_once()? {
+            self.send()?;
+            self.settle(0)?;
+        }
         // Whatever breaks from here on, all bytes are safe, and the file has its name or not.
-        self.settle(0)?;
         let pool = self.store.pool.clone();
         let mut is_second = false;
         let named = pool.again(|| {
@@ -603,13 +654,17 @@ impl Under {
 impl Upload for SftpUpload {
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
+            if !self.is_begun && self.filling.len() == AT_ONCE_BYTES_MAX {
+                self.send()?;
+            }
+            let most = if self.is_begun { self.piece } else { AT_ONCE_BYTES_MAX };
             if self.filling.capacity() == 0 {
                 self.filling.reserve_exact(self.piece);
             }
-            let (now, later) = bytes.split_at(bytes.len().min(self.piece - self.filling.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(most - self.filling.len()));
             self.filling.extend_from_slice(now);
             bytes = later;
-            if self.filling.len() == self.piece {
+            if self.is_begun && self.filling.len() == self.piece {
                 self.send()?;
             }
         }

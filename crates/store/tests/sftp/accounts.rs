@@ -314,7 +314,9 @@ fn leftovers_are_cleared() {
     let Some(place) = Place::new() else { return };
     let store = place.create("plain", "/~/r");
     let tmp = place.sshd.folder("plain").join("r/tmp");
-    let upload = store.upload("living", 0).unwrap();
+    let mut upload = store.upload("living", 0).unwrap();
+    // More than is held back until all of it is there.
+    upload.write(&vec![7; 2 << 20]).unwrap();
     let living = std::fs::read_dir(&tmp).unwrap().next().unwrap().unwrap().file_name().into_string().unwrap();
     // The same process but for its number, which nobody has.
     let mut parts: Vec<&str> = living.split('-').collect();
@@ -331,6 +333,6 @@ fn leftovers_are_cleared() {
     let cleared = store.clear_unfinished().unwrap();
     assert_eq!((cleared.files, cleared.bytes), (2, 5));
     upload.finish().unwrap();
-    assert_eq!(store.len("living").unwrap(), Some(0));
+    assert_eq!(store.len("living").unwrap(), Some(2 << 20));
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 2);
 }

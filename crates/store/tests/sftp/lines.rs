@@ -33,21 +33,26 @@ fn survives_cuts(account: &str, base: &str, seeds: std::ops::Range<u64>) {
         let passed: u64 = place.relay.bytes().0 + place.relay.bytes().1;
         // Some cuts early on, some within the large object.
         let mut cuts: Vec<u64> = (0..3).map(|_| passed + rng.below(20_000) as u64).collect();
+        cuts.extend((0..3).map(|_| passed + rng.below(12 << 20) as u64));
         cuts.extend((0..3).map(|_| passed + rng.below(60 << 20) as u64));
         place.relay.cut_at(cuts);
         for i in 0..20 {
             let content = vec![i as u8; 1 + i * 1000];
             store.put(&format!("small/{i}"), &content, Put::Create).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            // The last ones are more than is written at once.
+            upload(&store, &format!("packs/{i}"), &large[..1 + i * 60_000])
+                .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         }
         upload(&store, "large/a", &large).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         store.sync().unwrap();
         for i in 0..20 {
             same(&store.get(&format!("small/{i}")).unwrap(), &vec![i as u8; 1 + i * 1000], "a small object");
+            same(&store.get(&format!("packs/{i}")).unwrap(), &large[..1 + i * 60_000], "a small upload");
         }
         let mut names = Vec::new();
         store.list("", &mut |l| names.push(l.name)).unwrap();
         names.sort();
-        assert_eq!(names.len(), 21, "seed {seed}: {names:?}");
+        assert_eq!(names.len(), 41, "seed {seed}: {names:?}");
         let mut range = vec![0; 5 << 20];
         store.read_at("large/a", 12_345_678, &mut range).unwrap();
         same(&range, &large[12_345_678..][..5 << 20], "a range");
@@ -211,6 +216,14 @@ fn calls_take_few_round_trips() {
         assert_eq!((store.len("f/a").unwrap(), store.len("f/b").unwrap()), (Some(1), None));
     });
     turns(1, "list", &nothing, &|_| store.list("d", &mut |_| ()).unwrap());
+    // Of what is no longer than some pieces nothing is asked for until it is whole.
+    let bytes = Rng::new(4).bytes(1 << 20);
+    turns(2, "upload of a piece", &nothing, &|name| upload(&store, name, &bytes[..250_000]).unwrap());
+    turns(2, "upload of some pieces", &nothing, &|name| upload(&store, name, &bytes[..1_000_000]).unwrap());
+    turns(3, "upload of more", &nothing, &|name| upload(&store, name, &bytes).unwrap());
+    turns(0, "upload that is given up", &nothing, &|name| {
+        store.upload(name, 0).unwrap().write(&bytes[..1_000_000]).unwrap();
+    });
     turns(1, "delete", &put, &|name| store.delete(name).unwrap());
     turns(1, "sync", &put, &|_| store.sync().unwrap());
     turns(1, "read_at", &put, &|name| store.read_at(name, 0, &mut [0]).unwrap());
@@ -244,6 +257,9 @@ fn what_is_written_at_once_is_whole_whatever_others_open() {
                 let name = format!("d/{round}-{n}");
                 store.put(&name, name.as_bytes(), Put::Create).unwrap();
                 assert_eq!(store.get(&name).unwrap(), name.as_bytes());
+                let pack = format!("packs/{round}-{n}");
+                upload(&store, &pack, pack.as_bytes()).unwrap();
+                assert_eq!(store.get(&pack).unwrap(), pack.as_bytes());
             }
             is_over.store(1, Ordering::Relaxed);
         });
@@ -254,6 +270,35 @@ fn what_is_written_at_once_is_whole_whatever_others_open() {
         assert!(start.elapsed() < Duration::from_secs(10), "{} are left", left());
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Cut anywhere between an object's file and the last answer behind its naming: it is put once, and whatever is given out later is so.
+#[test]
+fn a_cut_behind_a_put_leaves_nothing_that_is_not_so() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    store.put("e/a", b"12", Put::Create).unwrap();
+    let passed = || place.relay.bytes().0 + place.relay.bytes().1;
+    let (mut at, mut put) = (0, 0);
+    loop {
+        let (before, connections) = (passed(), place.relay.connections());
+        place.relay.cut_at(vec![before + at]);
+        let name = format!("d/{put:04}");
+        store.put_and_look(&name, b"1", &[Look::Empty("empty"), Look::Listing("d"), Look::Length("e/a")]).unwrap();
+        place.relay.cut_at(Vec::new());
+        put += 1;
+        let (mut empty, mut listed) = (0, Vec::new());
+        store.list("empty", &mut |_| empty += 1).unwrap();
+        store.list("d", &mut |object| listed.push((object.name, object.len))).unwrap();
+        listed.sort();
+        let expected: Vec<_> = (0..put).map(|n| (format!("d/{n:04}"), 1)).collect();
+        assert_eq!((empty, store.len("e/a").unwrap(), listed), (0, Some(2), expected), "cut at {at}");
+        if place.relay.connections() == connections {
+            break;
+        }
+        at += 61;
+    }
+    assert!(put > 10, "{put} cuts");
 }
 
 /// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something was put since.

@@ -86,7 +86,7 @@ fn a_backup_of_little_takes_few_round_trips() {
         eprintln!("{waited:.1} round trips");
         waited
     });
-    let most = LOGIN_MAX as f64 + 15.0;
+    let most = LOGIN_MAX as f64 + 13.0;
     assert!(waited.any(|waited| waited <= most));
 }
 
