@@ -168,11 +168,15 @@ impl Inner {
     ) -> std::result::Result<Opened, Trouble> {
         let step = peer.abilities()?.write_bytes;
         let ready = spare.and_then(|file| self.ready(file, peer));
-        if ready.is_none()
-            && body.len() <= AT_ONCE_BYTES_MAX
-            && let Some(opened) = self.write_at_once(peer, temporary, body, folder)?
-        {
-            return Ok(opened);
+        if ready.is_none() && body.len() <= AT_ONCE_BYTES_MAX {
+            match self.write_at_once(peer, temporary, body, folder) {
+                Ok(Some(opened)) => return Ok(opened),
+                Ok(None) => {}
+                Err(trouble) => {
+                    peer.tell(&Request::Remove { path: &self.path(temporary) });
+                    return Err(trouble);
+                }
+            }
         }
         let (handle, mut opened) = match ready {
             Some((spare, handle)) => {
@@ -195,7 +199,7 @@ impl Inner {
     }
 
     /// Create a file in `tmp/`, write all of it, sync and close it, in one round trip, before its handle is known: see [`super::handles`]. `None` if that
-    /// can't be done, or came out otherwise; `temporary` is a name then that nobody has.
+    /// can't be done, or came out otherwise; `temporary` is a name then that nobody has. A failure leaves the file to be removed.
     pub(super) fn write_at_once(
         &self,
         peer: &Arc<Peer>,
@@ -238,11 +242,10 @@ impl Inner {
                 return Ok(None);
             }
         }
-        if let Some(trouble) = written.into_iter().find_map(|reply| reply.err()) {
-            peer.tell(&Request::Remove { path: &path });
-            return Err(trouble);
+        match written.into_iter().find_map(|reply| reply.err()) {
+            Some(trouble) => Err(trouble),
+            None => Ok(Some(wanted)),
         }
-        Ok(Some(wanted))
     }
 
     /// The folders that will have to be synced once something in `folder` has a name.

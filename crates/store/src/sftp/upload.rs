@@ -3,13 +3,13 @@
 //! Every [`SAFE_BYTES`] the server is asked to sync the file. What was sent since the last sync that has succeeded is kept in
 //! memory, [`KEPT_BYTES_MAX`] at most; waiting for room there is what holds a fast producer back.
 //!
-//! What is no longer than some pieces is written when it is whole, in one round trip, where that can be done ([`super::handles`]): until more has come an upload asks
-//! for nothing.
+//! What is no longer than [`AT_ONCE_BYTES_MAX`] is written when it is whole, in one round trip, where that can be done ([`super::handles`]): until more has come, or
+//! [`HELD_BACK`] has passed, an upload asks for nothing. When the connection breaks it is written once more, to another file.
 //!
 //! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of them, as
 //! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do.
 //!
-//! When the connection breaks, the upload goes on over another one from where the file was last known to be safe, whatever the server
+//! When the connection breaks, any other upload goes on over another one from where the file was last known to be safe, whatever the server
 //! has lost since, a crash of its machine included:
 //!
 //! | the account | its files in `tmp/` are born | and an upload goes on |
@@ -22,6 +22,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -39,6 +40,8 @@ use crate::{Action, Error, Kind, Put, Result, Upload};
 const SAFE_BYTES: u64 = 8 << 20;
 /// So much is kept until the server has it for sure.
 const KEPT_BYTES_MAX: usize = 16 << 20;
+/// What comes slowly is not held back for longer: the line would be idle, and all of it to be carried at the end.
+const HELD_BACK: Duration = Duration::from_millis(200);
 /// The mode of a file that its account may open again.
 const MENDABLE: u32 = 0o600;
 /// The mode that an object has.
@@ -92,6 +95,8 @@ pub(super) struct SftpUpload {
     under: Option<Under>,
     /// There is a file; else all that has come is in `filling`, [`AT_ONCE_BYTES_MAX`] at most.
     is_begun: bool,
+    /// When it began.
+    since: Instant,
     /// The piece that is being filled.
     filling: Vec<u8>,
     piece: usize,
@@ -102,7 +107,7 @@ pub(super) struct SftpUpload {
     safe: u64,
     /// Nothing is left to be removed.
     finished: bool,
-    /// A piece was refused, so the file doesn't hold what was written: every further call fails with this.
+    /// A piece was refused, or the file could not be created: what was written isn't in it, and every further call fails with this.
     failed: Option<(Kind, String)>,
 }
 
@@ -115,6 +120,7 @@ impl SftpUpload {
             temporary,
             under: None,
             is_begun: false,
+            since: Instant::now(),
             filling: Vec::new(),
             piece: PIECE_BYTES,
             sent: VecDeque::new(),
@@ -138,8 +144,8 @@ impl SftpUpload {
             tries += 1;
             self.open(tries > 1)
         })?;
-        self.is_begun = true;
-        match self.under.is_some() {
+        self.is_begun = self.under.is_some();
+        match self.is_begun {
             true => Ok(()),
             false if tries > 1 => Err(self.torn()),
             false => Err(self.store.taken(&self.name)),
@@ -161,7 +167,12 @@ impl SftpUpload {
             }
             let folder = split(&self.name).0;
             let written = self.store.write_at_once(&peer, &mut self.temporary, &body, folder);
-            written.map(|opened| opened.is_some()).map_err(|trouble| self.error(&peer, &trouble))
+            written.map(|opened| opened.is_some()).map_err(|trouble| {
+                // Told before it goes: how much room there is, is asked for.
+                let error = self.late_error(&peer, &trouble);
+                peer.tell(&Request::Remove { path: &self.store.path(&self.temporary) });
+                error
+            })
         })?;
         match written {
             true => (self.end, self.safe) = (body.len() as u64, body.len() as u64),
@@ -231,8 +242,13 @@ impl SftpUpload {
 
     /// Send what is filled so far.
     fn send(&mut self) -> Result<()> {
-        if !self.is_begun {
-            self.create_now()?;
+        if !self.is_begun
+            && let Err(error) = self.create_now()
+        {
+            // What has come so far is held nowhere else.
+            let kind = if error.kind == Kind::Missing { Kind::Io } else { error.kind };
+            self.failed = Some((kind, error.cause()));
+            return self.refuse_failed();
         }
         let mut filled = Bytes::from(std::mem::take(&mut self.filling));
         while !filled.is_empty() {
@@ -267,11 +283,14 @@ impl SftpUpload {
         }
     }
 
+    fn refuse_failed(&self) -> Result<()> {
+        let Some((kind, cause)) = &self.failed else { return Ok(()) };
+        Err(self.store.because(*kind, Action::Write, &self.name, cause))
+    }
+
     /// Take in answers until no more than so many bytes are not known to be safe, mending the connection when it breaks.
     fn settle(&mut self, most: usize) -> Result<()> {
-        if let Some((kind, cause)) = &self.failed {
-            return Err(self.store.because(*kind, Action::Write, &self.name, cause));
-        }
+        self.refuse_failed()?;
         let pool = self.store.pool.clone();
         let settled = pool.again(|| {
             if self.under.is_none() {
@@ -467,6 +486,7 @@ impl SftpUpload {
     }
 
     fn complete(&mut self) -> Result<()> {
+        self.refuse_failed()?;
         if self.is_begun || !self.write_at_once()? {
             self.send()?;
             self.settle(0)?;
@@ -653,8 +673,10 @@ impl Under {
 
 impl Upload for SftpUpload {
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.refuse_failed()?;
         while !bytes.is_empty() {
-            if !self.is_begun && self.filling.len() == AT_ONCE_BYTES_MAX {
+            let held = self.filling.len();
+            if !self.is_begun && (held == AT_ONCE_BYTES_MAX || held >= self.piece && self.since.elapsed() > HELD_BACK) {
                 self.send()?;
             }
             let most = if self.is_begun { self.piece } else { AT_ONCE_BYTES_MAX };

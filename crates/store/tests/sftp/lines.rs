@@ -257,9 +257,10 @@ fn what_is_written_at_once_is_whole_whatever_others_open() {
                 let name = format!("d/{round}-{n}");
                 store.put(&name, name.as_bytes(), Put::Create).unwrap();
                 assert_eq!(store.get(&name).unwrap(), name.as_bytes());
-                let pack = format!("packs/{round}-{n}");
-                upload(&store, &pack, pack.as_bytes()).unwrap();
-                assert_eq!(store.get(&pack).unwrap(), pack.as_bytes());
+                let (pack, bytes) =
+                    (format!("packs/{round}-{n}"), Rng::new(n).bytes(if n % 3 == 0 { 900_000 } else { 10 }));
+                upload(&store, &pack, &bytes).unwrap();
+                assert_eq!(store.get(&pack).unwrap(), bytes);
             }
             is_over.store(1, Ordering::Relaxed);
         });
@@ -299,6 +300,52 @@ fn a_cut_behind_a_put_leaves_nothing_that_is_not_so() {
         at += 61;
     }
     assert!(put > 10, "{put} cuts");
+}
+
+/// An upload whose file can't be created, once more has come than is written at once, is over: nobody goes on after the gap.
+#[test]
+fn an_upload_that_can_not_be_begun_is_over() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    store.put("a", b"1", Put::Create).unwrap();
+    let tmp = place.sshd.folder("plain").join("r/tmp");
+    for goes_on in [false, true] {
+        let mut upload = store.upload("data/1", 0).unwrap();
+        fs::remove_dir_all(&tmp).unwrap();
+        fs::write(&tmp, "no folder").unwrap();
+        let error = upload.write(&vec![7; 2 << 20]).unwrap_err();
+        fs::remove_file(&tmp).unwrap();
+        fs::create_dir(&tmp).unwrap();
+        if goes_on {
+            assert_eq!(upload.write(b"more").unwrap_err().kind, error.kind);
+        }
+        assert_eq!(upload.finish().unwrap_err().kind, error.kind);
+        assert_eq!(store.len("data/1").unwrap(), None, "a part was named");
+    }
+    // The same of one that is no longer than that.
+    let mut upload = store.upload("data/2", 0).unwrap();
+    upload.write(&[7; 700_000]).unwrap();
+    fs::remove_dir_all(&tmp).unwrap();
+    upload.finish().unwrap();
+    assert_eq!(store.len("data/2").unwrap(), Some(700_000), "the folder is made anew");
+}
+
+/// What comes slowly is not held back until all of it is there.
+#[test]
+fn what_comes_slowly_is_sent_as_it_comes() {
+    let Some(place) = Place::new() else { return };
+    let store = place.create("plain", "/~/r");
+    store.put("a", b"1", Put::Create).unwrap();
+    let sent = || place.relay.bytes().0;
+    let mut upload = store.upload("data/1", 0).unwrap();
+    let before = sent();
+    for _ in 0..4 {
+        upload.write(&Rng::new(1).bytes(200_000)).unwrap();
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert!(sent() - before > 400_000, "{} bytes", sent() - before);
+    upload.finish().unwrap();
+    assert_eq!(store.len("data/1").unwrap(), Some(800_000));
 }
 
 /// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something was put since.

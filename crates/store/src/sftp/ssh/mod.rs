@@ -42,6 +42,8 @@ use wait::{Wait, within};
 const SAID_BYTES_MAX: usize = 1 << 10;
 /// Heads of packets are gathered up to this length.
 const GATHERED_BYTES: usize = 16 << 10;
+/// Where the speed is limited, so much is sent at once.
+const PACED_BYTES: usize = 32 << 10;
 
 /// How long to wait before a server that broke off the handshake is tried again: OpenSSH does so, by chance, to some of those who come
 /// at once while more than ten others are logging in (`MaxStartups`), as when a fleet's backups begin with the hour.
@@ -281,10 +283,14 @@ async fn send(
             head.extend_from_slice(&more.head);
             body = more.body;
         }
-        sleep_for(upload.delay(head.len() + body.len())).await;
-        writing.data_bytes(head).await?;
-        if !body.is_empty() {
-            writing.data_bytes(body).await?;
+        for mut bytes in [Bytes::from(head), body] {
+            // A line that is limited isn't left idle for the time of all of them, and filled then.
+            let most = if upload.is_any() { PACED_BYTES } else { usize::MAX };
+            while !bytes.is_empty() {
+                let piece = bytes.split_to(bytes.len().min(most));
+                sleep_for(upload.delay(piece.len())).await;
+                writing.data_bytes(piece).await?;
+            }
         }
         next = outgoing.recv().await;
     }
