@@ -28,6 +28,7 @@ mod clear;
 mod first;
 mod folders;
 mod handles;
+mod lanes;
 mod list;
 mod objects;
 mod peer;

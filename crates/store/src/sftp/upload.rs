@@ -25,12 +25,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::behind::Looking;
 use super::folders::Opened;
+use super::lanes::{Lane, OF_SYNC, Under};
 use super::objects::{AT_ONCE_BYTES_MAX, BORN};
-use super::peer::{Answer, Gone, LOOK, Peer, Together, Trouble};
+use super::peer::{Peer, Together, Trouble};
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
@@ -67,24 +67,6 @@ struct Sent {
     /// The server has taken it in; whether it is on its disk nobody knows.
     taken: bool,
 }
-
-/// The file as it is open now.
-struct Under {
-    lanes: Vec<Lane>,
-    /// Where answers come in: to WRITEs by where they began, to SYNCs with [`OF_SYNC`].
-    to: Sender<Answer>,
-    answers: Receiver<Answer>,
-    /// What a sync on its way will make safe.
-    syncing: Option<u64>,
-}
-
-/// The file as it is open on one connection.
-struct Lane {
-    peer: Arc<Peer>,
-    handle: Vec<u8>,
-}
-
-const OF_SYNC: usize = usize::MAX;
 
 pub(super) struct SftpUpload {
     store: Arc<Inner>,
@@ -614,60 +596,6 @@ impl SftpUpload {
         peer.tell(&Request::SetMode { handle: &opened, mode: OBJECT });
         peer.tell(&Request::Close { handle: &opened });
         Ok(())
-    }
-}
-
-impl Lane {
-    /// Where nothing can be synced, only this tells whether the server has kept what it has taken: a quota, or a storage behind it
-    /// that is full.
-    fn close(&self, is_synced: bool) -> std::result::Result<(), Trouble> {
-        let close = Request::Close { handle: &self.handle };
-        if is_synced {
-            self.peer.tell(&close);
-            return Ok(());
-        }
-        self.peer.one(&close)?.done()
-    }
-}
-
-impl Under {
-    fn new(peer: &Arc<Peer>, handle: Vec<u8>) -> Self {
-        let (to, answers) = unbounded();
-        Under { lanes: vec![Lane { peer: peer.clone(), handle }], to, answers, syncing: None }
-    }
-
-    /// Close it on the connections that are left.
-    fn leave(self) {
-        for lane in self.lanes.iter().filter(|lane| lane.peer.check().is_ok()) {
-            lane.peer.tell(&Request::Close { handle: &lane.handle });
-        }
-    }
-
-    /// The connection that the file was opened on first.
-    fn first(&self) -> Option<Arc<Peer>> {
-        self.lanes.first().map(|lane| lane.peer.clone())
-    }
-
-    fn syncs(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.peer.offers().sync)
-    }
-
-    /// Send a piece down the lane with the least to do.
-    fn write(&self, offset: u64, bytes: &Bytes) {
-        if let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.peer.load()) {
-            lane.peer.write(&lane.handle, offset, bytes.clone(), &self.to, offset as usize);
-        }
-    }
-
-    /// The next answer, over whichever lane.
-    fn wait(&self) -> std::result::Result<Answer, Gone> {
-        loop {
-            match self.answers.recv_timeout(LOOK) {
-                Ok(answer) => return Ok(answer),
-                // A lane that died tells those who wait on it.
-                Err(_) => self.lanes.iter().for_each(|lane| lane.peer.look()),
-            }
-        }
     }
 }
 
