@@ -24,8 +24,7 @@ pub struct ParentSnapshots(pub Vec<Snapshot>);
 
 impl ParentSnapshots {
     /// Find them among those that every plan in `known` admits. `remembered` is what [`remembered`] gave before the session was put: of what was remembered
-    /// later the index may lack something. A client that can't read the repository, and one
-    /// whose cache is up to date, knows its own by it.
+    /// later the index may lack something. A client that can't read the repository, and one whose cache is up to date, knows its own by it.
     pub fn find(
         repository: &Repository,
         remembered: &[Snapshot],

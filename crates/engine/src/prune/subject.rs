@@ -479,8 +479,10 @@ impl Collection<'_> {
                 leaves_frozen: true,
             };
             let moved = repack.run(&look.repack, &stay).and_then(|()| Ok(session.flush()?));
-            self.tell(desk, stay.lock().unwrap_or_else(PoisonError::into_inner).values())?;
+            let told = self.tell(desk, stay.lock().unwrap_or_else(PoisonError::into_inner).values());
+            // Why it ended comes first: on a line that is broken nothing can be asked for.
             moved?;
+            told?;
         }
         let stay = stay.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut condemned: HashSet<PackId> = look.unused.iter().copied().collect();
