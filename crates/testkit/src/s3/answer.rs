@@ -1,6 +1,7 @@
 //! What the server does.
 
 use super::http::{Request, Response, decode};
+use super::policy::Context;
 use super::state::{State, Upload};
 use super::{BUCKET, Instead, KEYS, now, sign};
 
@@ -80,7 +81,7 @@ pub(super) fn answer(state: &mut State, request: &Request) -> (Response, Option<
             }
             xml("<html><body>Welcome!</body></html>".to_owned())
         }
-        _ => match refused(state, request, (bucket, within.is_some()), action, clock) {
+        _ => match refused(state, request, (bucket, within.is_some()), (action, &key), clock) {
             Some(response) => response,
             None => act(state, request, action, &key, clock),
         },
@@ -99,7 +100,7 @@ fn refused(
     state: &State,
     request: &Request,
     (bucket, is_in_host): (&str, bool),
-    action: &str,
+    (action, key): (&str, &str),
     clock: i64,
 ) -> Option<Response> {
     if let Some(code) = state.habits.in_host.filter(|_| !is_in_host) {
@@ -127,16 +128,57 @@ fn refused(
     if sign::sha256(&request.body) != header("x-amz-content-sha256") {
         return Some(error(400, "XAmzContentSHA256Mismatch"));
     }
-    if state.habits.forbidden.contains(action) {
+    if state.habits.forbidden.contains(action) || !allowed(state, request, action, key, clock) {
         return Some(error(403, "AccessDenied"));
     }
     (bucket != BUCKET).then(|| error(404, "NoSuchBucket"))
 }
 
+/// Whether the policy lets a request do what it wants.
+///
+/// # Source
+/// Amazon's tables of which rights an operation needs, and of conditions ("Enforce conditional writes on Amazon S3 buckets"; "Object Lock").
+fn allowed(state: &State, request: &Request, action: &str, key: &str, clock: i64) -> bool {
+    let Some(policy) = &state.habits.policy else { return true };
+    let mut context = Context::new();
+    let right = match action {
+        "HeadObject" if request.query.contains_key("versionId") => "GetObjectVersion",
+        "HeadObject" => "GetObject",
+        "CreateMultipartUpload" | "UploadPart" | "CompleteMultipartUpload" => "PutObject",
+        other => other,
+    };
+    let prefix = request.query.get("prefix").filter(|_| matches!(right, "ListBucket" | "ListBucketVersions"));
+    context.extend(prefix.map(|prefix| ("s3:prefix", prefix.clone())));
+    context.extend(request.headers.get("if-none-match").map(|tag| ("s3:if-none-match", tag.clone())));
+    if right == "PutObject" {
+        let creates = matches!(action, "PutObject" | "CompleteMultipartUpload");
+        context.insert("s3:ObjectCreationOperation", creates.to_string());
+    }
+    let lock = said_lock(request);
+    if let Some((mode, until)) = &lock {
+        let days = (1..36_525).take_while(|days| sign::iso(clock + days * 86_400) <= *until).count();
+        context.insert("s3:object-lock-mode", mode.clone());
+        context.insert("s3:object-lock-remaining-retention-days", days.to_string());
+    }
+    let may = |right: &str| policy.allows(&format!("s3:{right}"), &arn(key), &context);
+    may(right) && (lock.is_none() || may("PutObjectRetention"))
+}
+
+fn arn(key: &str) -> String {
+    if key.is_empty() { format!("arn:aws:s3:::{BUCKET}") } else { format!("arn:aws:s3:::{BUCKET}/{key}") }
+}
+
+/// Whether somebody may know that there is no object of a name: whoever may list it. Amazon takes the name for the prefix then (as the Ceph
+/// project found, whose pull request 68577 does the same).
+fn may_miss(state: &State, key: &str) -> bool {
+    let context = Context::from([("s3:prefix", key.to_owned())]);
+    state.habits.policy.as_ref().is_none_or(|policy| policy.allows("s3:ListBucket", &arn(""), &context))
+}
+
 /// `If-None-Match: *`, as far as it is heeded here.
 fn condition(state: &State, request: &Request, key: &str) -> Option<Response> {
     if !request.headers.contains_key("if-none-match") {
-        return state.habits.demands_conditions.then(|| error(403, "AccessDenied"));
+        return None;
     }
     if state.habits.refuses_conditions {
         return Some(error(501, "NotImplemented"));
@@ -233,9 +275,8 @@ fn act(state: &mut State, request: &Request, action: &str, key: &str, clock: i64
 
 /// The lock that an object is to be made with. None is taken without a sum of the bytes.
 fn lock(state: &State, request: &Request, needs_sum: bool) -> Result<Option<(String, String)>, Response> {
-    let header = |name: &str| request.headers.get(name).cloned();
-    let said = header("x-amz-object-lock-mode").zip(header("x-amz-object-lock-retain-until-date"));
-    let has_sum = header("content-md5").is_some_and(|sum| sum.len() == 24);
+    let said = said_lock(request);
+    let has_sum = request.headers.get("content-md5").is_some_and(|sum| sum.len() == 24);
     if said.is_some() && !state.habits.locks {
         return Err(told(400, "InvalidRequest", "Bucket is missing Object Lock Configuration"));
     }
@@ -245,17 +286,26 @@ fn lock(state: &State, request: &Request, needs_sum: bool) -> Result<Option<(Str
     Ok(said)
 }
 
+/// The lock that a request wants, by its headers or, if it is about nothing else, its body: a mode, and when it ends.
+fn said_lock(request: &Request) -> Option<(String, String)> {
+    if request.query.contains_key("retention") {
+        let text = String::from_utf8_lossy(&request.body);
+        let part = |name: &str| {
+            let (_, rest) = text.split_once(&format!("<{name}>"))?;
+            Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
+        };
+        return part("Mode").zip(part("RetainUntilDate"));
+    }
+    let header = |name: &str| request.headers.get(name).cloned();
+    header("x-amz-object-lock-mode").zip(header("x-amz-object-lock-retain-until-date"))
+}
+
 /// A lock may become longer, and not shorter.
 fn retain(state: &mut State, request: &Request, key: &str) -> Response {
-    let text = String::from_utf8_lossy(&request.body);
-    let part = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
-    };
     if !state.habits.locks || !request.headers.contains_key("content-md5") {
         return error(400, "InvalidRequest");
     }
-    let Some(said) = part("Mode").zip(part("RetainUntilDate")) else { return error(400, "MalformedXML") };
+    let Some(said) = said_lock(request) else { return error(400, "MalformedXML") };
     match state.objects.get_mut(key) {
         None => error(404, "NoSuchKey"),
         Some(object) if object.lock.as_ref().is_some_and(|lock| lock.1 > said.1) => error(403, "AccessDenied"),
@@ -320,12 +370,18 @@ fn complete(state: &mut State, request: &Request, key: &str) -> Response {
 }
 
 fn read(state: &mut State, request: &Request, key: &str) -> Response {
+    let knows_locks = state
+        .habits
+        .policy
+        .as_ref()
+        .is_none_or(|policy| policy.allows("s3:GetObjectRetention", &arn(key), &Context::new()));
+    let (status, code) = if may_miss(state, key) { (404, "NoSuchKey") } else { (403, "AccessDenied") };
     let Some(object) = state.objects.get_mut(key) else {
-        return if request.method == "HEAD" { plain(404) } else { error(404, "NoSuchKey") };
+        return if request.method == "HEAD" { plain(status) } else { error(status, code) };
     };
     let len = object.bytes.len();
     let mut headers = vec![("etag", object.tag.clone()), ("x-amz-storage-class", object.class.clone())];
-    if let Some((mode, until)) = &object.lock {
+    if let Some((mode, until)) = object.lock.as_ref().filter(|_| knows_locks) {
         headers.push(("x-amz-object-lock-mode", mode.clone()));
         headers.push(("x-amz-object-lock-retain-until-date", until.clone()));
     }

@@ -5,6 +5,7 @@
 
 mod answer;
 mod http;
+mod policy;
 mod sign;
 mod state;
 mod tls;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+pub use policy::Policy;
 use state::State;
 
 /// The bucket that there is.
@@ -30,8 +32,8 @@ pub struct Habits {
     pub ignores_conditions: bool,
     /// It is answered with 501.
     pub refuses_conditions: bool,
-    /// Nobody may write without it: what Amazon's condition `s3:if-none-match` does.
-    pub demands_conditions: bool,
+    /// What whoever asks may do; all, without one.
+    pub policy: Option<Policy>,
     /// Seconds by which its clock is ahead.
     pub clock_ahead: i64,
     /// Bytes that it keeps at most; more is a quota that is exceeded.

@@ -3,6 +3,7 @@
 mod far;
 mod kills;
 mod past;
+mod rights;
 mod slips;
 mod whole;
 

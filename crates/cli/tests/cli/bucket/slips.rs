@@ -4,7 +4,6 @@ use super::Cloud;
 use crate::home::{Ran, same};
 use drumlin_testkit::Rng;
 use drumlin_testkit::s3::{BUCKET, Habits, Instead, KEYS};
-use std::collections::HashSet;
 use std::time::Instant;
 
 /// An address, an access key, the status, and what is said.
@@ -139,70 +138,4 @@ fn a_session_that_has_ended() {
         assert_eq!(ran.stderr.matches("log in again").count(), 1, "{after}: {}", ran.stderr);
         assert!(!ran.stderr.contains("damaged") && !ran.stdout.contains("damaged"), "{}{}", ran.stderr, ran.stdout);
     }
-}
-
-/// What the guide advises: rights that only add, and a key that neither reads nor removes.
-#[test]
-fn a_machine_with_a_writers_key() {
-    let cloud = Cloud::new();
-    cloud.home.sources();
-    cloud.run(&["init"]).ok();
-    for role in ["writer", "keeper"] {
-        cloud.run(&["key", "add", "--role", role, "--new-key-file", &format!("{role}.key")]).ok();
-    }
-    for round in 0..2 {
-        cloud.server.habits(|habits: &mut Habits| {
-            habits.forbidden = HashSet::from(["DeleteObject", "ListBucketMultipartUploads", "AbortMultipartUpload"]);
-            habits.demands_conditions = true;
-        });
-        for n in 0..2 {
-            cloud.home.write("src/n", format!("{round} {n}"));
-            cloud.run_by("writer.key", &["backup", "src"]).ok();
-            cloud.home.write("src/m", format!("{round} {n}"));
-            cloud.run_by("writer.key", &["--no-cache", "backup", "src"]).ok();
-        }
-        cloud.run_by("writer.key", &["ls", "latest"]).expect(1);
-        // Its owner clears up, with the rights for that.
-        cloud.server.habits(|habits: &mut Habits| {
-            habits.forbidden.clear();
-            habits.demands_conditions = false;
-        });
-        cloud.run_by("keeper.key", &["forget", "--keep-last", "1"]).ok();
-        cloud.run_by("keeper.key", &["prune", "--max-unused", "0%"]).ok();
-        assert_eq!(cloud.objects("sessions"), Vec::<String>::new());
-    }
-    cloud.run(&["check", "--read-data"]).ok();
-    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
-    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
-}
-
-/// The rights that the guide gives to a machine that is backed up: it adds, and can't take away.
-#[test]
-fn a_machine_that_may_only_add() {
-    let cloud = Cloud::new();
-    cloud.home.sources();
-    cloud.run(&["init"]).ok();
-    cloud.server.habits(|habits: &mut Habits| {
-        habits.forbidden = HashSet::from(["DeleteObject", "ListBucketMultipartUploads", "AbortMultipartUpload"]);
-        habits.demands_conditions = true;
-    });
-    cloud.home.write("src/large", Rng::new(4).bytes(12 << 20));
-    for n in 0..3 {
-        cloud.home.write("src/n", n.to_string());
-        let ran = cloud.run(&["backup", "src"]);
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    }
-    cloud.run(&["restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
-    assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
-    let ran = cloud.run(&["forget", "--keep-last", "1"]).expect(1);
-    assert!(ran.stderr.contains("don't allow DeleteObject"), "{}", ran.stderr);
-    // Its owner clears up, with the rights for that.
-    cloud.server.habits(|habits: &mut Habits| {
-        habits.forbidden.clear();
-        habits.demands_conditions = false;
-    });
-    cloud.run(&["forget", "--keep-last", "1"]).ok();
-    cloud.run(&["prune", "--max-unused", "0%"]).ok();
-    cloud.run(&["check", "--read-data"]).ok();
-    assert_eq!(cloud.objects("sessions"), Vec::<String>::new());
 }
