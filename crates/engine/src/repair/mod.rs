@@ -192,9 +192,13 @@ fn mend(desk: &Desk, mending: &mut Mending, waiting: &mut Waiting, monitor: &dyn
     match collect(desk, me, mending, &mut |session| waiting.patience(session)) {
         Ok(Collected::Nothing | Collected::Done(_)) => Ok(()),
         Ok(Collected::Blocked(session)) => Err(blocked(desk, session, monitor)),
-        Ok(Collected::Evicted) => Err(Error::Overtaken("another prune or repair has overtaken this one")),
+        Ok(Collected::Evicted) => Err(overtaken()),
         Err(e) => Err(e),
     }
+}
+
+fn overtaken() -> Error {
+    Error::Overtaken("another prune or repair has overtaken this one")
 }
 
 fn blocked(desk: &Desk, session: SessionId, monitor: &dyn Monitor) -> Error {

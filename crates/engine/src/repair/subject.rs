@@ -1,12 +1,12 @@
 //! The two looks of a repair.
 
-use super::{Options, Report, tell};
+use super::{Options, Report};
 use crate::collect::ground::{Broken, Ground};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
 use crate::collect::repack::{Repack, Spare};
-use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::monitor::{Monitor, Problem};
 use crate::reach::twice;
 use crate::{Error, Result};
 use drumlin_format::index::Entry;
@@ -15,7 +15,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Bands;
-use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::collection::{Board, Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
@@ -49,6 +49,8 @@ pub(super) struct Mending<'a> {
     through: Option<(Repository, Members)>,
     /// A damaged pack has come into the index again: only now can be seen what snapshots need of it.
     again: bool,
+    /// What is damaged, and is told once it is sure that it is.
+    problems: Vec<Problem>,
     /// The snapshots that were looked at.
     pub snapshots: HashSet<SnapshotId>,
     pub report: Report,
@@ -77,6 +79,7 @@ impl<'a> Mending<'a> {
             moved: HashSet::new(),
             through: None,
             again: false,
+            problems: Vec::new(),
             snapshots: HashSet::new(),
             report: Report::default(),
         }
@@ -153,8 +156,8 @@ impl<'a> Mending<'a> {
         Ok(())
     }
 
-    fn tell(&self, name: String, cause: impl ToString) {
-        tell(self.monitor, name, cause);
+    fn note(&mut self, name: String, cause: impl ToString) {
+        self.problems.push(Problem::damage(name, cause.to_string()));
     }
 
     /// What is the matter with a pack that an index object names; nothing to tell of those that were found damaged before.
@@ -171,7 +174,7 @@ impl<'a> Mending<'a> {
         for (id, (info, _)) in &ground.named {
             let Some(fault) = self.fault(ground, info) else { continue };
             if let Some(cause) = fault {
-                self.tell(names::pack(info.kind, *id), cause);
+                self.note(names::pack(info.kind, *id), cause);
             }
             if !ground.packs.contains_key(id) {
                 self.report.gone.push(*id);
@@ -227,7 +230,7 @@ impl<'a> Mending<'a> {
                 // It may be as good as any.
                 Err(e) if e.is_unknown_generation() => return Err(e.into()),
                 Err(e) if e.is_damage() => {
-                    self.tell(names::pack(kind, id), &e);
+                    self.note(names::pack(kind, id), &e);
                     self.bad.insert(id);
                     unread = unread.or(Some(e).filter(|e| e.is_unread()));
                 }
@@ -286,7 +289,7 @@ impl<'a> Mending<'a> {
         let stay = Mutex::default();
         let moved = repack.run(&infos, &stay);
         let stay = stay.into_inner().unwrap_or_else(PoisonError::into_inner);
-        stay.values().for_each(|problem| problem.tell(self.monitor));
+        self.problems.extend(stay.values().cloned());
         moved?;
         session.flush()?;
         if all_known {
@@ -298,7 +301,7 @@ impl<'a> Mending<'a> {
     }
 
     /// What is missing now, with the index as it will be.
-    fn count_losses(&mut self, ground: &Ground, snapshots: &[Snapshot]) -> Result<()> {
+    fn count_losses(&mut self, desk: &Desk, ground: &Ground, snapshots: &[Snapshot]) -> Result<()> {
         let mut now = Ground::look(self.repository)?;
         let mut sound: HashSet<PackId> = now.known().collect();
         sound.retain(|pack| !self.bad.contains(pack));
@@ -351,6 +354,8 @@ impl<'a> Mending<'a> {
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
         if !known && !nothing {
+            // What somebody has moved who takes this repair for dead isn't lost.
+            self.refuse_overtaken(desk)?;
             self.repository.put_loss(&Loss {
                 id: LossId(random_id()?),
                 chunks: chunks.clone(),
@@ -364,7 +369,7 @@ impl<'a> Mending<'a> {
         }
         // What they said was found anew.
         for (id, why) in broken {
-            self.tell(names::loss(id), why);
+            self.note(names::loss(id), why);
             self.repository.remove_loss(id)?;
             self.report.cleared += 1;
         }
@@ -405,8 +410,49 @@ impl<'a> Mending<'a> {
 impl Subject<Desk<'_>> for Mending<'_> {
     type Error = Error;
 
-    fn look(&mut self, _desk: &Desk, known: &Known) -> Result<Option<Draft>> {
-        let (snapshots, broken) = readable(self.repository, self.monitor)?;
+    fn look(&mut self, desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+        let looked = self.make_sound(desk, known);
+        self.unless_overtaken(desk, looked)
+    }
+
+    /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad packs
+    /// go as well.
+    fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
+        let looked = self.take_those_that_came(draft);
+        self.unless_overtaken(desk, looked)
+    }
+
+    fn plan_id(&mut self) -> Result<PlanId> {
+        Ok(PlanId(random_id()?))
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Ordering::Relaxed)
+    }
+}
+
+impl Mending<'_> {
+    fn refuse_overtaken(&self, desk: &Desk) -> Result<()> {
+        if desk.has_session(self.me)? { Ok(()) } else { Err(super::overtaken()) }
+    }
+
+    /// What was looked at, and what was found damaged by it, if the session stands. Else somebody has taken this repair for dead, and may have moved or
+    /// removed under its eyes what it missed: of nothing of that it is told.
+    fn unless_overtaken<T>(&mut self, desk: &Desk, looked: Result<T>) -> Result<T> {
+        let problems = std::mem::take(&mut self.problems);
+        match &looked {
+            Err(Error::Interrupted) => {}
+            // It says more than the question would whose answer doesn't come.
+            Err(_) if desk.has_session(self.me).is_err() => {}
+            _ => self.refuse_overtaken(desk)?,
+        }
+        problems.iter().for_each(|problem| problem.tell(self.monitor));
+        looked
+    }
+
+    /// The first look.
+    fn make_sound(&mut self, desk: &Desk, known: &Known) -> Result<Option<Draft>> {
+        let (snapshots, broken) = self.readable()?;
         self.report.broken_snapshots = broken;
         self.snapshots = snapshots.iter().map(|snapshot| snapshot.id).collect();
         let bands = Bands::look(self.repository)?;
@@ -449,11 +495,11 @@ impl Subject<Desk<'_>> for Mending<'_> {
             }
         }
         for (id, why) in &ground.broken {
-            self.tell(names::index(*id), why);
+            self.note(names::index(*id), why);
             indexes.push(*id);
         }
         if !self.again {
-            self.count_losses(&ground, &snapshots)?;
+            self.count_losses(desk, &ground, &snapshots)?;
         }
         self.session = Some(session);
         self.report.indexes = indexes.len() as u64;
@@ -469,9 +515,8 @@ impl Subject<Desk<'_>> for Mending<'_> {
         Ok(Some(Draft { packs: Vec::new(), indexes, snapshots, unnamed }))
     }
 
-    /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad packs
-    /// go as well.
-    fn look_again(&mut self, _desk: &Desk, draft: &mut Draft) -> Result<()> {
+    /// The second look.
+    fn take_those_that_came(&mut self, draft: &mut Draft) -> Result<()> {
         let mut ground = Ground::look(self.repository)?;
         ground.objects.retain(|id, _| draft.indexes.binary_search(id).is_err());
         let Some(session) = self.session.take() else { return Ok(()) };
@@ -486,25 +531,17 @@ impl Subject<Desk<'_>> for Mending<'_> {
         Ok(())
     }
 
-    fn plan_id(&mut self) -> Result<PlanId> {
-        Ok(PlanId(random_id()?))
-    }
-
-    fn is_in_doubt(&self) -> bool {
-        self.doubt.load(Ordering::Relaxed)
+    /// The snapshots that can be read, and how many can't.
+    fn readable(&mut self) -> Result<(Vec<Snapshot>, u64)> {
+        let (infos, errors) = self.repository.snapshots()?;
+        for error in &errors {
+            let cause = format!("{error}; 'drumlin forget' with its full id gives it up");
+            self.note("snapshots".to_owned(), cause);
+        }
+        Ok((infos.into_iter().rev().map(|info| info.snapshot).collect(), errors.len() as u64))
     }
 }
 
 fn ids_of(broken: &Broken) -> HashSet<IndexId> {
     broken.iter().map(|(id, _)| *id).collect()
-}
-
-/// The snapshots that can be read, and how many can't: those are told.
-fn readable(repository: &Repository, monitor: &dyn Monitor) -> Result<(Vec<Snapshot>, u64)> {
-    let (infos, errors) = repository.snapshots()?;
-    for error in &errors {
-        let cause = format!("{error}; 'drumlin forget' with its full id gives it up");
-        monitor.problem(&Problem { path: b"snapshots".to_vec(), kind: ProblemKind::Damaged, cause });
-    }
-    Ok((infos.into_iter().rev().map(|info| info.snapshot).collect(), errors.len() as u64))
 }

@@ -250,6 +250,32 @@ fn who_was_evicted_tells_of_no_damage() {
     }
 }
 
+/// A repair that was taken for dead while it walked trees, or moved what can be read of a damaged pack, takes what it misses for lost no more: it
+/// tells of nothing, and puts no list of losses.
+#[test]
+fn a_repair_that_was_evicted_tells_of_no_loss() {
+    for prefix in [names::DATA, names::TREE] {
+        let mut history = History::new(4);
+        history.forget(|at| at % 2 == 0);
+        let there = objects(&history.bench.memory).into_keys();
+        let packs = there.filter(|name| prefix == names::DATA && name.starts_with(names::DATA));
+        let damaged = packs.filter_map(|name| PackId::parse(names::last(&name))).collect();
+        let (repository, receiver) = pruned_while_reading(&history, prefix);
+        let monitor = Quiet::default();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
+        let options = repair::Options { damaged, ..repair_options() };
+        let ended = repair::repair(&repository, &cache, &options, &monitor);
+        assert!(receiver.recv().unwrap().unwrap().gone.packs > 0, "{prefix}: nothing was moved");
+        assert!(matches!(ended, Err(Error::Overtaken(_))), "{prefix}: {ended:?}");
+        assert!(monitor.problems().is_empty(), "{prefix}: {:?}", monitor.problems());
+        assert!(!objects(&history.bench.memory).keys().any(|name| name.starts_with(names::LOSSES)), "{prefix}");
+        history.whole();
+        prune_all(&history.bench).unwrap();
+        history.whole();
+    }
+}
+
 /// A prune ends while somebody asks what one would do, and removes what he was about to read: he looks again.
 #[test]
 fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
