@@ -18,7 +18,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
-use drumlin_repo::collection::{Board, Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -422,7 +422,7 @@ impl Collection<'_> {
     /// What a prune can't find that somebody has taken for dead meanwhile was moved or removed under its eyes: of nothing of that it is told.
     fn unless_overtaken<T>(&self, desk: &Desk, looked: Result<T>) -> Result<T> {
         match looked {
-            Err(e) if !matches!(e, Error::Interrupted) && matches!(desk.has_session(self.me), Ok(false)) => {
+            Err(e) if !matches!(e, Error::Interrupted) && matches!(desk.stands(self.me), Ok(false)) => {
                 Err(super::overtaken())
             }
             looked => looked,
@@ -432,7 +432,7 @@ impl Collection<'_> {
     /// Tell of packs that are damaged and stay; as [`Collection::unless_overtaken`].
     fn tell<'p>(&self, desk: &Desk, problems: impl IntoIterator<Item = &'p Problem>) -> Result<()> {
         let mut problems = problems.into_iter().peekable();
-        if problems.peek().is_some() && !desk.has_session(self.me)? {
+        if problems.peek().is_some() && !desk.stands(self.me)? {
             return Err(super::overtaken());
         }
         problems.for_each(|problem| problem.tell(self.monitor));

@@ -11,7 +11,7 @@
 mod subject;
 
 use crate::collect::silence::{Policy, Waiting, describe};
-use crate::monitor::{Monitor, Problem, ProblemKind};
+use crate::monitor::{Monitor, Problem};
 use crate::{Error, Result, convert, parity};
 use drumlin_format::session::purpose;
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
@@ -221,5 +221,5 @@ fn clear_plans(desk: &Desk, waiting: &mut Waiting, monitor: &dyn Monitor) -> Res
 
 /// Tell of an object that is damaged.
 fn tell(monitor: &dyn Monitor, name: String, cause: impl ToString) {
-    monitor.problem(&Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause: cause.to_string() });
+    Problem::damage(name, cause.to_string()).tell(monitor);
 }

@@ -15,7 +15,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Bands;
-use drumlin_repo::collection::{Board, Desk, Draft, Known, Registration, Subject};
+use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
 use drumlin_repo::pack::Healed;
 use drumlin_repo::{Cache, Index, Losses, PackInfo, PackScan, Repository, WriteSession, names, random_id};
 use std::collections::{HashMap, HashSet};
@@ -353,9 +353,9 @@ impl<'a> Mending<'a> {
         }
         let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
+        // What somebody has moved who takes this repair for dead isn't lost, and what he has found lost isn't healed.
+        self.refuse_overtaken(desk)?;
         if !known && !nothing {
-            // What somebody has moved who takes this repair for dead isn't lost.
-            self.refuse_overtaken(desk)?;
             self.repository.put_loss(&Loss {
                 id: LossId(random_id()?),
                 chunks: chunks.clone(),
@@ -432,22 +432,35 @@ impl Subject<Desk<'_>> for Mending<'_> {
 }
 
 impl Mending<'_> {
+    /// Fails if somebody has taken this repair for dead: he may have moved or removed under its eyes what it misses.
     fn refuse_overtaken(&self, desk: &Desk) -> Result<()> {
-        if desk.has_session(self.me)? { Ok(()) } else { Err(super::overtaken()) }
+        if desk.stands(self.me)? { Ok(()) } else { Err(super::overtaken()) }
     }
 
-    /// What was looked at, and what was found damaged by it, if the session stands. Else somebody has taken this repair for dead, and may have moved or
-    /// removed under its eyes what it missed: of nothing of that it is told.
+    /// Tell of what was found damaged, if it was sure to be.
+    fn tell_found(&mut self, desk: &Desk) -> Result<()> {
+        if !self.problems.is_empty() {
+            self.refuse_overtaken(desk)?;
+            self.problems.drain(..).for_each(|problem| problem.tell(self.monitor));
+        }
+        Ok(())
+    }
+
+    /// What came of a look, and what was found damaged by it, unless this repair was overtaken meanwhile ([`Mending::refuse_overtaken`]): of
+    /// nothing of that it is told.
     fn unless_overtaken<T>(&mut self, desk: &Desk, looked: Result<T>) -> Result<T> {
         let problems = std::mem::take(&mut self.problems);
-        match &looked {
-            Err(Error::Interrupted) => {}
-            // It says more than the question would whose answer doesn't come.
-            Err(_) if desk.has_session(self.me).is_err() => {}
-            _ => self.refuse_overtaken(desk)?,
+        match (desk.stands(self.me), looked) {
+            (Ok(true), looked) => {
+                problems.iter().for_each(|problem| problem.tell(self.monitor));
+                looked
+            }
+            (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
+            (Ok(false), _) => Err(super::overtaken()),
+            // It says more than the question whose answer doesn't come.
+            (Err(_), Err(e)) => Err(e),
+            (Err(e), Ok(_)) => Err(e.into()),
         }
-        problems.iter().for_each(|problem| problem.tell(self.monitor));
-        looked
     }
 
     /// The first look.
@@ -491,6 +504,8 @@ impl Mending<'_> {
             (indexes, tables) = self.replace(&mut ground, &session)?;
             session.flush()?;
             if !tables.is_empty() {
+                // That may take hours.
+                self.tell_found(desk)?;
                 self.salvage(&ground, tables, &snapshots, &session)?;
             }
         }

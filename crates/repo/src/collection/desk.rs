@@ -270,6 +270,12 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// Whether a session has neither ended nor been evicted: nobody removes or moves anything of what it refers to. One that is there is asked after all the
+    /// same, as a put that had to be tried again may have come late, when it had been removed.
+    pub fn stands(&self, session: SessionId) -> Result<bool> {
+        Ok(self.has_session(session)? && !self.is_evicted(session)?)
+    }
+
     /// Whether a session was evicted, for good, as far as anybody can tell.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
         Ok(self.eviction(session)? == Some(true))
