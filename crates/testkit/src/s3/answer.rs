@@ -1,9 +1,9 @@
 //! What the server does.
 
 use super::http::{Request, Response, decode};
-use super::policy::Context;
+
 use super::state::{State, Upload};
-use super::{BUCKET, Instead, KEYS, now, sign};
+use super::{BUCKET, Context, Instead, KEYS, now, sign};
 
 /// Keys in a page of a listing.
 const PAGE: usize = 1000;

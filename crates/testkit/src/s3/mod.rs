@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-pub use policy::Policy;
+pub use policy::{Context, Policy};
 use state::State;
 
 /// The bucket that there is.

@@ -38,7 +38,16 @@ enum How {
 }
 
 /// What is known of a request: the condition keys that it has.
-pub(super) type Context = BTreeMap<&'static str, String>;
+pub type Context = BTreeMap<&'static str, String>;
+
+/// The condition keys that are known here.
+const KEYS: [&str; 5] = [
+    "s3:prefix",
+    "s3:if-none-match",
+    "s3:ObjectCreationOperation",
+    "s3:object-lock-mode",
+    "s3:object-lock-remaining-retention-days",
+];
 
 impl Policy {
     /// The policy that a JSON text is: a whole one, or statements with commas between.
@@ -49,6 +58,7 @@ impl Policy {
         let whole = serde_json::from_str::<Value>(text);
         let all = match whole.or_else(|_| serde_json::from_str(&format!("[{text}]"))) {
             Ok(Value::Object(mut whole)) if whole.contains_key("Version") => {
+                assert_eq!(whole["Version"], "2012-10-17");
                 whole.remove("Statement").expect("a policy has statements")
             }
             Ok(statements) => statements,
@@ -87,7 +97,7 @@ impl Policy {
     }
 
     /// Whether it lets a request do an action with a resource: some statement allows it, and none forbids it.
-    pub(super) fn allows(&self, action: &str, resource: &str, context: &Context) -> bool {
+    pub fn allows(&self, action: &str, resource: &str, context: &Context) -> bool {
         let mut about =
             self.statements.iter().filter(|statement| statement.is_about(action, resource, context)).peekable();
         about.peek().is_some() && about.all(|statement| !statement.denies)
@@ -132,10 +142,12 @@ impl Condition {
             _ => panic!("a condition of {how}"),
         };
         let keys = keys.as_object().expect("a condition has keys");
-        let read = |(key, values)| Condition {
-            how,
-            key: String::clone(key),
-            values: list(values).into_iter().map(text).collect(),
+        let read = |(key, values): (&String, &Value)| {
+            assert!(KEYS.contains(&key.as_str()), "a condition on {key}");
+            let values: Vec<String> = list(values).into_iter().map(text).collect();
+            let is_yes_or_no = |value: &String| value == "true" || value == "false";
+            assert!(!matches!(how, How::Null) || values.iter().all(is_yes_or_no), "{values:?}");
+            Condition { how, key: key.clone(), values }
         };
         keys.iter().map(read).collect()
     }
@@ -160,7 +172,10 @@ fn list(of: &Value) -> Vec<&Value> {
 }
 
 fn text(of: &Value) -> String {
-    of.as_str().expect("a text").to_owned()
+    let text = of.as_str().expect("a text").to_owned();
+    // Amazon's take these for a letter, and for a variable.
+    assert!(!text.contains('?') && !text.contains("${"), "{text}");
+    text
 }
 
 /// Whether a text is of a form in which `*` stands for anything, and for nothing, too.
@@ -187,10 +202,10 @@ mod tests {
             r#"{ "Version": "2012-10-17", "Statement": [
                 { "Effect": "Allow", "Action": ["s3:Get", "s3:Put"], "Resource": "arn:b/here/*" },
                 { "Effect": "Deny", "Action": "s3:Put", "Resource": "arn:b/*",
-                  "Condition": { "Null": { "k": "true" }, "Bool": { "creates": "true" } } } ] }"#,
+                  "Condition": { "Null": { "s3:if-none-match": "true" }, "Bool": { "s3:ObjectCreationOperation": "true" } } } ] }"#,
         );
-        let (none, creates) = (context(&[]), context(&[("creates", "true")]));
-        let named = context(&[("creates", "true"), ("k", "*")]);
+        let (none, creates) = (context(&[]), context(&[("s3:ObjectCreationOperation", "true")]));
+        let named = context(&[("s3:ObjectCreationOperation", "true"), ("s3:if-none-match", "*")]);
         assert!(policy.allows("s3:Get", "arn:b/here/x", &creates));
         assert!(!policy.allows("s3:Get", "arn:b/there/x", &none) && !policy.allows("s3:List", "arn:b/here/x", &none));
         assert!(policy.allows("s3:Put", "arn:b/here/x", &none) && policy.allows("s3:Put", "arn:b/here/x", &named));
@@ -203,7 +218,7 @@ mod tests {
     #[test]
     fn conditions_hold_for_what_a_request_has() {
         let of = |how: &str, value: &str| {
-            let condition = format!(r#""Condition": {{ "{how}": {{ "k": "{value}" }} }}"#);
+            let condition = format!(r#""Condition": {{ "{how}": {{ "s3:prefix": "{value}" }} }}"#);
             Policy::read(&format!(r#"{{ "Effect": "Allow", "Action": "a", "Resource": "r", {condition} }}"#))
         };
         for (how, value, found, holds) in [
@@ -217,7 +232,7 @@ mod tests {
             ("Null", "false", "", true),
         ] {
             let policy = of(how, value);
-            assert_eq!(policy.allows("a", "r", &context(&[("k", found)])), holds, "{how} {value} {found}");
+            assert_eq!(policy.allows("a", "r", &context(&[("s3:prefix", found)])), holds, "{how} {value} {found}");
             assert_eq!(policy.allows("a", "r", &context(&[])), how == "Null" && value == "true", "{how} {value}");
         }
     }

@@ -4,7 +4,7 @@
 use super::Cloud;
 use crate::home::{Ran, same};
 use drumlin_testkit::Rng;
-use drumlin_testkit::s3::{BUCKET, Habits, Instead, KEYS, Policy};
+use drumlin_testkit::s3::{BUCKET, Context, Habits, Instead, KEYS, Policy};
 
 /// The guide's policy behind some words of it, for this bucket and repository.
 fn policy(behind: &str) -> Policy {
@@ -34,13 +34,21 @@ fn objects(action: &str) -> Policy {
     ))
 }
 
-/// A repository that its owner has made, with keys for both roles.
+/// Whether a policy allows an action with an object, or with the bucket if that is empty, to a request that says this.
+fn allows(policy: &Policy, right: &str, key: &str, says: &[(&'static str, &str)]) -> bool {
+    let bucket = format!("arn:aws:s3:::{BUCKET}");
+    let resource = if key.is_empty() { bucket } else { format!("{bucket}/{key}") };
+    let context: Context = says.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+    policy.allows(&format!("s3:{right}"), &resource, &context)
+}
+
+/// A repository that its owner has made, with a keeper's rights and keys for both roles.
 fn begun(habits: Habits) -> Cloud {
     let cloud = Cloud::with(habits);
     cloud.home.sources();
-    cloud.run(&["init"]).ok();
+    by(&cloud, &keeper(), "k", &["init"]).ok();
     for role in ["writer", "keeper"] {
-        cloud.run(&["key", "add", "--role", role, "--new-key-file", &format!("{role}.key")]).ok();
+        by(&cloud, &keeper(), "k", &["key", "add", "--role", role, "--new-key-file", &format!("{role}.key")]).ok();
     }
     cloud
 }
@@ -80,11 +88,34 @@ fn each_does_what_is_to_be_done_with_the_rights_of_the_guide() {
         assert_eq!(cloud.objects("sessions"), Vec::<String>::new());
         assert_eq!(cloud.server.unfinished(), 0);
     }
+    by(&cloud, &keeper(), "k", &["repair"]).ok();
     for args in [&["check", "--read-data"][..], &["snapshots"], &["ls", "latest"]] {
         by(&cloud, &restorer(), "k", args).ok();
     }
     by(&cloud, &restorer(), "k", &["--no-cache", "restore", &cloud.home.saved_folder(), "-t", "out"]).ok();
     assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
+}
+
+/// Each is for one repository of a bucket in which there may be others.
+#[test]
+fn nobody_gets_at_what_lies_beside_the_repository() {
+    let creates = [("s3:if-none-match", "*"), ("s3:ObjectCreationOperation", "true")];
+    for (name, policy) in [("machine", machine()), ("keeper", keeper()), ("restorer", restorer())] {
+        for right in ["ListBucket", "ListBucketVersions"] {
+            for prefix in ["", "repo", "repository/", "other/repo/"] {
+                assert!(!allows(&policy, right, "", &[("s3:prefix", prefix)]), "{name}: {right} of '{prefix}'");
+            }
+            assert!(!allows(&policy, right, "", &[]), "{name}: {right} of all");
+        }
+        assert!(allows(&policy, "ListBucket", "", &[("s3:prefix", "repo/data/")]), "{name}");
+        for action in policy.allowed().iter().filter(|action| !action.starts_with("s3:ListBucket")) {
+            let right = action.strip_prefix("s3:").unwrap();
+            assert!(allows(&policy, right, "repo/x", &creates), "{name}: {right}");
+            for key in ["", "x", "repository/x", "other/repo/x"] {
+                assert!(!allows(&policy, right, key, &creates), "{name}: {right} with '{key}'");
+            }
+        }
+    }
 }
 
 /// Whoever takes over the machine has its credentials, and may have got at the owner's key, too.
@@ -166,10 +197,20 @@ fn no_right_of_the_guide_can_be_left_out() {
 
 #[test]
 fn locks_are_as_long_as_the_guide_allows_and_no_longer() {
+    let locks = policy("For thirty days of governance");
+    let (machine, keeper) = (machine().and(locks.clone()), keeper().and(locks.clone().allowing_alone()));
+    // However a server rounds: what it is asked for, by headers of a put or of an object that is there.
+    for right in ["PutObject", "PutObjectRetention"] {
+        let may = |mode, days| {
+            let (mode, days) = (("s3:object-lock-mode", mode), ("s3:object-lock-remaining-retention-days", days));
+            allows(&machine, right, "repo/x", &[mode, days])
+        };
+        assert!(may("GOVERNANCE", "30") && may("GOVERNANCE", "31"), "{right}");
+        assert!(!may("GOVERNANCE", "32") && !may("GOVERNANCE", "36500") && !may("COMPLIANCE", "1"), "{right}");
+    }
     let cloud = begun(Habits { locks: true, versions: true, ..Habits::default() });
-    let machine = machine().and(policy("For thirty days of governance"));
     let backup = |lock: &str| by(&cloud, &machine, "writer.key", &["--object-lock", lock, "backup", "src"]);
-    for lock in ["32", "36500", "compliance:30", "compliance:1"] {
+    for lock in ["33", "36500", "compliance:30", "compliance:1"] {
         let before = cloud.server.keys();
         let ran = backup(lock).expect(1);
         assert!(ran.stderr.contains("don't allow PutObject"), "{lock}: {}", ran.stderr);
@@ -177,19 +218,23 @@ fn locks_are_as_long_as_the_guide_allows_and_no_longer() {
         assert!(!cloud.server.keys().iter().any(locked), "{lock}");
     }
     cloud.home.write("src/large", Rng::new(4).bytes(12 << 20));
+    cloud.server.asked();
     backup("30").ok();
     cloud.home.write("src/n", "new");
     backup("30").ok();
+    // It sees that what it has put in parts is locked.
+    let asked = |action: &str| cloud.server.asked().iter().filter(|(of, _)| *of == action).count();
+    assert_eq!(asked("PutObjectRetention"), 0);
     let packs = cloud.objects("data");
     assert!(!packs.is_empty() && packs.iter().all(|key| cloud.server.lock_of(key).is_some()));
 
     // The keeper begins the days anew once half of them are over: for that it has to see, and to set them.
-    let keeper = keeper().and(objects("s3:PutObjectRetention")).and(objects("s3:GetObjectRetention"));
     let prune = |policy: &Policy| by(&cloud, policy, "keeper.key", &["--object-lock", "30", "prune"]);
     by(&cloud, &keeper, "keeper.key", &["forget", "--keep-last", "1"]).ok();
     // The first one locks what its owner made without.
     prune(&keeper).ok();
     assert!(!prune(&keeper).ok().stdout.contains("object lock"));
+    assert!(prune(&keeper.clone().without("s3:GetObjectRetention")).expect(0).stdout.contains("object lock: extended"));
     cloud.server.habits(|habits| habits.clock_ahead = 16 * 86_400);
     let ends = || packs.iter().filter_map(|key| cloud.server.lock_of(key)).map(|(_, end)| end).min();
     let before = ends();
