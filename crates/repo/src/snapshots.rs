@@ -63,12 +63,18 @@ impl Repository {
     /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was
     /// evicted never does.
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
+        self.snapshots_before(&[])
+    }
+
+    /// The same, for whoever will list these folders next: a storage far away is asked for them along with what snapshots say, so that they are
+    /// seen as they are after the snapshots were listed.
+    pub fn snapshots_before(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let (mut ids, mut sessions, mut decisions) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut keys = BTreeSet::new();
-        let folders = [names::SNAPSHOTS, names::SESSIONS, names::DECISIONS, names::KEYS];
-        self.store().list_in_order(&folders, &mut |at, listed| {
+        let own = [names::SNAPSHOTS, names::SESSIONS, names::DECISIONS, names::KEYS];
+        self.store().list_in_order(&own, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => ids.extend(SnapshotId::parse(name)),
@@ -83,10 +89,12 @@ impl Repository {
         if ids.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
+        folders.iter().for_each(|folder| self.store().expect(Soon::Listing(folder)));
+        let to_read = self.expected(&ids);
         let trusted = self.trusted_among(keys)?;
         let mut decided: HashMap<SessionId, Said> = HashMap::new();
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
-        for id in self.expected(&ids) {
+        for id in to_read {
             let (snapshot, trust) = match self.recall_snapshot(id, &trusted) {
                 Ok(Some(read)) => read,
                 // Forgotten since it was listed.

@@ -9,7 +9,7 @@ use crate::render::size::{bytes, counted};
 use crate::render::table::Table;
 use crate::render::time::{local, rfc3339};
 use drumlin_format::snapshot::Snapshot;
-use drumlin_repo::{SnapshotInfo, Trust};
+use drumlin_repo::{Repository, SnapshotInfo, Trust};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -110,8 +110,9 @@ impl<'a> From<&'a SnapshotInfo> for JsonSnapshot<'a> {
 /// # Errors
 /// The repository can't be read, or one of the named snapshots isn't there.
 pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
-    let repository = context.open_to_read()?;
-    let (all, damaged) = if args.forgotten { repository.forgotten()? } else { repository.snapshots()? };
+    let list = |of: &Repository| if args.forgotten { of.forgotten() } else { of.snapshots() };
+    let (_, listed) = context.open_to_ask(list)?;
+    let (all, damaged) = listed?;
     let filter = args.select.filter()?;
     let mut infos = match args.snapshots.is_empty() {
         true => filter.select(&all),

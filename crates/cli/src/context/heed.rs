@@ -74,6 +74,13 @@ impl Context<'_> {
         self.told(repository.look_back(now().0, keys));
     }
 
+    /// As [`Context::heed`] with keys, while something else is asked of the storage.
+    pub(super) fn heed_beside<T: Send>(&self, repository: &Repository, ask: impl FnOnce() -> T + Send) -> T {
+        let (looked, answer) = repository.ask_both(|| repository.look_back(now().0, true), ask);
+        self.told(looked);
+        answer
+    }
+
     /// Look whether anything is missing that this client has seen, while something else is done: [`Context::heard`] tells.
     pub fn look(&self, repository: &Repository) -> Looking {
         let looked = repository.clone();

@@ -10,7 +10,7 @@ use crate::remote;
 use crate::render::Out;
 use crate::unlock;
 use drumlin_repo::history::Memory;
-use drumlin_repo::{Cache, Repository, names};
+use drumlin_repo::{Cache, Repository, SnapshotInfo, names};
 use drumlin_store::{Location, ReadOnlyStore, Store, Surroundings};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -32,6 +32,18 @@ pub struct Context<'a> {
     passed_over: Cell<bool>,
     /// The repositories that were opened.
     opened: RefCell<Vec<Repository>>,
+}
+
+/// A repository that was opened to look into its snapshots.
+pub struct Looked {
+    /// The repository.
+    pub repository: Repository,
+    /// Its cache.
+    pub cache: Arc<Cache>,
+    /// Its snapshots, oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Of those that can't be read, why.
+    pub damaged: Vec<drumlin_repo::Error>,
 }
 
 /// Where the repository is.
@@ -189,8 +201,37 @@ impl<'a> Context<'a> {
     /// # Errors
     /// As [`Context::open`].
     pub fn open_to_read(&self) -> Result<Repository> {
-        let repository = self.open_to_check()?;
+        let repository = self.open_keeping()?;
         self.heed(&repository, true);
+        Ok(repository)
+    }
+
+    /// Open the repository for a command that reads what is in snapshots, with the cache, and list all snapshots
+    /// ([`Repository::snapshots`]) while it is looked whether anything is missing: that is told first.
+    ///
+    /// # Errors
+    /// As [`Context::open`]; and if they can't be listed.
+    pub fn open_to_look(&self) -> Result<Looked> {
+        let repository = self.open_keeping()?;
+        let cache = self.cache(&repository)?;
+        cache.expect_copies(&repository);
+        let (snapshots, damaged) = self.heed_beside(&repository, || repository.snapshots_before(&[names::INDEX]))?;
+        Ok(Looked { cache, snapshots, damaged, repository })
+    }
+
+    /// Open the repository for a command that reads, and ask something of it meanwhile: as [`Context::open_to_look`].
+    ///
+    /// # Errors
+    /// As [`Context::open`].
+    pub fn open_to_ask<T: Send>(&self, ask: impl FnOnce(&Repository) -> T + Send) -> Result<(Repository, T)> {
+        let repository = self.open_keeping()?;
+        let answer = self.heed_beside(&repository, || ask(&repository));
+        Ok((repository, answer))
+    }
+
+    /// Open the repository for reading, with copies of snapshots.
+    fn open_keeping(&self) -> Result<Repository> {
+        let repository = self.open_to_check()?;
         Ok(match self.cache_folder() {
             Some(folder) => repository.keeping_snapshots(&folder),
             None => repository,

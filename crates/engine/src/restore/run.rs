@@ -88,7 +88,6 @@ fn attempt(
         Err(e) if e.is_missing() && options.dry_run => None,
         target => Some(target?),
     };
-    cache.expect_copies(repository);
     let is_part = options.subfolder.is_some() || !options.paths.is_empty() || !options.include.is_empty();
     let mode = if is_part { IndexMode::Lean } else { IndexMode::Exact };
     let index = Arc::new(Index::open_lenient(repository, cache.clone(), mode)?);

@@ -107,16 +107,18 @@ impl Repository {
     }
 
     /// What is there. The order is that of `docs/history.md`: objects, then sessions, then decisions; and the history after
-    /// the objects.
+    /// the objects. What has no place in it is asked for side by side.
     fn view(&self, seen: &Seen, keys: bool, noticed: Ids) -> Result<View> {
         let (mut snapshots, mut indexes, mut key_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
-        let folders = [names::SNAPSHOTS, names::INDEX, names::KEYS];
+        let mut history = Vec::new();
+        let folders = [names::SNAPSHOTS, names::INDEX, names::KEYS, names::HISTORY];
         self.store().list_in_order(&folders, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => snapshots.extend(SnapshotId::parse(name).map(|id| id.0)),
                 1 => indexes.extend(IndexId::parse(name).map(|id| id.0)),
-                _ => key_ids.extend(names::key_id(name)),
+                2 => key_ids.extend(names::key_id(name)),
+                _ => history.extend(HistoryId::parse(name).map(|id| id.0)),
             }
         })?;
         let (snapshots, indexes): (Ids, Ids) = (snapshots.into_iter().collect(), indexes.into_iter().collect());
@@ -125,19 +127,18 @@ impl Repository {
         let mut view = View { place, config: config(self), generations, noticed, ..View::default() };
         let new_snapshots: Vec<Id> = snapshots.not_in(&seen.snapshots).copied().collect();
         let new_indexes: Vec<Id> = indexes.not_in(&seen.indexes).copied().collect();
-        if !new_snapshots.is_empty() || !new_indexes.is_empty() {
-            let open: HashSet<SessionId> = self.ids(names::SESSIONS, SessionId::parse)?.into_iter().collect();
-            let decided = self.decided_on()?.into_iter().collect();
-            view.lasting_indexes = self.lasting_indexes(new_indexes, &open, &decided)?;
-            view.lasting_snapshots = self.lasting_snapshots(new_snapshots, &open, &decided)?;
-        }
         view.listed_keys = key_ids.iter().map(|id| id.0).collect();
-        if keys {
-            view.keys = Some(self.seen_keys(key_ids)?);
-        }
-        (view.snapshots, view.indexes) = (snapshots, indexes);
-        for _ in 0..LISTINGS_MAX {
-            view.history = self.listed_history()?;
+        let (lasting, found) = self.ask_both(
+            || self.lasting(new_snapshots, new_indexes),
+            || keys.then(|| self.seen_keys(key_ids)).transpose(),
+        );
+        (view.lasting_snapshots, view.lasting_indexes) = lasting?;
+        view.keys = found?;
+        (view.snapshots, view.indexes, view.history) = (snapshots, indexes, history.into_iter().collect());
+        for look in 0..LISTINGS_MAX {
+            if look > 0 {
+                view.history = self.listed_history()?;
+            }
             if let Some(entries) = self.new_entries(view.history.not_in(&seen.entries))? {
                 view.entries = entries;
                 return Ok(view);
@@ -199,6 +200,23 @@ impl Repository {
             }
         }
         Ok(Some(entries))
+    }
+
+    /// Of snapshots and index objects that are new those that nobody removes without a word.
+    fn lasting(&self, snapshots: Vec<Id>, indexes: Vec<Id>) -> Result<(Vec<Id>, Vec<Id>)> {
+        if snapshots.is_empty() && indexes.is_empty() {
+            return Ok(Default::default());
+        }
+        let (mut open, mut decided) = (HashSet::new(), HashSet::new());
+        self.store().list_in_order(&[names::SESSIONS, names::DECISIONS], &mut |at, listed| {
+            let name = names::last(&listed.name);
+            match at {
+                0 => open.extend(SessionId::parse(name)),
+                _ => decided.extend(names::decided_on(name)),
+            }
+        })?;
+        let indexes = self.lasting_indexes(indexes, &open, &decided)?;
+        Ok((self.lasting_snapshots(snapshots, &open, &decided)?, indexes))
     }
 
     /// The snapshots that nobody removes without a word: their sessions have ended, and were not evicted. Others are

@@ -10,7 +10,7 @@ mod output;
 
 use super::gather;
 use crate::args::select::Select;
-use crate::context::Context;
+use crate::context::{Context, Looked};
 use crate::exit::{Exit, Failure, Result};
 use crate::render::progress::Watch;
 use drumlin_engine::list::find_entry;
@@ -42,9 +42,7 @@ impl<'a> Look<'a> {
     /// # Errors
     /// It can't be read with this key.
     pub fn open(context: &Context<'a>, during: &'static str) -> Result<Self> {
-        let repository = context.open_to_read()?;
-        let cache = context.cache(&repository)?;
-        let (snapshots, damaged) = repository.snapshots()?;
+        let Looked { repository, cache, snapshots, damaged } = context.open_to_look()?;
         for error in &damaged {
             context.out.trouble_with(during, &error.to_string());
         }
