@@ -202,19 +202,28 @@ impl Repository {
         Ok(Some(entries))
     }
 
-    /// Of snapshots and index objects that are new those that nobody removes without a word.
-    fn lasting(&self, snapshots: Vec<Id>, indexes: Vec<Id>) -> Result<(Vec<Id>, Vec<Id>)> {
+    /// Of snapshots and index objects that are new those that nobody removes without a word. They are listed once more, behind the sessions: a writer
+    /// that has ended in between has removed its checkpoints before.
+    fn lasting(&self, mut snapshots: Vec<Id>, mut indexes: Vec<Id>) -> Result<(Vec<Id>, Vec<Id>)> {
         if snapshots.is_empty() && indexes.is_empty() {
             return Ok(Default::default());
         }
         let (mut open, mut decided) = (HashSet::new(), HashSet::new());
-        self.store().list_in_order(&[names::SESSIONS, names::DECISIONS], &mut |at, listed| {
+        let (mut standing, mut standing_indexes) = (HashSet::new(), HashSet::new());
+        let folders = [names::SESSIONS, names::DECISIONS, names::SNAPSHOTS, names::INDEX];
+        // Of many index objects a listing is long.
+        let folders = if indexes.is_empty() { &folders[..3] } else { &folders };
+        self.store().list_in_order(folders, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => open.extend(SessionId::parse(name)),
-                _ => decided.extend(names::decided_on(name)),
+                1 => decided.extend(names::decided_on(name)),
+                2 => standing.extend(SnapshotId::parse(name).map(|id| id.0)),
+                _ => standing_indexes.extend(IndexId::parse(name).map(|id| id.0)),
             }
         })?;
+        snapshots.retain(|id| standing.contains(id));
+        indexes.retain(|id| standing_indexes.contains(id));
         let indexes = self.lasting_indexes(indexes, &open, &decided)?;
         Ok((self.lasting_snapshots(snapshots, &open, &decided)?, indexes))
     }

@@ -9,8 +9,8 @@ use crate::{CreateOptions, Error, NewLock, Repository, Unlock, names, random_id}
 use drumlin_format::key::Role;
 use drumlin_format::{HistoryId, IndexId, KeyId, SnapshotId};
 use drumlin_seal::Secret;
-use drumlin_store::{Call, MemoryStore, Put, RecordStore, Store};
-use std::sync::Arc;
+use drumlin_store::{Call, Listed, MemoryStore, Put, RecordStore, Store, Upload};
+use std::sync::{Arc, Mutex};
 
 mod orders;
 
@@ -254,6 +254,82 @@ fn a_checkpoint_that_its_writer_replaces_is_not_missed() {
     // What a writer has made itself it knows.
     client.memory().unwrap().made(snapshot(4));
     assert_eq!(look(&client).snapshots, [snapshot(4)]);
+}
+
+/// A storage in which something is done when a folder is about to be listed for the first time.
+struct Before {
+    memory: MemoryStore,
+    folder: &'static str,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Store for Before {
+    fn location(&self) -> String {
+        self.memory.location()
+    }
+
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(Listed)) -> drumlin_store::Result<()> {
+        if prefix == self.folder
+            && let Some(then) = self.then.lock().unwrap().take()
+        {
+            then();
+        }
+        self.memory.list(prefix, each)
+    }
+
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.memory.len(name)
+    }
+
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.memory.get(name)
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> drumlin_store::Result<()> {
+        self.memory.read_at(name, offset, buf)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        self.memory.put(name, bytes, how)
+    }
+
+    fn upload(&self, name: &str, len_hint: u64) -> drumlin_store::Result<Box<dyn Upload>> {
+        self.memory.upload(name, len_hint)
+    }
+
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.memory.sync()
+    }
+
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.memory.delete(name)
+    }
+}
+
+/// It ends, and removes them, between the listing that has them and that of the sessions: nothing tells then that they were no more than that.
+#[test]
+fn checkpoints_of_a_writer_that_ends_under_a_look_are_not_missed() {
+    let bench = bench();
+    let session = drumlin_format::SessionId([1; 16]);
+    let of_session =
+        [names::index(IndexId::of(session, [7; 8])), names::snapshot(snapshot(1)), names::session(session)];
+    of_session.iter().for_each(|name| bench.put(name));
+    bench.put_snapshots([2]);
+    bench.put(&names::index(IndexId([2; 16])));
+    let memory = bench.memory.clone();
+    let end = move || of_session.iter().for_each(|name| memory.delete(name).unwrap());
+    let then = Mutex::new(Some(Box::new(end) as Box<dyn FnOnce() + Send>));
+    let store = Before { memory: bench.memory.clone(), folder: names::SESSIONS, then };
+    let repository = bench.by(Role::Writer, Arc::new(store));
+    let client = repository.clone().with_memory(Arc::new(Memory::open(&repository, None)));
+    sound(&client);
+    assert!(bench.memory.len(&names::session(session)).unwrap().is_none(), "it has not ended");
+    sound(&client);
+    // What stands is remembered.
+    bench.drop_object(&names::snapshot(snapshot(2)));
+    bench.drop_object(&names::index(IndexId([2; 16])));
+    let missing = look(&client);
+    assert_eq!((missing.snapshots.len(), missing.indexes.len()), (1, 1));
 }
 
 #[test]
