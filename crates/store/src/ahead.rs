@@ -10,9 +10,11 @@ use crate::lock::lock;
 use crate::name::is_below;
 use crate::{Listed, Result};
 
-/// More than so many objects, lengths and listings are not asked for at once.
+/// More than so many objects and listings are not asked for at once.
 const AHEAD_MAX: usize = 16;
-/// Nor more ranges than so many,
+/// Nor more lengths, which may be waited for long after what was asked for later,
+const LENGTHS_MAX: usize = 16;
+/// nor more ranges than so many,
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
@@ -63,17 +65,17 @@ fn start<T: Send + 'static>(ask: impl FnOnce() -> Option<T> + Send + 'static) ->
 
 /// Ask for an object.
 pub(crate) fn object<S: Asked>(store: &Arc<S>, name: &str) {
-    begin(store, name, |store, name| start(move || store.get(&name).ok()).map(What::Object));
+    begin(store, name, false, |store, name| start(move || store.get(&name).ok()).map(What::Object));
 }
 
 /// Ask for an object's length.
 pub(crate) fn length<S: Asked>(store: &Arc<S>, name: &str) {
-    begin(store, name, |store, name| start(move || store.len(&name).ok()).map(What::Length));
+    begin(store, name, true, |store, name| start(move || store.len(&name).ok()).map(What::Length));
 }
 
 /// Ask for a folder's listing.
 pub(crate) fn listing<S: Asked>(store: &Arc<S>, folder: &str) {
-    begin(store, folder, |store, folder| {
+    begin(store, folder, false, |store, folder| {
         let list = move || {
             let mut listed = Vec::new();
             store.list(&folder, &mut |object| listed.push(object)).ok().map(|()| listed)
@@ -104,10 +106,11 @@ pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usiz
     }
 }
 
-fn begin<S: Asked>(store: &Arc<S>, name: &str, start: impl FnOnce(Arc<S>, String) -> Option<What>) {
+fn begin<S: Asked>(store: &Arc<S>, name: &str, length: bool, start: impl FnOnce(Arc<S>, String) -> Option<What>) {
     let mut under_way = lock(&store.ahead().under_way);
     under_way.retain(|of| of.name != name || of.what.range_bytes().is_some());
-    if under_way.iter().filter(|of| of.what.range_bytes().is_none()).count() < AHEAD_MAX
+    let is_alike = |of: &&UnderWay| of.what.range_bytes().is_none() && matches!(of.what, What::Length(_)) == length;
+    if under_way.iter().filter(is_alike).count() < if length { LENGTHS_MAX } else { AHEAD_MAX }
         && let Some(what) = start(store.clone(), name.to_owned())
     {
         under_way.push(UnderWay { name: name.to_owned(), what });

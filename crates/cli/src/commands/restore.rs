@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     let exclude = check_patterns(&args)?;
     check_target(&args.target)?;
-    let Looked { repository, cache, snapshots: all, damaged } = context.open_to_look()?;
+    let Looked { repository, cache, snapshots: all, damaged } = context.open_to_look(args.paths.is_empty())?;
     let is_passed_over = tell_of_damaged(context, &args, damaged);
     let spec = gather::find(context, &all, &args.snapshot, &args.select)?;
     let snapshot = spec.snapshot.snapshot;

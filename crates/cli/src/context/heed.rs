@@ -76,9 +76,7 @@ impl Context<'_> {
 
     /// As [`Context::heed`] with keys, while something else is asked of the storage.
     pub(super) fn heed_beside<T: Send>(&self, repository: &Repository, ask: impl FnOnce() -> T + Send) -> T {
-        let (looked, answer) = repository.ask_both(|| repository.look_back(now().0, true), ask);
-        self.told(looked);
-        answer
+        repository.ask_both(|| self.heed(repository, true), ask).1
     }
 
     /// Look whether anything is missing that this client has seen, while something else is done: [`Context::heard`] tells.

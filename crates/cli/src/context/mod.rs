@@ -207,14 +207,17 @@ impl<'a> Context<'a> {
     }
 
     /// Open the repository for a command that reads what is in snapshots, with the cache, and list all snapshots
-    /// ([`Repository::snapshots`]) while it is looked whether anything is missing: that is told first.
+    /// ([`Repository::snapshots`]) while it is looked whether anything is missing: that is told first. `whole`: all that a
+    /// snapshot has will be read, not some folders.
     ///
     /// # Errors
     /// As [`Context::open`]; and if they can't be listed.
-    pub fn open_to_look(&self) -> Result<Looked> {
+    pub fn open_to_look(&self, whole: bool) -> Result<Looked> {
         let repository = self.open_keeping()?;
         let cache = self.cache(&repository)?;
-        cache.expect_copies(&repository);
+        if whole {
+            cache.expect_copies(&repository);
+        }
         let (snapshots, damaged) = self.heed_beside(&repository, || repository.snapshots_before(&[names::INDEX]))?;
         Ok(Looked { cache, snapshots, damaged, repository })
     }

@@ -169,6 +169,13 @@ impl Store for S3Store {
         Ok(())
     }
 
+    /// What was asked for ahead may be older than the folder before it.
+    fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
+        folders.iter().try_for_each(|folder| name::check_prefix(Action::List, folder, self.inner.location()))?;
+        let mut all = folders.iter().enumerate();
+        all.try_for_each(|(at, folder)| self.inner.list(folder, &mut |listed| each(at, listed)))
+    }
+
     fn len(&self, name: &str) -> Result<Option<u64>> {
         name::check(Action::Find, name, self.inner.location())?;
         self.inner.ahead.length(name).map_or_else(|| self.inner.len(name), Ok)

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use drumlin_store::conformance::{self, May};
-use drumlin_store::{Put, Store};
+use drumlin_store::{Put, Soon, Store};
 use drumlin_testkit::Bucket;
 use drumlin_testkit::s3::{Habits, S3};
 
@@ -60,4 +60,20 @@ fn the_bucket_itself_and_other_peoples_objects() {
     let mut names = Vec::new();
     store.list("", &mut |listed| names.push(listed.name)).unwrap();
     assert_eq!(names, ["a/b"]);
+}
+
+/// A hint may be older than the folder that is listed before.
+#[test]
+fn a_listing_in_order_takes_nothing_that_was_asked_for_ahead() {
+    let server = S3::start();
+    let user = User::at(&server);
+    let (store, other) = (user.create("repo"), user.create("repo"));
+    server.asked();
+    store.expect(Soon::Listing("b"));
+    // It has been answered.
+    while !server.asked().iter().any(|(action, _)| *action == "ListBucket") {}
+    other.put("b/1", b"1", Put::Create).unwrap();
+    let mut names = Vec::new();
+    store.list_in_order(&["a", "b"], &mut |at, listed| names.push((at, listed.name))).unwrap();
+    assert_eq!(names, [(1, "b/1".to_owned())]);
 }

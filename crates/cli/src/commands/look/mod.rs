@@ -42,7 +42,7 @@ impl<'a> Look<'a> {
     /// # Errors
     /// It can't be read with this key.
     pub fn open(context: &Context<'a>, during: &'static str) -> Result<Self> {
-        let Looked { repository, cache, snapshots, damaged } = context.open_to_look()?;
+        let Looked { repository, cache, snapshots, damaged } = context.open_to_look(false)?;
         for error in &damaged {
             context.out.trouble_with(during, &error.to_string());
         }

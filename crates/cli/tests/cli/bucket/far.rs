@@ -52,7 +52,7 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
     cloud.through(relay.port());
     let saved = cloud.home.saved_folder();
     // With snapshots read one after the other it was 45.
-    few_round_trips(&relay, 28.0, || {
+    few_round_trips(&relay, 16.0, || {
         let _ = std::fs::remove_dir_all(cloud.home.path("out"));
         cloud.run(&["restore", &saved, "-t", "out"]).ok();
         assert!(same(&cloud.home.path("src"), &cloud.home.path("out")));
