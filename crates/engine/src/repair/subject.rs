@@ -449,18 +449,20 @@ impl Mending<'_> {
     /// What came of a look, and what was found damaged by it, unless this repair was overtaken meanwhile ([`Mending::refuse_overtaken`]): of
     /// nothing of that it is told.
     fn unless_overtaken<T>(&mut self, desk: &Desk, looked: Result<T>) -> Result<T> {
-        let problems = std::mem::take(&mut self.problems);
-        match (desk.stands(self.me), looked) {
-            (Ok(true), looked) => {
-                problems.iter().for_each(|problem| problem.tell(self.monitor));
-                looked
+        let mut problems = std::mem::take(&mut self.problems);
+        let looked = match (desk.stands(self.me), looked) {
+            (Ok(true), looked) => looked,
+            (Ok(false), Err(Error::Interrupted)) => return Err(Error::Interrupted),
+            (Ok(false), _) => return Err(super::overtaken()),
+            (Err(unknown), looked) => {
+                let but = "; perhaps another prune or repair has moved it, which couldn't be asked";
+                problems.iter_mut().for_each(|problem| problem.cause += but);
+                // That says more than the question whose answer doesn't come.
+                looked.and(Err(unknown.into()))
             }
-            (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
-            (Ok(false), _) => Err(super::overtaken()),
-            // It says more than the question whose answer doesn't come.
-            (Err(_), Err(e)) => Err(e),
-            (Err(e), Ok(_)) => Err(e.into()),
-        }
+        };
+        problems.iter().for_each(|problem| problem.tell(self.monitor));
+        looked
     }
 
     /// The first look.
