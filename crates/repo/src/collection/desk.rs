@@ -272,8 +272,19 @@ impl<'a> Desk<'a> {
 
     /// Whether a session has neither ended nor been evicted: nobody removes or moves anything of what it refers to. One that is there is asked after all the
     /// same, as a put that had to be tried again may have come late, when it had been removed.
+    ///
+    /// # Errors
+    /// The storage can't be asked, or what was decided can't be read: for a session that is at work that is no reason to go on.
     pub fn stands(&self, session: SessionId) -> Result<bool> {
-        Ok(self.has_session(session)? && !self.is_evicted(session)?)
+        if !self.has_session(session)? {
+            return Ok(false);
+        }
+        for flag in [Flag::Decision(session), Flag::Evicted(session)] {
+            if let Some((Verdict::Evicted { .. }, _)) = self.word(flag)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a session was evicted, for good, as far as anybody can tell.
