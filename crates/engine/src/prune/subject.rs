@@ -429,11 +429,16 @@ impl Collection<'_> {
         }
     }
 
+    /// Fails if somebody has taken this prune for dead: what it has seen may be so no more.
+    fn refuse_overtaken(&self, desk: &Desk) -> Result<()> {
+        if desk.stands(self.me)? { Ok(()) } else { Err(super::overtaken()) }
+    }
+
     /// Tell of packs that are damaged and stay; as [`Collection::unless_overtaken`].
     fn tell<'p>(&self, desk: &Desk, problems: impl IntoIterator<Item = &'p Problem>) -> Result<()> {
         let mut problems = problems.into_iter().peekable();
-        if problems.peek().is_some() && !desk.stands(self.me)? {
-            return Err(super::overtaken());
+        if problems.peek().is_some() {
+            self.refuse_overtaken(desk)?;
         }
         problems.for_each(|problem| problem.tell(self.monitor));
         Ok(())
@@ -444,11 +449,16 @@ impl Collection<'_> {
         let look_at = || Look::at(self.repository, self.cache, self.options, (known, &[]), self.monitor);
         let mut look = look_at()?;
         if !look.healed.is_empty() {
+            // What was there when it walked may have been lost since, and be known by these.
+            self.refuse_overtaken(desk)?;
             look.healed.iter().try_for_each(|loss| self.repository.remove_loss(*loss))?;
             // The packs that they kept from going are left over now.
             look = look_at()?;
         }
         self.tell(desk, &look.problems)?;
+        if !look.narrowed.is_empty() {
+            self.refuse_overtaken(desk)?;
+        }
         look.narrowed.iter().try_for_each(|loss| self.repository.narrow_loss(loss))?;
         self.survey = look.survey;
         self.keys = Some(look.places.keys().clone());

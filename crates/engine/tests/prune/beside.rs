@@ -9,8 +9,8 @@ use drumlin_engine::{Error, backup, repair, restore};
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
-use drumlin_format::{LossId, PackId};
-use drumlin_repo::collection::{Board, Desk};
+use drumlin_format::{LossId, PackId, SessionId};
+use drumlin_repo::collection::{Board, Desk, evict};
 use drumlin_repo::{Cache, Repository, Unlock, names};
 use drumlin_store::{Put, Store};
 use drumlin_testkit::compare;
@@ -273,6 +273,58 @@ fn a_repair_that_was_evicted_tells_of_no_loss() {
         history.whole();
         prune_all(&history.bench).unwrap();
         history.whole();
+    }
+}
+
+/// Nor does it take away what is known of losses: what was there when it walked the trees may be missing by now.
+#[test]
+fn a_prune_that_was_evicted_leaves_losses_as_they_are() {
+    for is_healed in [true, false] {
+        let mut history = History::new(3);
+        history.forget(|at| at == 0);
+        let (memory, repository) = (&history.bench.memory, &history.bench.repository);
+        let there = objects(memory);
+        let mut packs: Vec<(PackId, u64)> = there
+            .iter()
+            .filter(|(name, _)| name.starts_with(names::DATA))
+            .map(|(name, len)| (PackId::parse(names::last(name)).unwrap(), *len))
+            .collect();
+        packs.sort_by_key(|(_, len)| *len);
+        let chunk = |of: PackId| {
+            let named = repository.index_objects().unwrap().into_iter();
+            let mut entries = named.flat_map(|(id, _)| repository.index_entries(id).unwrap().unwrap());
+            entries.find(|entry| entry.pack == of).unwrap().table.chunks[0].id
+        };
+        let (whole, gone) = (chunk(packs[0].0), packs[packs.len() - 1].0);
+        let mut loss = Loss { id: LossId([4; 16]), chunks: Vec::new(), packs: Vec::new() };
+        if !is_healed {
+            memory.delete(&names::pack(PackKind::Data, gone)).unwrap();
+            repair::repair(repository, &history.bench.cache, &repair_options(), &Quiet::default()).unwrap();
+            loss = repository.losses().unwrap().remove(0);
+            assert!(!loss.chunks.is_empty());
+            repository.remove_loss(loss.id).unwrap();
+        }
+        // One of its chunks is there.
+        loss.chunks.push(whole);
+        loss.chunks.sort_unstable();
+        repository.put_loss(&loss).unwrap();
+        let inside = Repository::open(Arc::new(memory.clone()), &Unlock::File(history.bench.key_file())).unwrap();
+        let then = move || {
+            let desk = Desk::new(&inside);
+            for session in desk.sessions().unwrap() {
+                evict(&desk, session, SessionId([9; 16])).unwrap();
+            }
+        };
+        let store = WhileReading { inner: memory.clone(), prefix: names::TREE, then: Box::new(then) };
+        let late = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&late, None, scratch.path()).unwrap());
+        let ended = prune(&late, &cache, &sharp(), &Quiet::default());
+        assert!(matches!(ended, Err(Error::Overtaken(_))), "{is_healed}: {ended:?}");
+        assert_eq!(repository.losses().unwrap(), [loss], "{is_healed}");
+        prune_all(&history.bench).unwrap();
+        let left = repository.losses().unwrap();
+        assert!(left.iter().all(|loss| !is_healed && !loss.chunks.contains(&whole)), "{left:?}");
     }
 }
 
