@@ -63,7 +63,7 @@ fn lock_word(key: &KeyInfo) -> &'static str {
 }
 
 fn list(context: &Context) -> Result<Exit> {
-    let Keys { sound: keys, lost } = context.open_to_ask(Repository::keys)?.1?;
+    let Keys { sound: keys, lost } = context.open_to_ask(Repository::keys)??;
     let out = context.out;
     if out.json() {
         keys.iter().try_for_each(|key| {

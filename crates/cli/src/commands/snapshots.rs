@@ -111,8 +111,7 @@ impl<'a> From<&'a SnapshotInfo> for JsonSnapshot<'a> {
 /// The repository can't be read, or one of the named snapshots isn't there.
 pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
     let list = |of: &Repository| if args.forgotten { of.forgotten() } else { of.snapshots() };
-    let (_, listed) = context.open_to_ask(list)?;
-    let (all, damaged) = listed?;
+    let (all, damaged) = context.open_to_ask(list)??;
     let filter = args.select.filter()?;
     let mut infos = match args.snapshots.is_empty() {
         true => filter.select(&all),

@@ -226,10 +226,9 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`Context::open`].
-    pub fn open_to_ask<T: Send>(&self, ask: impl FnOnce(&Repository) -> T + Send) -> Result<(Repository, T)> {
+    pub fn open_to_ask<T: Send>(&self, ask: impl FnOnce(&Repository) -> T + Send) -> Result<T> {
         let repository = self.open_keeping()?;
-        let answer = self.heed_beside(&repository, || ask(&repository));
-        Ok((repository, answer))
+        Ok(self.heed_beside(&repository, || ask(&repository)))
     }
 
     /// Open the repository for reading, with copies of snapshots.
