@@ -3,6 +3,8 @@
     schema, workload, title, scale, seed, repeat, cache (hot or cold), six, stream, date, machine, ground
     near       how many times the best a tool may have taken in the step of its first round that was nearest to it, to have others; 0: any
     commit     of the checkout that measured, with a + where it had changes; None outside of one; not in older results
+    joined     of how many runs, each of some of the tools, it was put together by bench/join; at_once: whether any two of them overlapped. Not in
+               the results of one run
     load       processes that waited for a core when it began
     wire       between client and server: rtt_ms, rate (bytes a second, 0: no limit; one for both ways, or to the server and from it),
                far (whether all repositories were on a server, or only those of tools that have one of their own)
@@ -25,6 +27,8 @@ A file is written anew after each round, whole or not at all: a run that is stop
 
 import json
 import os
+from datetime import datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 
 from .wire import both_ways
@@ -128,6 +132,31 @@ def differences(begun, now):
         one, other = (result["tools"].get(tool, {}) for result in (begun, now))
         found += [tool] * any(one.get(what) != other.get(what) for what in ("version", "program"))
     return found
+
+
+def joined(runs):
+    """Runs of the same, on the same data and machine, each of other tools, as one result; ValueError where they are not that. A tool that was ten times slower than
+    one of another run was not stopped for it."""
+    first, *others = sorted(runs, key=lambda run: run["date"])
+    for other in others:
+        if kind(other) != kind(first) or other["repeat"] != first["repeat"]:
+            raise ValueError(f"the runs of {first['date']} and {other['date']} are not of the same")
+        if differ := differences({**first, "tools": {}}, {**other, "tools": {}}):
+            raise ValueError(f"the runs of {first['date']} and {other['date']} are not on the same: {', '.join(differ)}")
+    names = [name for run in runs for name in run["tools"]]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"more than one of the runs has {', '.join(twice)}")
+    rounds = sorted((record for run in runs for record in run["rounds"]), key=lambda record: record["date"])
+    return first | {
+        "tools": {name: told for run in runs for name, told in run["tools"].items()}, "rounds": rounds, "complete": all(run.get("complete", True) for run in runs),
+        "joined": len(runs), "at_once": any(overlap(one, other) for one, other in combinations(runs, 2)),
+    }
+
+
+def overlap(one, other):
+    """Whether any rounds of two runs went on at the same time."""
+    of = lambda run: [(began := datetime.fromisoformat(record["date"]), began + timedelta(seconds=record["took"])) for record in run["rounds"]]
+    return any(began < ended_ and began_ < ended for (began, ended) in of(one) for (began_, ended_) in of(other))
 
 
 def sweep(folder=FOLDER):

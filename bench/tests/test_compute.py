@@ -184,6 +184,21 @@ class Results(unittest.TestCase):
                 self.assertEqual(results.write(result, folder).name, f"W1-0.02-hot{name}-20260102T030405Z.json")
             self.assertEqual([results.line_name(result) for result in results.newest(folder)], [name for _, name in lines])
 
+    def test_runs_of_some_tools_each_are_one_if_they_are_of_the_same(self):
+        def run(tool, minute, took=90, **more):
+            return {"schema": results.SCHEMA, "workload": "W1", "seed": 1, "scale": 0.1, "cache": "hot", "date": f"2026-01-01T00:{minute:02}:00Z", "repeat": 1, "ground": "a folder",
+                    "wire": {"rtt_ms": 0.0, "rate": 0}, "machine": {"cores": 2}, "data": {"files": 3}, "steps": ["first"], "restores": ["first"], "tools": {tool: {"version": "1"}},
+                    "rounds": [{"tool": tool, "round": 1, "date": f"2026-01-01T00:{minute:02}:00Z", "took": took}], "complete": True, **more}
+        whole = results.joined([run("tar", 1), run("cp", 0)])
+        self.assertEqual((whole["date"][14:16], [record["tool"] for record in whole["rounds"]], sorted(whole["tools"])), ("00", ["cp", "tar"], ["cp", "tar"]))
+        self.assertEqual((whole["joined"], whole["at_once"], whole["complete"]), (2, True, True))
+        self.assertFalse(results.joined([run("tar", 2), run("cp", 0)])["at_once"])
+        self.assertFalse(results.joined([run("tar", 1, complete=False), run("cp", 0)])["complete"])
+        for other, said in ((run("cp", 1), "has cp"), (run("tar", 1, data={"files": 4}), "data"), (run("tar", 1, machine={"cores": 4}), "cores"),
+                            (run("tar", 1, cache="cold"), "not of the same"), (run("tar", 1, repeat=2), "not of the same")):
+            with self.assertRaisesRegex(ValueError, said):
+                results.joined([run("cp", 0), other])
+
     def test_another_schema_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.json"

@@ -144,6 +144,11 @@ class Snapshots(unittest.TestCase):
         self.assertEqual(share(image), 0.125)
         self.assertEqual(share(fixed()), fixed()["scale"])
 
+    def test_a_page_of_several_runs_says_so(self):
+        self.assertNotIn("Put together", page.page(fixed()))
+        self.assertIn("Put together from 3 runs of some of the tools each.", page.page({**fixed(), "joined": 3, "at_once": False}))
+        self.assertIn("which went on at the same time", page.page({**fixed(), "joined": 3, "at_once": True}))
+
     def test_builds_of_one_version_are_told_apart(self):
         self.assertEqual(version({"version": "it 0.1", "program": "0123456789abcdef"}), "it 0.1 (01234567)")
         self.assertEqual(version({"version": None}), "not told")

@@ -50,6 +50,14 @@ def near(result):
     return f"; one round alone of tools that took over {number(told)} times the best of their like in all of their steps" if told else ""
 
 
+def together(result):
+    """Of how many runs it was put together, in words."""
+    if not result.get("joined"):
+        return ""
+    at_once = ", which went on at the same time, each over a line and on a file system of its own" * result["at_once"]
+    return f" Put together from {result['joined']} runs of some of the tools each{at_once}."
+
+
 def absent(result, all_results):
     """Rows that a page of the same sort has (of trees or of streams, here or far away), and this one hasn't."""
     sort = lambda one: (bool(one.get("stream")), results.line(one)[0])
@@ -66,7 +74,7 @@ def page(result, all_results=()):
         MADE.format(file=results.file_name(result)),
         f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
-        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}",
+        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}{together(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
     ]
