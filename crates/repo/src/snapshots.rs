@@ -9,7 +9,6 @@ use drumlin_format::key::Role;
 use drumlin_format::snapshot::{self, Snapshot};
 use drumlin_format::{KeyId, SessionId, SnapshotId};
 use drumlin_store::{Kind, Soon};
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// So often the snapshots are listed, if a listing is cut short.
@@ -31,14 +30,6 @@ impl Trust {
             Trust::Signed(key) | Trust::Unknown(key) => key,
         }
     }
-}
-
-/// What stands in the place of the decision on a session.
-enum Said {
-    /// This, and who says it; or nothing.
-    Verdict(Option<(Verdict, KeyId)>),
-    /// Something that nobody can read, or that nobody has said who may.
-    Unreadable,
 }
 
 /// A snapshot as it was found.
@@ -71,15 +62,15 @@ impl Repository {
     pub fn snapshots_before(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
-        let (mut ids, mut sessions, mut decisions) = (Vec::new(), HashSet::new(), HashSet::new());
+        let (mut ids, mut open, mut decided) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut keys = BTreeSet::new();
         let own = [names::SNAPSHOTS, names::SESSIONS, names::DECISIONS, names::KEYS];
         self.store().list_in_order(&own, &mut |at, listed| {
             let name = names::last(&listed.name);
             match at {
                 0 => ids.extend(SnapshotId::parse(name)),
-                1 => sessions.extend(SessionId::parse(name)),
-                2 => decisions.extend(names::decided_on(name)),
+                1 => open.extend(SessionId::parse(name)),
+                2 => decided.extend(names::decided_on(name)),
                 _ => keys.extend(names::key_id(name)),
             }
         })?;
@@ -92,68 +83,16 @@ impl Repository {
         folders.iter().for_each(|folder| self.store().expect(Soon::Listing(folder)));
         let to_read = self.expected(&ids);
         let trusted = self.trusted_among(keys)?;
-        let mut decided: HashMap<SessionId, Said> = HashMap::new();
+        let mut sessions = Sessions { repository: self, trusted, open, decided, said: HashMap::new() };
         let (mut infos, mut errors) = (Vec::new(), Vec::new());
         for id in to_read {
-            let (snapshot, trust) = match self.recall_snapshot(id, &trusted) {
-                Ok(Some(read)) => read,
+            match self.recall_snapshot(id, &sessions.trusted) {
+                Ok(Some((snapshot, trust))) => infos.extend(sessions.weigh(snapshot, trust, &mut errors)?),
                 // Forgotten since it was listed.
-                Ok(None) => continue,
-                Err(e) if e.is_damage() => {
-                    errors.push(e);
-                    continue;
-                }
+                Ok(None) => {}
+                Err(e) if e.is_damage() => errors.push(e),
                 Err(e) => return Err(e),
-            };
-            let (mut open_session, mut committed) = (sessions.contains(&snapshot.session), false);
-            let has_decided = decisions.contains(&snapshot.session);
-            if open_session || has_decided {
-                let said = match decided.entry(snapshot.session) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(new) => match self.verdict(snapshot.session, has_decided, &trusted) {
-                        Ok(verdict) => new.insert(Said::Verdict(verdict)),
-                        Err(e) if e.is_damage() => {
-                            errors.push(e);
-                            new.insert(Said::Unreadable)
-                        }
-                        Err(e) => return Err(e),
-                    },
-                };
-                let verdict = match said {
-                    // A writer puts a whole snapshot last, so one that is whole counts. At worst, the writer was told
-                    // that putting it had failed.
-                    Said::Unreadable if snapshot.partial.is_none() => Some(Verdict::Committed { snapshot: id }),
-                    Said::Unreadable => None,
-                    // A decision signed by another key says nothing about this snapshot.
-                    Said::Verdict(Some((Verdict::Committed { .. }, by))) if trust.key() != *by => None,
-                    Said::Verdict(verdict) => verdict.as_ref().map(|(verdict, _)| verdict.clone()),
-                };
-                match verdict {
-                    Some(Verdict::Evicted { .. }) => continue,
-                    Some(Verdict::Committed { snapshot: committed }) if committed != id => continue,
-                    Some(Verdict::Committed { .. }) => committed = true,
-                    None | Some(Verdict::Claimed { .. })
-                        if open_session && self.store().len(&names::session(snapshot.session))?.is_none() =>
-                    {
-                        // It has ended, or its eviction was confirmed: that stands before the session goes.
-                        let now = self.verdict(snapshot.session, has_decided, &trusted);
-                        if matches!(now, Ok(Some((Verdict::Evicted { .. }, _)))) {
-                            continue;
-                        }
-                        open_session = false;
-                    }
-                    // What counted before doesn't come to be in progress because somebody has put its session again.
-                    None | Some(Verdict::Claimed { .. }) if open_session && snapshot.partial.is_none() => {
-                        let by = Desk::new(self).signer_of(snapshot.session)?;
-                        if by == Some(trust.key()) && !self.has_seen(id) {
-                            continue;
-                        }
-                        open_session = false;
-                    }
-                    _ => {}
-                }
             }
-            infos.push(SnapshotInfo { snapshot, trust, open_session, committed });
         }
         leave_checkpoints(&mut infos);
         infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
@@ -336,6 +275,90 @@ impl Repository {
         self.store().list(folder, &mut |listed| ids.extend(parse(names::last(&listed.name))))?;
         Ok(ids)
     }
+}
+
+/// What was listed of sessions along with snapshots, and what was read of decisions on them: which snapshots count.
+struct Sessions<'a> {
+    repository: &'a Repository,
+    trusted: HashMap<KeyId, TrustedKey>,
+    /// Those that were there.
+    open: HashSet<SessionId>,
+    /// Those on which there was a decision.
+    decided: HashSet<SessionId>,
+    /// What stands in the place of the decisions that were asked for.
+    said: HashMap<SessionId, Said>,
+}
+
+impl Sessions<'_> {
+    /// A snapshot as it counts; `None` if it doesn't. A decision that can't be read goes to `errors`, once.
+    fn weigh(&mut self, snapshot: Snapshot, trust: Trust, errors: &mut Vec<Error>) -> Result<Option<SnapshotInfo>> {
+        let (id, session, is_open) = (snapshot.id, snapshot.session, self.open.contains(&snapshot.session));
+        let verdict = match is_open || self.decided.contains(&session) {
+            true => self.verdict_on(&snapshot, trust, errors)?,
+            false => None,
+        };
+        let (open_session, committed) = match verdict {
+            Some(Verdict::Evicted { .. }) => return Ok(None),
+            Some(Verdict::Committed { snapshot: committed }) if committed != id => return Ok(None),
+            Some(Verdict::Committed { .. }) => (is_open, true),
+            None | Some(Verdict::Claimed { .. })
+                if is_open && self.repository.store().len(&names::session(session))?.is_none() =>
+            {
+                // It has ended, or its eviction was confirmed: that stands before the session goes.
+                if matches!(self.read(session), Ok(Some((Verdict::Evicted { .. }, _)))) {
+                    return Ok(None);
+                }
+                (false, false)
+            }
+            // What counted before doesn't come to be in progress because somebody has put its session again.
+            None | Some(Verdict::Claimed { .. }) if is_open && snapshot.partial.is_none() => {
+                let by = Desk::new(self.repository).signer_of(session)?;
+                if by == Some(trust.key()) && !self.repository.has_seen(id) {
+                    return Ok(None);
+                }
+                (false, false)
+            }
+            None | Some(Verdict::Claimed { .. } | Verdict::Collected { .. }) => (is_open, false),
+        };
+        Ok(Some(SnapshotInfo { snapshot, trust, open_session, committed }))
+    }
+
+    /// What was decided on a snapshot's session, as far as it concerns the snapshot.
+    fn verdict_on(&mut self, snapshot: &Snapshot, trust: Trust, errors: &mut Vec<Error>) -> Result<Option<Verdict>> {
+        if !self.said.contains_key(&snapshot.session) {
+            let said = match self.read(snapshot.session) {
+                Ok(verdict) => Said::Verdict(verdict),
+                Err(e) if e.is_damage() => {
+                    errors.push(e);
+                    Said::Unreadable
+                }
+                Err(e) => return Err(e),
+            };
+            self.said.insert(snapshot.session, said);
+        }
+        Ok(match &self.said[&snapshot.session] {
+            // A writer puts a whole snapshot last, so one that is whole counts. At worst, the writer was told that putting it
+            // had failed.
+            Said::Unreadable if snapshot.partial.is_none() => Some(Verdict::Committed { snapshot: snapshot.id }),
+            Said::Unreadable => None,
+            // A decision signed by another key says nothing about this snapshot.
+            Said::Verdict(Some((Verdict::Committed { .. }, by))) if trust.key() != *by => None,
+            Said::Verdict(verdict) => verdict.as_ref().map(|(verdict, _)| verdict.clone()),
+        })
+    }
+
+    /// What was decided on a session by now.
+    fn read(&self, session: SessionId) -> Result<Option<(Verdict, KeyId)>> {
+        self.repository.verdict(session, self.decided.contains(&session), &self.trusted)
+    }
+}
+
+/// What stands in the place of the decision on a session.
+enum Said {
+    /// This, and who says it; or nothing.
+    Verdict(Option<(Verdict, KeyId)>),
+    /// Something that nobody can read, or that nobody has said who may.
+    Unreadable,
 }
 
 /// Of each session's snapshots leave the one that got furthest: the others are checkpoints that its account was not allowed to remove,

@@ -13,6 +13,7 @@
 mod ahead;
 mod assemble;
 mod big;
+mod ground;
 mod job;
 mod level;
 mod losses;

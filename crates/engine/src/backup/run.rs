@@ -2,6 +2,7 @@
 
 use super::assemble::Assembler;
 use super::big::Pieces;
+use super::ground::{Ground, Wanted};
 use super::job::Job;
 use super::level::Level;
 use super::merge::Merge;
@@ -22,7 +23,7 @@ use drumlin_host::walk::{self, Crew, Walk};
 use drumlin_repo::collection::{Known, Looks, Registration};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{NameSource, Nodes, TreeWriter};
-use drumlin_repo::{Cache, Index, PackInfo, Repository, WriteSession, Written, names, random_id};
+use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, Written, names, random_id};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,38 +112,14 @@ fn attempt(
     // Before anything is looked at that may be referred to: `docs/collection.md`.
     let session = convert::session(&options.host, purpose::BACKUP, now.as_secs() as i64);
     let is_walk = matches!(feed, Feed::Walk(_));
-    let remembered = match options.parent == Parent::Latest && is_walk {
-        true => parent::remembered(cache, &options.host, &paths).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    let objects = parent::objects(cache, &remembered);
-    let looks = Looks { losses: true, objects };
+    let (host, parent) = (&options.host, &options.parent);
+    let wanted = Wanted { repository, cache, host, paths: &paths, parent, is_walk };
+    let remembered = wanted.remembered();
+    let looks = Looks { losses: true, objects: parent::objects(cache, &remembered) };
     let registration = Registration::begin_looking(repository, session, &looks)?;
     let known = registration.known().clone();
-    // A stream has no entries to compare; its chunks are found by the index.
-    let parents = || match is_walk {
-        true => ParentSnapshots::find(repository, &remembered, &options.parent, &options.host, &paths, &known),
-        false => Ok(ParentSnapshots::default()),
-    };
-    let losses = || losses::unmet(repository, cache, &options.host, &paths);
-    let index = || Index::open_for_without(&registration, cache.clone(), options.index, damaged);
-    let (index, (losses, parents)) = repository.ask_both(index, || repository.ask_both(losses, parents));
-    // What was lost may be in any file: all are read once.
-    let parents = losses.and_then(|losses| match losses.is_empty() {
-        true => Ok((losses, parents?)),
-        false => Ok((losses, ParentSnapshots::default())),
-    });
-    // Of a parent that is newer than this session the index may have been listed too early. (One that was remembered is older.)
-    let is_old = |parents: &ParentSnapshots| parents.0.iter().all(|p| remembered.iter().any(|old| old.id == p.id));
-    let looked = index.map_err(Error::from).and_then(|index| {
-        let (losses, parents) = parents?;
-        if !is_old(&parents) {
-            index.refresh()?;
-        }
-        Ok((Arc::new(index), (losses, parents)))
-    });
-    let (index, (losses, parents)) = match looked {
-        Ok(looked) => looked,
+    let Ground { index, parents, losses } = match wanted.look(&registration, &remembered, options.index, damaged) {
+        Ok(ground) => ground,
         Err(e) => {
             let _ = registration.abandon();
             return Err(e);
