@@ -5,13 +5,12 @@ use crate::band::{Bands, Through};
 use crate::cache::Snapshots;
 use crate::generations::Generations;
 use crate::history::Memory;
-use crate::many::ask_store;
-use crate::{Error, NewLock, PackInfo, Result, Unlock, config, names, random_id, random_secret, twice};
-use drumlin_format::config::{ChunkSizes, Config};
+use crate::{Error, PackInfo, Result, Unlock, config, names};
+use drumlin_format::ChunkId;
+use drumlin_format::config::Config;
 use drumlin_format::key::{Role, Secrets};
-use drumlin_format::{ChunkId, KeyId, RepositoryId};
-use drumlin_seal::{IdKey, PrivateKey, Secret, SigningKey, Suite, derive};
-use drumlin_store::{Haste, Kind, Put, Soon, Store, Thaw};
+use drumlin_seal::{IdKey, Secret, derive};
+use drumlin_store::{Haste, Soon, Store, Thaw};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -38,136 +37,7 @@ pub struct Repository {
     lacks_key: bool,
 }
 
-/// What a new repository shall be like. The defaults are measured: `docs/decisions/`.
-#[derive(Clone, Copy, Debug)]
-pub struct CreateOptions {
-    /// The cipher.
-    pub suite: Suite,
-    /// How contents are cut.
-    pub chunks: ChunkSizes,
-    /// Bytes of chunks in a block.
-    pub block_bytes: u32,
-    /// Bytes of a pack.
-    pub pack_bytes: u32,
-}
-
-impl Default for CreateOptions {
-    fn default() -> Self {
-        CreateOptions {
-            suite: Suite::Aes256Gcm,
-            chunks: ChunkSizes { min: 16 << 10, normal: 64 << 10, max: 256 << 10 },
-            block_bytes: 1 << 20,
-            pack_bytes: 64 << 20,
-        }
-    }
-}
-
 impl Repository {
-    /// Make a repository in an empty store, with one owner key that `lock` opens. `now` is in seconds since 1970.
-    ///
-    /// The key object is durable before the config appears: a repository that is seen can be opened.
-    pub fn create(
-        store: Arc<dyn Store>,
-        options: CreateOptions,
-        lock: NewLock,
-        label: &str,
-        now: i64,
-    ) -> Result<(Self, KeyId)> {
-        Repository::create_with(store, options, random_secret()?, lock, label, now)
-    }
-
-    /// The same, with contents and trees cut where `like` cuts them: what is copied from there and what is backed up here
-    /// are the same chunks. All other secrets are new. `options.chunks` is that of `like`. Its key must be one that may
-    /// write.
-    pub fn create_like(
-        store: Arc<dyn Store>,
-        like: &Repository,
-        options: CreateOptions,
-        lock: NewLock,
-        label: &str,
-        now: i64,
-    ) -> Result<(Self, KeyId)> {
-        let cutting = like.secrets.cutting.clone().ok_or_else(|| like.not_allowed("cut contents"))?;
-        let options = CreateOptions { chunks: like.config.chunks, ..options };
-        Repository::create_with(store, options, cutting, lock, label, now)
-    }
-
-    fn create_with(
-        store: Arc<dyn Store>,
-        options: CreateOptions,
-        cutting: Secret,
-        lock: NewLock,
-        label: &str,
-        now: i64,
-    ) -> Result<(Self, KeyId)> {
-        let objects = [names::CONFIG, names::CONFIG_COPY].map(|name| (name, false));
-        let folders = [names::CONFIG, names::KEYS, names::SNAPSHOTS, names::INDEX].map(|folder| (folder, true));
-        let found = ask_store(&*store, &[&objects[..], &folders].concat(), |(name, is_folder)| {
-            let mut found = false;
-            match is_folder {
-                true => store.list(name, &mut |_| found = true)?,
-                false => found = store.len(name)?.is_some(),
-            }
-            Ok::<_, Error>(found)
-        })?;
-        if found.contains(&true) {
-            return Err(Error::Exists { location: store.location() });
-        }
-        let seal = |source| Error::Damaged {
-            object: names::CONFIG.into(),
-            source: drumlin_format::Error::Seal { object: "config", source },
-        };
-        let owner = SigningKey::new(random_secret()?).map_err(seal)?;
-        let secrets = Secrets {
-            repository: RepositoryId(random_id()?),
-            key: KeyId(random_id()?),
-            role: Role::Owner,
-            owner: owner.verifying(),
-            index: random_secret()?,
-            identity: Some(random_secret()?),
-            cutting: Some(cutting),
-            data: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
-            meta: Some(PrivateKey::new(random_secret()?).map_err(seal)?),
-            signing: Some(SigningKey::new(random_secret()?).map_err(seal)?),
-            owner_signing: Some(owner.clone()),
-            tree_identity: None,
-            wrapping: None,
-            generations: Vec::new(),
-        };
-        let config = Config {
-            id: secrets.repository,
-            suite: options.suite,
-            chunks: options.chunks,
-            block_bytes: options.block_bytes,
-            pack_bytes: options.pack_bytes,
-            data_key: secrets.data.as_ref().expect("made above").public(),
-            meta_key: secrets.meta.as_ref().expect("made above").public(),
-            owner: secrets.owner,
-            generation: 0,
-        };
-        let key = secrets.key;
-        let repository = Repository::assemble(store, config, secrets, Generations::default());
-        let (store, key_name) = (&*repository.store, names::key(key));
-        let (key_object, config) =
-            (repository.seal_key(&repository.secrets, &lock, label, now)?, repository.config.encode(&owner));
-        twice::expect(store, &key_name, &key_object);
-        twice::expect(store, names::CONFIG, &config);
-        // In any order: it opens nothing before there is a config.
-        let keys = [key_name.clone(), names::copy_of(&key_name)];
-        let put = ask_store(store, &keys, |name| store.put(name, &key_object, Put::Create))
-            .and_then(|_| twice::put(store, names::CONFIG, &config, Put::Create));
-        if let Err(e) = put {
-            // Or what is left would be in the way of the next attempt, or pass for a repository that nobody can open.
-            twice::take_back(store, names::CONFIG, &config);
-            twice::take_back(store, &key_name, &key_object);
-            return Err(match e.kind {
-                Kind::Exists => Error::Exists { location: store.location() },
-                _ => e.into(),
-            });
-        }
-        Ok((repository, key))
-    }
-
     /// Open the repository in a store.
     pub fn open(store: Arc<dyn Store>, unlock: &Unlock) -> Result<Self> {
         if let Some(key) = unlock.key() {

@@ -7,8 +7,7 @@ use crate::place::{self, sync_folder};
 use crate::process::{host_name, user_name};
 use crate::render::time;
 use crate::unlock::{self, Asked, Given};
-use drumlin_format::KeyId;
-use drumlin_repo::{CreateOptions, NewLock, Repository, random_id, random_secret};
+use drumlin_repo::{CreateOptions, NewLock, NewRepository, Repository, random_id, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
 use drumlin_store::{Kind, LocalStore, Location, ReadOnlyStore, Store};
 use serde::Serialize;
@@ -56,16 +55,15 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
                     Given::Passphrase(unlock::ask_new(HOW_TO_GIVE)?)
                 }
             };
-            // The key's file first, and room for it: a repository whose key can't be written is of no use to anybody.
+            // The key's file first, and whole: a repository whose key is nowhere is of no use to anybody.
             let key = NewKey::new(Some(given))?;
-            let created = drumlin_store::create(&location, &context.around())
+            let drawn = drumlin_store::create(&location, &context.around())
                 .map_err(|e| not_made(context, &location, e))
-                .and_then(|s| key.create(Arc::from(s), like.as_ref()));
-            if created.is_err() {
-                key.discard();
-            }
-            let (repository, id) = created?;
-            Made { key_file: key.save(&repository, id)?, repository }
+                .and_then(|store| key.draw(Arc::from(store), like.as_ref()))
+                .and_then(|new| Ok((key.save(&new)?, new)));
+            let (key_file, new) = drawn.inspect_err(|_| key.discard())?;
+            let repository = new.make().map_err(|e| key.not_needed(e))?;
+            Made { key_file, repository }
         }
     };
     made.report(context)?;
@@ -124,6 +122,14 @@ fn refuse_early(context: &Context, location: &Location) -> Result<()> {
 /// Nothing was stored that a prune could free.
 fn full(error: &drumlin_store::Error) -> Failure {
     Failure::failed(error.to_string()).hint(format!("make room on the storage of {}, and run it again", error.location))
+}
+
+/// A repository that could not be put into the storage.
+fn not_put(error: drumlin_repo::Error) -> Failure {
+    match error {
+        drumlin_repo::Error::Store(e) if e.kind == Kind::Full => full(&e),
+        e => e.into(),
+    }
 }
 
 fn is_repository(context: &Context, location: &Location) -> bool {
@@ -206,17 +212,17 @@ fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<
     };
     let key = NewKey::new(given)?;
     let made = (|| {
-        let store = LocalStore::create(&beside)?;
-        let (repository, id) = key.create(Arc::new(store), like)?;
-        let key_file = key.save(&repository, id)?;
-        match std::fs::rename(&beside, path) {
-            Ok(()) => Ok(key_file),
-            Err(e) => {
-                key_file.iter().for_each(|k| drop(std::fs::remove_file(k)));
-                // A folder that isn't empty: there is no telling whose it is, so it stays.
-                if path.exists() { Err(exists()) } else { Err(Failure::file("make", path)(e)) }
-            }
+        let new = key.draw(Arc::new(LocalStore::create(&beside)?), like)?;
+        let key_file = key.save(&new)?;
+        let moved = new.make().map_err(not_put).and_then(|_| {
+            // A folder that isn't empty: there is no telling whose it is, so it stays.
+            let failed = |e| if path.exists() { exists() } else { Failure::file("make", path)(e) };
+            std::fs::rename(&beside, path).map_err(failed)
+        });
+        if moved.is_err() {
+            key_file.iter().for_each(|k| drop(std::fs::remove_file(k)));
         }
+        moved.map(|()| key_file)
     })();
     if made.is_err() {
         key.discard();
@@ -258,32 +264,47 @@ impl NewKey {
         }
     }
 
-    fn create(&self, store: Arc<dyn Store>, like: Option<&Repository>) -> Result<(Repository, KeyId)> {
+    /// The repository that it is to open.
+    fn draw(&self, store: Arc<dyn Store>, like: Option<&Repository>) -> Result<NewRepository> {
         let label = format!("{}@{}", user_name(), host_name());
-        let options = CreateOptions::default();
-        let created = match like {
-            Some(like) => Repository::create_like(store, like, options, self.lock(), &label, time::now().0),
-            None => Repository::create(store, options, self.lock(), &label, time::now().0),
+        let (options, lock, now) = (CreateOptions::default(), self.lock(), time::now().0);
+        let drawn = match like {
+            Some(like) => NewRepository::draw_like(store, like, options, &lock, &label, now),
+            None => NewRepository::draw(store, options, &lock, &label, now),
         };
-        created.map_err(|e| match e {
-            drumlin_repo::Error::Store(e) if e.kind == Kind::Full => full(&e),
-            e => e.into(),
-        })
+        drawn.map_err(not_put)
     }
 
-    /// Keep it, durably. Gives the file.
-    fn save(&self, repository: &Repository, id: KeyId) -> Result<Option<PathBuf>> {
+    /// Keep it, durably, before anything is there that it alone opens. Gives the file.
+    fn save(&self, new: &NewRepository) -> Result<Option<PathBuf>> {
+        let text = |secret| new.repository().key_file(new.key(), secret);
         match self {
             NewKey::Passphrase(_) => Ok(None),
             NewKey::File(path, file, secret) => {
-                write_secret(path, file, &repository.key_file(id, secret))?;
+                write_secret(path, file, &text(secret))?;
                 Ok(Some(path.clone()))
             }
             NewKey::Kept(secret) => {
                 place::make_lasting_folder(&place::keys()?)?;
-                let path = place::key_file(&repository.config().id)?;
-                write_secret(&path, &create_secret(&path)?, &repository.key_file(id, secret))?;
+                let path = place::key_file(&new.repository().config().id)?;
+                write_secret(&path, &create_secret(&path)?, &text(secret))?;
                 Ok(Some(path))
+            }
+        }
+    }
+
+    /// The repository could not be put into the storage. Where nobody knows whether it is there all the same, the key stays.
+    fn not_needed(&self, error: drumlin_repo::Error) -> Failure {
+        let is_unsure = matches!(&error, drumlin_repo::Error::Store(e) if matches!(e.kind, Kind::Transient | Kind::Io));
+        let failure = not_put(error);
+        match self {
+            NewKey::File(path, ..) if is_unsure => failure.hint(format!(
+                "the repository may be there all the same, so its key stays in '{}'; if it isn't, remove that file and run it again",
+                path.display()
+            )),
+            _ => {
+                self.discard();
+                failure
             }
         }
     }
@@ -334,4 +355,31 @@ pub fn write_secret(path: &Path, file: &File, text: &str) -> Result<()> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_repo::names;
+    use drumlin_store::{Action, Error};
+
+    /// A line that breaks may have carried what makes a repository: then its key is all that opens it.
+    #[test]
+    fn a_key_goes_only_where_there_is_surely_nothing_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, stays) in [
+            (Kind::Transient, true),
+            (Kind::Io, true),
+            (Kind::Full, false),
+            (Kind::Refused, false),
+            (Kind::Exists, false),
+        ] {
+            let path = folder.path().join(format!("{kind:?}"));
+            let key = NewKey::new(Some(Given::KeyFile(path.clone()))).unwrap();
+            let failed = Error::because(kind, Action::Write, names::CONFIG, "there", "no reason");
+            let failure = key.not_needed(failed.into());
+            assert_eq!(path.exists(), stays, "{kind:?}");
+            assert_eq!(failure.hint.is_some_and(|hint| hint.contains(&*path.to_string_lossy())), stays, "{kind:?}");
+        }
+    }
 }
