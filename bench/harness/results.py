@@ -128,7 +128,8 @@ def differences(begun, now):
     same = ("workload", "seed", "ground", "data", "steps", "restores")
     found = [name for name in same if begun[name] != now[name]]
     found += [name for name in ("processor", "cores", "memory", "kernel") if begun["machine"].get(name) != now["machine"].get(name)]
-    for tool in sorted(begun["tools"]):  # one that comes in only now does all rounds
+    # One that comes in only now does all rounds; one that has done none may stay away.
+    for tool in sorted({record["tool"] for record in begun["rounds"]}):
         one, other = (result["tools"].get(tool, {}) for result in (begun, now))
         found += [tool] * any(one.get(what) != other.get(what) for what in ("version", "program"))
     return found
@@ -141,7 +142,7 @@ def joined(runs):
     for other in others:
         if kind(other) != kind(first) or other["repeat"] != first["repeat"]:
             raise ValueError(f"the runs of {first['date']} and {other['date']} are not of the same")
-        if differ := differences({**first, "tools": {}}, {**other, "tools": {}}):
+        if differ := differences({**first, "rounds": []}, other):
             raise ValueError(f"the runs of {first['date']} and {other['date']} are not on the same: {', '.join(differ)}")
     names = [name for run in runs for name in run["tools"]]
     if twice := sorted({name for name in names if names.count(name) > 1}):
