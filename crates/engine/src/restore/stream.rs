@@ -26,7 +26,7 @@ const FORESEEN_MAX: usize = 32 << 10;
 const FORESEEN_STEP: usize = 32;
 /// Of these, so many different blocks are hinted at ahead of the one being asked for: what was changed here and there lies in turns in this pack and in that, and most steps
 /// go on in a block that is there already.
-const HINTED: usize = 8;
+const HINTED: usize = 14;
 
 /// A file to be written in order.
 pub(super) struct Stream {
