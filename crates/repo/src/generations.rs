@@ -135,6 +135,8 @@ impl Repository {
         let generations = self.generations();
         let (newest, expected) = (generations.newest(), generations.expected().max(self.seen_generation()));
         if newest < expected {
+            // Or another process has met them since this one has opened the repository.
+            self.refuse_rekeyed()?;
             return refuse(format!(
                 "its newest secrets ('{}') are not there, or not sound: the storage has lost them, or gives back an older state",
                 names::generation(expected)
@@ -222,5 +224,10 @@ impl Repository {
             }
         }
         Ok(())
+    }
+
+    /// The same where something can't be opened for want of a generation's secrets; of any other error nothing is asked.
+    pub(crate) fn refuse_if_rekeyed(&self, error: &Error) -> Result<()> {
+        if error.is_unknown_generation() { self.refuse_rekeyed() } else { Ok(()) }
     }
 }

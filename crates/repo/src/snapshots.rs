@@ -53,6 +53,9 @@ impl Repository {
     ///
     /// A snapshot whose session is still open counts if a decision says so, or as a partial one; one whose session was
     /// evicted never does.
+    ///
+    /// # Errors
+    /// [`Error::Rekeyed`] if there are some that were made with secrets that have been given since the repository was opened.
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.snapshots_before(&[])
     }
@@ -60,6 +63,13 @@ impl Repository {
     /// The same, for whoever will list these folders next: a storage far away is asked for them along with what snapshots say, so that they are
     /// seen as they are after the snapshots were listed.
     pub fn snapshots_before(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
+        let (infos, errors) = self.snapshots_so_far(folders)?;
+        errors.iter().try_for_each(|error| self.refuse_if_rekeyed(error))?;
+        Ok((infos, errors))
+    }
+
+    /// The same, for whoever goes on with the secrets that he has, if others were given since: of what was made with those it can't be told what it is.
+    pub fn snapshots_so_far(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
         // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
         let (mut ids, mut open, mut decided) = (Vec::new(), HashSet::new(), HashSet::new());
@@ -112,7 +122,10 @@ impl Repository {
             match self.store().get(&name) {
                 // Forgotten since it was listed.
                 Err(e) if e.kind == Kind::Missing => gone.push(id),
-                read => snapshots.push(snapshot::open(id, self.secrets(), &read?).map_err(Error::damaged(&name))?.0),
+                read => {
+                    let opened = snapshot::open(id, self.secrets(), &read?).map_err(Error::damaged(&name));
+                    snapshots.push(opened.or_else(|e| self.refuse_if_rekeyed(&e).and(Err(e)))?.0);
+                }
             }
         }
         if !gone.is_empty() {

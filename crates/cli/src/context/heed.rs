@@ -109,6 +109,8 @@ impl Context<'_> {
                     false => self.out.alarm(&missing::words(&missing), missing::HINT),
                 }
             }
+            // What can't be told yet the next command tells, which begins with the new secrets.
+            Err(drumlin_repo::Error::Rekeyed { .. }) => {}
             Err(e) => {
                 self.alarmed.set(true);
                 let message = format!("the repository can't be compared with what this client has seen of it: {e}");

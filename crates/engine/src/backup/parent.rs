@@ -39,7 +39,7 @@ impl ParentSnapshots {
                 Some(chain) if chain.0.iter().all(|snapshot| known.admits(snapshot)) => return Ok(chain),
                 Some(_) | None if repository.secrets().meta.is_none() => return Ok(ParentSnapshots::default()),
                 Some(_) | None => {
-                    let (snapshots, _) = repository.snapshots()?;
+                    let (snapshots, _) = repository.snapshots_so_far(&[])?;
                     let of_host =
                         |s: &&SnapshotInfo| s.snapshot.host == host && known.admits(&s.snapshot) && is_signed(s);
                     let newest_first = || snapshots.iter().rev().filter(of_host);
@@ -98,7 +98,7 @@ fn overlap(some: &[Vec<u8>], others: &[Vec<u8>]) -> bool {
 const CHAIN_MAX: usize = 16;
 
 fn by_id(repository: &Repository, id: &SnapshotId, counts: impl Fn(&SnapshotInfo) -> bool) -> Result<Option<Snapshot>> {
-    let (snapshots, _) = repository.snapshots()?;
+    let (snapshots, _) = repository.snapshots_so_far(&[])?;
     Ok(snapshots.into_iter().find(|info| info.snapshot.id == *id && counts(info)).map(|info| info.snapshot))
 }
 
@@ -108,7 +108,7 @@ pub(super) fn is_latest(repository: &Repository, of: &Snapshot) -> Result<bool> 
     if repository.secrets().meta.is_none() {
         return Ok(repository.store().len(&names::snapshot(of.id)).map_err(drumlin_repo::Error::from)?.is_some());
     }
-    let (snapshots, _) = repository.snapshots()?;
+    let (snapshots, _) = repository.snapshots_so_far(&[])?;
     let fits = |info: &&SnapshotInfo| {
         let of_it = &info.snapshot;
         of_it.host == of.host && of_it.paths == of.paths && of_it.partial.is_none() && is_signed(info)

@@ -68,8 +68,15 @@ impl Repository {
             Err(e) if e.is_of_one_object() => return Ok(Read::Void),
             other => other?,
         };
-        // One that can't be opened is told by a check.
-        let Ok((entry, signer)) = Entry::open(id, self.secrets(), &bytes) else { return Ok(Read::Void) };
+        let (entry, signer) = match Entry::open(id, self.secrets(), &bytes).map_err(Error::damaged(&names::history(id)))
+        {
+            Ok(opened) => opened,
+            // One that can't be opened is told by a check; but who has given new secrets may have removed what this client remembers.
+            Err(e) => {
+                self.refuse_if_rekeyed(&e)?;
+                return Ok(Read::Void);
+            }
+        };
         let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
         let counts = key.is_some_and(|key| signer.verify(&key.verifying).is_ok());
         Ok(if counts { Read::Counts(entry) } else { Read::Void })

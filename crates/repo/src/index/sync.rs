@@ -127,10 +127,11 @@ impl Index {
         }
     }
 
-    /// Whether an index object is done without that could not be read; noted if so. One that a newer program has written is not damaged.
+    /// Whether an index object is done without that could not be read; noted if so. One that a newer program has written is not damaged, nor is one that was made with
+    /// secrets which have been given since the repository was opened.
     fn passes_over(&self, name: &str, error: &Error) -> bool {
         let passes = self.lenient && error.is_damage() && !error.is_missing() && !error.is_newer();
-        if passes {
+        if passes && self.repository.refuse_if_rekeyed(error).is_ok() {
             self.repository.note_passed_over(name, error.cause());
         }
         passes
@@ -169,7 +170,8 @@ impl Index {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }
-                (_, opened) => opened?.0,
+                (_, Err(e)) => return self.repository.refuse_if_rekeyed(&e).and(Err(e)),
+                (_, Ok((entries, _))) => entries,
             };
             is_any_read = true;
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
