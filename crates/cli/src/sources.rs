@@ -100,10 +100,7 @@ pub fn from_file(file: &Path, lines: Lines, missing: &mut dyn FnMut(&str)) -> Re
     for line in bytes.split(|b| *b == end) {
         match lines {
             Lines::Raw | Lines::Verbatim if line.is_empty() => {}
-            Lines::Raw => paths.push(OsString::from_vec(line.to_vec())),
-            Lines::Verbatim => {
-                paths.push(OsString::from_vec(line.strip_suffix(b"\r").unwrap_or(line).to_vec()));
-            }
+            Lines::Raw | Lines::Verbatim => paths.push(OsString::from_vec(line.to_vec())),
             Lines::Patterns => {
                 let line = line.trim_ascii();
                 if line.is_empty() || line.starts_with(b"#") {
@@ -307,6 +304,8 @@ mod tests {
         assert_eq!(missing, [format!("{}/*.z", dir.path().display())]);
         let paths = from_file(&list, Lines::Verbatim, &mut |_| {}).unwrap();
         assert_eq!((paths.len(), paths[0].to_str()), (4, Some("# comment")));
+        std::fs::write(&list, "/a\r\n/b").unwrap();
+        assert_eq!(from_file(&list, Lines::Verbatim, &mut |_| {}).unwrap(), ["/a\r", "/b"]);
         std::fs::write(&list, b"/a\nb\0/\xff\0").unwrap();
         let paths = from_file(&list, Lines::Raw, &mut |_| {}).unwrap();
         assert_eq!(paths, [OsString::from("/a\nb"), OsString::from_vec(b"/\xff".to_vec())]);

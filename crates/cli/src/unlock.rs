@@ -11,6 +11,7 @@ use drumlin_format::KeyId;
 use drumlin_repo::{Error, Repository, Unlock};
 use drumlin_store::Store;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -144,14 +145,37 @@ fn first_line(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// What is as long is no passphrase, with whatever comes behind it: a device, a program that goes on and on.
+const PASSPHRASE_BYTES_MAX: u64 = 1 << 20;
+
+/// Read it, if it is no longer than that.
+fn read_short(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(PASSPHRASE_BYTES_MAX).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == PASSPHRASE_BYTES_MAX {
+        true => Err(std::io::Error::other("it is longer than any passphrase, 1 MiB and more")),
+        false => Ok(bytes),
+    }
+}
+
 fn output(command: &OsString) -> Result<Vec<u8>> {
     let shown = command.to_string_lossy();
-    let run = Command::new("/bin/sh").arg("-c").arg(command).stdin(Stdio::inherit()).stderr(Stdio::inherit()).output();
-    let output = run.map_err(|e| Failure::failed(format!("cannot run the passphrase command '{shown}': {e}")))?;
-    if !output.status.success() {
-        return Err(Failure::failed(format!("the passphrase command '{shown}' failed: {}", output.status)));
+    let failed = |e| Failure::failed(format!("cannot run the passphrase command '{shown}': {e}"));
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::inherit()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = shell.spawn().map_err(failed)?;
+    // With its end closed, what writes to it ends.
+    let read = child.stdout.take().map_or_else(|| Ok(Vec::new()), read_short);
+    if read.is_err() {
+        let _ = child.kill();
     }
-    Ok(output.stdout)
+    let status = child.wait().map_err(failed)?;
+    let bytes =
+        read.map_err(|e| Failure::failed(format!("cannot read what the passphrase command '{shown}' wrote: {e}")))?;
+    if !status.success() {
+        return Err(Failure::failed(format!("the passphrase command '{shown}' failed: {status}")));
+    }
+    Ok(bytes)
 }
 
 /// The passphrase of a new key from `file`.
@@ -159,7 +183,7 @@ fn output(command: &OsString) -> Result<Vec<u8>> {
 /// # Errors
 /// It can't be read, or is empty.
 pub fn passphrase_file(path: &Path) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(path).map_err(Failure::file("read the passphrase from", path))?;
+    let bytes = File::open(path).and_then(read_short).map_err(Failure::file("read the passphrase from", path))?;
     not_empty(first_line(bytes), || format!("the first line of '{}'", path.display()))
 }
 

@@ -54,6 +54,10 @@ fn all(folder: &Path) -> Result<Vec<Found>> {
     for entry in entries {
         let entry = entry.map_err(Failure::file("list", folder))?;
         let Some(repository) = entry.file_name().to_str().and_then(RepositoryId::parse) else { continue };
+        // The user may have named a folder in which other things are, too.
+        if !drumlin_repo::Cache::is_at(&entry.path()) {
+            continue;
+        }
         let mut cache = Found { repository, path: entry.path(), bytes: 0, used: (0, 0) };
         measure(&entry.path(), &mut cache);
         found.push(cache);

@@ -135,6 +135,23 @@ fn caches_are_shown_and_cleared() {
     );
 }
 
+/// A folder for caches that the user names may hold other things, by whatever names.
+#[test]
+fn what_is_no_cache_is_not_cleared() {
+    let home = Home::new();
+    home.write("src/file", "contents");
+    home.run(&["init"]).ok();
+    let (md5, digest) = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210");
+    home.write(&format!("caches/{md5}/thesis"), "mine");
+    home.write(&format!("caches/{digest}"), "mine");
+    home.run(&["--cache-dir", "caches", "backup", "src"]).ok();
+    let count = || std::fs::read_dir(home.path("caches")).unwrap().count();
+    let before = count();
+    home.run(&["--cache-dir", "caches", "cache", "clear"]).ok();
+    assert_eq!(count(), before - 1, "not the cache alone");
+    assert!(home.path(&format!("caches/{md5}/thesis")).exists() && home.path(&format!("caches/{digest}")).exists());
+}
+
 #[test]
 fn own_folders_are_left_out_of_a_backup_around_them() {
     let home = Home::new();

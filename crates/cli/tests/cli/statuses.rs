@@ -76,6 +76,11 @@ fn a_wrong_key_is_12() {
     home.run(&["-r", "repo", "-p", "/dev/null", "snapshots"]).expect(12);
     home.run(&["-r", "repo", "-p", "missing", "snapshots"]).expect(1);
     home.run(&["-r", "repo", "--password-command", "false", "snapshots"]).expect(1);
+    // What has no end is no passphrase, and isn't waited for.
+    for endless in [["--password-command", "yes"], ["--password-file", "/dev/zero"]] {
+        let ran = home.run(&[&["-r", "repo"][..], &endless, &["snapshots"]].concat()).expect(1);
+        assert!(ran.stderr.contains("longer than any passphrase"), "{}", ran.stderr);
+    }
     home.run(&["-r", "repo", "--password-command", "cat right", "snapshots"]).ok();
     let by = |name: &str, value: &str| home.command(&["-r", "repo", "snapshots"]).env(name, value).output().unwrap();
     assert_eq!(by("DRUMLIN_PASSWORD", "correct horse").status.code(), Some(0));

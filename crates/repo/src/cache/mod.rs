@@ -64,6 +64,9 @@ const TABLES_BYTES_MAX: u64 = 1 << 30;
 /// With less than that a folder is as good as full: the keys of all chunks of a repository of some TiB.
 const ROOM_MIN: u64 = 512 << 20;
 
+/// What stands in the folder of a cache.
+const PARTS: [&str; 7] = ["last", "trees", "tables", names::SNAPSHOTS, "runs", "hooks", "pack-keys"];
+
 const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
 
 impl Cache {
@@ -84,6 +87,20 @@ impl Cache {
             suite,
             pack_keys: Mutex::new(None),
         })
+    }
+
+    /// Whether a folder holds a cache and nothing else: whoever clears caches must not remove what is somebody else's, whatever its name.
+    pub fn is_at(folder: &Path) -> bool {
+        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+        let Ok(entries) = fs::read_dir(folder) else { return false };
+        let is_ours = |entry: io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                PARTS.contains(&&*name) || [".scratch-", "pack-keys.new-"].iter().any(|begun| name.starts_with(begun))
+            })
+        };
+        is_folder(folder) && is_folder(&folder.join("last")) && entries.into_iter().all(is_ours)
     }
 
     /// Where index runs are kept, if they are: `runs`, or `hooks` for those of the sparse index.
