@@ -18,8 +18,8 @@ const LENGTHS_MAX: usize = 16;
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
-/// A range that nobody has fetched for so long is given up.
-const RANGE_FOR: Duration = Duration::from_secs(60);
+/// A range that has been here for so long, and that nobody has fetched, is given up. (One that is on its way may take far longer over a slow line.)
+const RANGE_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// A store that can be asked from a thread, and has room for what was asked for in advance.
 pub(crate) trait Asked: Send + Sync + 'static {
@@ -49,10 +49,25 @@ enum What {
     Object(JoinHandle<Option<Vec<u8>>>),
     Listing(JoinHandle<Option<Vec<Listed>>>),
     Length(JoinHandle<Option<Option<u64>>>),
-    Range { offset: u64, len: usize, since: Instant, read: JoinHandle<Option<Vec<u8>>> },
+    /// `here`: when it was seen that it is.
+    Range {
+        offset: u64,
+        len: usize,
+        here: Option<Instant>,
+        read: JoinHandle<Option<Vec<u8>>>,
+    },
 }
 
 impl What {
+    /// Whether it is a range that nobody wants, as it seems.
+    fn is_stale(&mut self) -> bool {
+        let What::Range { here, read, .. } = self else { return false };
+        if here.is_none() && read.is_finished() {
+            *here = Some(Instant::now());
+        }
+        here.is_some_and(|here| here.elapsed() > RANGE_FOR)
+    }
+
     fn range_bytes(&self) -> Option<usize> {
         if let What::Range { len, .. } = self { Some(*len) } else { None }
     }
@@ -87,8 +102,7 @@ pub(crate) fn listing<S: Asked>(store: &Arc<S>, folder: &str) {
 /// Ask for a range, if there is room for it.
 pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usize) {
     let mut under_way = lock(&store.ahead().under_way);
-    let is_stale = |of: &UnderWay| matches!(of.what, What::Range { since, .. } if since.elapsed() > RANGE_FOR);
-    under_way.retain(|of| !is_stale(of));
+    under_way.retain_mut(|of| !of.what.is_stale());
     let is_it = |of: &UnderWay| of.name == name && of.what.is_range(offset, len);
     let ranges = under_way.iter().filter_map(|of| of.what.range_bytes());
     let (many, bytes) = ranges.fold((0, 0), |(many, bytes), more| (many + 1, bytes + more));
@@ -101,8 +115,7 @@ pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usiz
         asked.read_at(&of, offset, &mut bytes).ok().map(|()| bytes)
     };
     if let Some(read) = start(read) {
-        under_way
-            .push(UnderWay { name: name.to_owned(), what: What::Range { offset, len, since: Instant::now(), read } });
+        under_way.push(UnderWay { name: name.to_owned(), what: What::Range { offset, len, here: None, read } });
     }
 }
 
@@ -165,5 +178,57 @@ impl Ahead {
     /// An object is about to be written or removed.
     pub(crate) fn forget(&self, name: &str) {
         lock(&self.under_way).retain(|of| of.name != name && !is_below(name, &of.name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Takes its time for a range.
+    #[derive(Default)]
+    struct Slow {
+        ahead: Ahead,
+        reads: AtomicUsize,
+    }
+
+    impl Asked for Slow {
+        fn ahead(&self) -> &Ahead {
+            &self.ahead
+        }
+        fn get(&self, _: &str) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+        fn len(&self, _: &str) -> Result<Option<u64>> {
+            Ok(None)
+        }
+        fn list(&self, _: &str, _: &mut dyn FnMut(Listed)) -> Result<()> {
+            Ok(())
+        }
+        fn read_at(&self, _: &str, _: u64, _: &mut [u8]) -> Result<()> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(RANGE_FOR * 2);
+            Ok(())
+        }
+    }
+
+    /// Over a slow line that may be long: thrown away, it would be asked for once more. What is here and isn't fetched makes room one day.
+    #[test]
+    fn a_range_waits_for_as_long_as_it_takes_to_come() {
+        let store = Arc::new(Slow::default());
+        let has = |offset| lock(&store.ahead.under_way).iter().any(|of| of.what.is_range(offset, 5));
+        range(&store, "data/x", 0, 5);
+        thread::sleep(RANGE_FOR * 3 / 2);
+        range(&store, "data/x", 5, 5);
+        assert!(has(0) && has(5));
+        assert_eq!(store.ahead.range("data/x", 0, 5), Some(vec![0; 5]));
+        assert_eq!(store.reads.load(Ordering::Relaxed), 2);
+        thread::sleep(RANGE_FOR * 2);
+        range(&store, "data/x", 10, 5);
+        assert!(has(5), "it was seen to be here a moment ago");
+        thread::sleep(RANGE_FOR * 3 / 2);
+        range(&store, "data/x", 15, 5);
+        assert!(!has(5) && has(15));
     }
 }

@@ -31,8 +31,8 @@ const ALONG_BYTES_MAX: usize = 2 << 20;
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
 const EXPECTED_BYTES_MAX: usize = 8 << 20;
-/// What nobody has fetched for so long is given up.
-const EXPECTED_FOR: Duration = Duration::from_secs(60);
+/// What has been here for so long, and nobody has fetched, is given up. (What is on its way may take far longer over a slow line.)
+const EXPECTED_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// An object that is open on some connection; closed when dropped.
 struct Handle {
@@ -70,7 +70,18 @@ struct Expected {
     offset: u64,
     len: usize,
     pieces: Pieces,
-    since: Instant,
+    /// When it was seen that all of it is here.
+    here: Option<Instant>,
+}
+
+impl Expected {
+    /// Whether nobody wants it, as it seems, or it will never come.
+    fn is_stale(&mut self) -> bool {
+        if self.here.is_none() && self.pieces.are_here() {
+            self.here = Some(Instant::now());
+        }
+        self.here.is_some_and(|here| here.elapsed() > EXPECTED_FOR) || self.pieces.handle.peer.check().is_err()
+    }
 }
 
 /// What was asked of an object; or, if there is no such object, what the server says of the repository's folder.
@@ -122,6 +133,11 @@ impl Pieces {
         self.handle.peer.ask(&request, &self.to, self.asked.len());
         self.asked.push((at, len));
         self.under_way += 1;
+    }
+
+    /// Whether all answers are here to what was asked so far.
+    fn are_here(&self) -> bool {
+        self.answers.len() >= self.under_way
     }
 
     /// Fill `buf`. `false`: the object ends before.
@@ -473,15 +489,15 @@ impl Inner {
             return true;
         }
         let mut state = lock(&self.kept.state);
-        while let Some(oldest) = state.expected.pop_front_if(|oldest| oldest.since.elapsed() > EXPECTED_FOR) {
+        while let Some(oldest) = state.expected.pop_front_if(Expected::is_stale) {
             state.expected_bytes -= oldest.len;
         }
         let is_known = state.expected.iter().any(|e| e.name == name && e.offset == offset);
         if is_known || state.expected_bytes + len > EXPECTED_BYTES_MAX {
             return true;
         }
-        let (pieces, since) = (Pieces::begin(handle, offset, len), Instant::now());
-        state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, since });
+        let pieces = Pieces::begin(handle, offset, len);
+        state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, here: None });
         state.expected_bytes += len;
         true
     }

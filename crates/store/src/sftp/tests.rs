@@ -498,3 +498,53 @@ fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
     let late = late.into_inner();
     assert!(late > 0 && late < runs.len() / 2, "{late} of {} were cut while something was put", runs.len());
 }
+
+/// Gives the bytes of a file slowly, and notes what it was asked for.
+const SLOW: &str = r#"
+import time
+log = open(LOG, "a", buffering=1)
+
+def heard(packet):
+    if packet[0] == 5:  # READ: id, handle, offset, length
+        length = struct.unpack(">I", packet[5:9])[0]
+        log.write("%d\n" % struct.unpack(">Q", packet[9 + length:17 + length])[0])
+    return packet
+
+def said(packet):
+    if packet[0] == 103:  # DATA
+        time.sleep(0.3)
+    return packet
+"#;
+
+/// Over a slow line what was asked for in advance takes its time: thrown away, it would be asked for once more.
+#[test]
+fn what_is_on_its_way_for_long_is_not_asked_for_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
+    let name = format!("data/ab/{}", "ab".repeat(16));
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| n as u8).collect();
+    let direct = location(&folder, "").unwrap();
+    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &bytes, Put::Create).unwrap();
+    let script = meddling(dir.path(), &format!("LOG = '{}'\n{SLOW}", log.display()));
+    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+    let len = 700_000;
+    let mut got = vec![0; len];
+    store.read_at(&name, 0, &mut got[..10]).unwrap();
+    let offsets = [0, 700_000, 1_400_000, 2_100_000];
+    let expect = |offset: u64| store.expect(Soon::Range { name: &name, offset, len });
+    offsets[..3].iter().for_each(|offset| expect(*offset));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    expect(offsets[3]);
+    for offset in offsets {
+        store.read_at(&name, offset, &mut got).unwrap();
+        assert_eq!(got, bytes[offset as usize..][..len]);
+    }
+    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().skip(1).map(Into::into).collect();
+    let count = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    assert!(count == asked.len() && count >= 12, "{count} reads of {} places", asked.len());
+}
