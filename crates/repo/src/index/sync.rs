@@ -131,7 +131,7 @@ impl Index {
     /// secrets which have been given since the repository was opened.
     fn passes_over(&self, name: &str, error: &Error) -> bool {
         let passes = self.lenient && error.is_damage() && !error.is_missing() && !error.is_newer();
-        if passes && self.repository.refuse_if_rekeyed(error).is_ok() {
+        if passes && !matches!(self.repository.refuse_if_rekeyed(error), Err(Error::Rekeyed { .. })) {
             self.repository.note_passed_over(name, error.cause());
         }
         passes
