@@ -129,6 +129,20 @@ impl SftpStore {
     }
 }
 
+impl Drop for SftpStore {
+    /// Threads may hold the rest for a while, and the process may end before them.
+    fn drop(&mut self) {
+        self.inner.let_go();
+        self.inner.pool.settle();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
 fn way(address: &Address, around: &Surroundings, shown: &str) -> Result<Way> {
     match &around.ssh_command {
         Some(command) => {
@@ -157,6 +171,13 @@ fn split(name: &str) -> (&str, &str) {
 }
 
 impl Inner {
+    /// Nobody is going to put anything any more.
+    fn let_go(&self) {
+        // Whoever writes for one that is to come sets a file for the next.
+        self.drop_prepared();
+        self.drop_spare();
+    }
+
     fn path(&self, name: &str) -> Vec<u8> {
         path(&self.base, name)
     }

@@ -21,7 +21,7 @@ use crate::lock::lock;
 /// What a WRITE carries if the server doesn't say what it takes.
 const SMALL_PIECE_BYTES: usize = 32 << 10;
 /// Before a connection is closed, what was told gets so long to be heard.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(super) const SETTLING: Duration = Duration::from_secs(2);
 /// How often somebody who waits looks whether the line is dead.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 

@@ -178,6 +178,12 @@ impl Pool {
         connections.dialing = started.is_ok();
     }
 
+    /// Wait until everything that was told over any of them has been heard, for a while.
+    pub(super) fn settle(&self) {
+        let peers = lock(&self.connections).peers.clone();
+        peers.iter().for_each(|peer| peer.settle());
+    }
+
     /// Open one; nobody else is about to. `more`: though there are others.
     fn dial(self: &Arc<Self>, more: bool) -> Result<Arc<Peer>> {
         let occasion = match (more, lock(&self.connections).succeeded) {
@@ -241,6 +247,6 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        lock(&self.connections).peers.iter().for_each(|peer| peer.settle());
+        self.settle();
     }
 }

@@ -6,12 +6,13 @@
 
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 
 use super::folders::Opened;
-use super::peer::{Peer, Trouble};
+use super::peer::{Peer, SETTLING, Trouble};
 use super::spare::File;
 use super::wire::Request;
 use super::{Inner, split};
@@ -92,12 +93,16 @@ impl Inner {
         written.peer.tell(&Request::Remove { path: &self.path(&written.temporary) });
     }
 
-    /// Nobody is going to put anything any more.
+    /// Nobody is going to put anything any more. What takes too long to be written is left to its thread, which lets go of the rest then.
     pub(super) fn drop_prepared(&self) {
-        for of in std::mem::take(&mut *lock(&self.prepared.0)) {
-            if let Ok(Some(written)) = of.written.recv() {
+        let deadline = Instant::now() + SETTLING;
+        lock(&self.prepared.0).retain(|of| match of.written.recv_deadline(deadline) {
+            Ok(Some(written)) => {
                 self.discard_prepared(&written);
+                false
             }
-        }
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => true,
+        });
     }
 }

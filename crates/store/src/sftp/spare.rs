@@ -74,10 +74,3 @@ impl Inner {
         peer.tell(&Request::Remove { path: &self.path(name) });
     }
 }
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.drop_spare();
-        self.drop_prepared();
-    }
-}

@@ -251,6 +251,23 @@ fn what_is_announced_is_put_as_anything_is() {
     }
 }
 
+/// However little time there was to write it: whoever has let go of a store finds nothing of his there.
+#[test]
+fn what_was_announced_and_is_never_put_goes_with_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let repo = new_folder(dir.path(), "repo");
+    let Some(location) = location(&repo, "") else { return };
+    SftpStore::create(&location, &Surroundings::default()).unwrap();
+    for of in 0..20 {
+        let store = SftpStore::open(&location, &Surroundings::default()).unwrap();
+        for name in ["d/a", "d/b", "e/a"] {
+            store.expect(Soon::Bytes { name, bytes: b"never" });
+        }
+        drop(store);
+        assert_eq!(std::fs::read_dir(repo.join("tmp")).map_or(0, Iterator::count), 0, "time {of}");
+    }
+}
+
 /// Nobody waits for ever for what was announced and can't be written, or not any more.
 #[test]
 fn who_lets_go_at_once_leaves_no_connection() {
