@@ -21,6 +21,7 @@ pub mod forget;
 mod latency;
 mod legible;
 pub mod list;
+mod lock;
 pub mod monitor;
 pub mod parity;
 pub mod prune;

@@ -1,8 +1,9 @@
 //! Work beside other work: in a thread of its own where there can be one. Where there can't (a limit of processes, no room for a stack) it is done at once
 //! and here, which takes longer and comes to the same.
 
+use crate::lock::lock;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Work that goes on, or what came of it.
@@ -55,7 +56,7 @@ where
 {
     let held = Arc::new(Mutex::new(Some(work)));
     let of_thread = held.clone();
-    let take = |held: &Mutex<Option<F>>| held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = |held: &Mutex<Option<F>>| lock(held).take();
     match spawn(Box::new(move || take(&of_thread).expect("the work is still there: its thread was started")())) {
         Ok(thread) => Beside::Thread(thread),
         Err(_) => Beside::Done(take(&held).expect("the work is still there: no thread was started")()),

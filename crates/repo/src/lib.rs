@@ -16,6 +16,7 @@ mod forgotten;
 mod generations;
 mod keys;
 mod leftovers;
+mod lock;
 mod losses;
 mod many;
 mod puts;

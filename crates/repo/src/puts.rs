@@ -1,12 +1,13 @@
 //! What a session has put, and whether the storage still has it: that may have been put back to an older state meanwhile.
 
+use crate::lock::lock;
 use crate::many::ask_store;
 use crate::{Error, Result, names};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{IndexId, PackId};
 use drumlin_store::{Kind, Store};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Of fewer objects each is asked for by its name.
 const LISTED_MIN: usize = 256;
@@ -92,7 +93,7 @@ impl Puts {
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

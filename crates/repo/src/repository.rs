@@ -5,6 +5,7 @@ use crate::band::{Bands, Through};
 use crate::cache::Snapshots;
 use crate::generations::Generations;
 use crate::history::Memory;
+use crate::lock::lock;
 use crate::{Error, PackInfo, Result, Unlock, config, names};
 use drumlin_format::ChunkId;
 use drumlin_format::config::Config;
@@ -12,7 +13,7 @@ use drumlin_format::key::{Role, Secrets};
 use drumlin_seal::{IdKey, Secret, derive};
 use drumlin_store::{Haste, Soon, Store, Thaw};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An open repository. Cheap to clone.
 #[derive(Clone)]
@@ -89,11 +90,11 @@ impl Repository {
     /// The names of what was found damaged or gone since the repository was opened, and made up for: packs by their parity, the config
     /// and the key in use by their copies. They should be repaired.
     pub fn healed(&self) -> Vec<String> {
-        self.healed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.healed).iter().cloned().collect()
     }
 
     pub(crate) fn note_healed(&self, name: &str) {
-        let mut healed = self.healed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut healed = lock(&self.healed);
         if !healed.contains(name) {
             healed.insert(name.to_owned());
         }
@@ -102,11 +103,11 @@ impl Repository {
     /// The names of index objects that are damaged and were done without since the repository was opened, and what is wrong with each. What only they name
     /// was not found.
     pub fn passed_over(&self) -> BTreeMap<String, String> {
-        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.passed_over).clone()
     }
 
     pub(crate) fn note_passed_over(&self, name: &str, cause: String) {
-        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), cause);
+        lock(&self.passed_over).insert(name.to_owned(), cause);
     }
 
     /// Why something that this client keeps to be fast could not be kept since the repository was opened, the first time.
@@ -120,7 +121,7 @@ impl Repository {
     }
 
     pub(crate) fn note_mended(&self, name: &str) {
-        self.healed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        lock(&self.healed).remove(name);
     }
 
     /// The same repository, its packs seen through their bands: for reading what can't be read otherwise.

@@ -3,6 +3,7 @@
 
 use crate::beside::{Beside, beside};
 use crate::collection::{self, Announced, Board, Desk, Registration};
+use crate::lock::lock;
 use crate::pack::{Finished, Packer};
 use crate::puts::{Object, Puts};
 use crate::{Cache, Error, Index, Repository, Result, names, random_id, random_secret};
@@ -14,7 +15,7 @@ use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId
 use drumlin_store::{Kind, Put, Soon};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -136,10 +137,6 @@ impl Ledger {
     fn refuse_lost(&self, all: bool) -> Result<()> {
         self.puts.refuse_lost(&**self.repository.store(), all, || self.index.stats().packs)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn packer(ledger: &Arc<Ledger>, cache: &Arc<Cache>, kind: PackKind, generation: u32) -> Packer {

@@ -6,6 +6,7 @@
 use super::job::Entry;
 use super::worker::{Read1, Worker, may_have_holes};
 use crate::Error;
+use crate::lock::lock;
 use crate::monitor::add;
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use drumlin_format::ChunkId;
@@ -18,7 +19,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes of a piece: a few dozen chunks.
 const PIECE_BYTES: usize = 2 << 20;
@@ -82,7 +83,7 @@ impl Pieces {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 }
 

@@ -8,6 +8,7 @@ use super::level::Level;
 use super::merge::Merge;
 use super::worker::{Shared, Worker};
 use super::{Compression, Options, Parent, ParentSnapshots, Report, Source, losses, old, parent};
+use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::threads;
 use crate::{Error, Result, convert};
@@ -27,7 +28,7 @@ use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, Written, names, ra
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Back up.
@@ -427,7 +428,7 @@ impl Run<'_> {
     }
 
     fn placed(&self) -> MutexGuard<'_, Placed> {
-        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.placed)
     }
 
     fn snapshot(&self, root: Option<Root>, partial: Option<Reached>) -> Result<Snapshot> {

@@ -7,6 +7,7 @@ use super::level::Level;
 use super::racy::{mapped, racy};
 use crate::convert;
 use crate::latency::Latency;
+use crate::lock::lock;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, select};
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What all workers share.
@@ -58,7 +59,7 @@ impl Shared<'_> {
 
     /// Fails if chunks that were claimed are stored nowhere: before anything that may refer to them is put.
     pub fn refuse_lost(&self) -> Result<()> {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = lock(&self.lost);
         match &*lost {
             Some(cause) => Err(Error::Repo(drumlin_repo::Error::Unwritten(cause.clone()))),
             None => Ok(()),
@@ -67,7 +68,7 @@ impl Shared<'_> {
 
     /// Remember that chunks which were claimed are not stored, and why.
     pub fn lose(&self, cause: &Error) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&self.lost);
         lost.get_or_insert_with(|| cause.to_string());
     }
 }
@@ -311,7 +312,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     fn links(&self) -> std::sync::MutexGuard<'a, HashMap<(u64, u64), Linked>> {
-        self.shared.links.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.links)
     }
 
     /// Read a file's contents; `entry.stat` becomes that of the state that was read.

@@ -4,10 +4,11 @@ use super::context::Context;
 use super::finding::Findings;
 use super::packs::{Packs, object_kind};
 use crate::Result;
+use crate::lock::lock;
 use crate::reach::keys::{KEY_BYTES, Key, Place};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Other places of a bad pack's chunks, by ordinal.
 type Others = HashMap<u32, Vec<Place>>;
@@ -194,8 +195,4 @@ fn each_key(
         }
     }
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,6 +9,7 @@ use super::packs::Packs;
 use super::rotation::{Candidate, Rotation};
 use super::{Parity, Part};
 use crate::Result;
+use crate::lock::lock;
 use crate::monitor::add;
 use crate::parity::Objects;
 use crate::threads::on_threads;
@@ -121,7 +122,7 @@ pub(super) fn read(context: &Context, cache: &Cache, bands: &Bands, part: Part, 
                 Err(e) => return Err(e.into()),
             };
             add(&context.monitor.counters().bytes, len);
-            let mut done = rotation.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = lock(&rotation);
             done.1.add(len);
             if causes.is_empty() {
                 done.0.read(candidates[*at].id);

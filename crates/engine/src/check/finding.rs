@@ -1,5 +1,6 @@
 //! What a check has found: one finding for each object that is not as it should be, and what that touches.
 
+use crate::lock::lock;
 use drumlin_format::SnapshotId;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -227,7 +228,7 @@ impl Findings {
     }
 
     fn lock(&self) -> MutexGuard<'_, Collected> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -7,6 +7,7 @@ use super::finding::ObjectKind;
 use super::signers::Signers;
 use super::small::writes;
 use crate::Result;
+use crate::lock::lock;
 use crate::reach::keys::Keys;
 use crate::threads::on_threads;
 use drumlin_format::index::{self, Entry};
@@ -86,14 +87,14 @@ impl Packs {
             vanished: false,
             keys: Keys::new(cache)?,
         });
-        let objects = packs.lock().unwrap_or_else(PoisonError::into_inner).objects.clone();
+        let objects = lock(&packs).objects.clone();
         let next = AtomicUsize::new(0);
         let work = || -> Result<()> {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(id) = objects.get(number) else { return Ok(()) };
                 let read = object(context, signers, *id)?;
-                packs.lock().unwrap_or_else(PoisonError::into_inner).take(context, *id, number as u32, read)?;
+                lock(&packs).take(context, *id, number as u32, read)?;
             }
         };
         on_threads("check", context.workers, work)?;

@@ -13,6 +13,7 @@ use super::small::{self, Sessions};
 use super::trees::{self, Met};
 use super::{Limit, Part, ReadReport, Report, touch};
 use crate::Result;
+use crate::lock::lock;
 use crate::monitor::add;
 use crate::reach::bits::Bits;
 use crate::threads::on_threads;
@@ -381,7 +382,7 @@ impl Reading<'_> {
 
     fn took(&self, number: u32, outcome: Outcome, progress: &Mutex<Progress>, name: &str) -> Result<()> {
         let info = &self.packs.pack(number).info;
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = lock(progress);
         if outcome != Outcome::Removed {
             progress.report.packs += 1;
             progress.report.bytes += self.to_read(number);

@@ -3,12 +3,13 @@
 use super::context::Context;
 use super::finding::{Findings, ObjectKind};
 use crate::Result;
+use crate::lock::lock;
 use drumlin_format::key::Role;
 use drumlin_format::{KeyId, Signer, SnapshotId};
 use drumlin_repo::names;
 use drumlin_seal::VerifyingKey;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// So many of the objects that an unknown key is said to have signed are named.
 const UNKNOWN_NAMED: usize = 3;
@@ -95,7 +96,7 @@ impl Signers {
         snapshot: Option<SnapshotId>,
     ) -> bool {
         let Some((role, verifying)) = self.keys.get(&signer.key) else {
-            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unknown = lock(&self.unknown);
             let unknown = unknown.entry(signer.key).or_default();
             unknown.objects += 1;
             unknown.snapshots.extend(snapshot);
@@ -118,7 +119,7 @@ impl Signers {
 
     /// Tell of the keys that are missing.
     pub fn finish(&self, findings: &Findings) {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = lock(&self.unknown);
         for (key, unknown) in std::mem::take(&mut *unknown) {
             let more = unknown.objects - unknown.first.len() as u64;
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -4,6 +4,7 @@
 use super::nodes::{Node, Nodes};
 use super::small::Tree;
 use crate::Result;
+use crate::lock::lock;
 use crate::monitor::add;
 use crate::reach::bits::Bits;
 use crate::reach::find::{Finder, Found};
@@ -14,7 +15,7 @@ use drumlin_format::pack::PackKind;
 use drumlin_format::tree::{Child, Leaf};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// What the walk met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +76,7 @@ impl Places {
     /// Whether another parent has said something else.
     fn contradict(&self, child: &Child) -> bool {
         let place = self.hasher.hash_one(child.key());
-        *self.by_node.lock().unwrap_or_else(PoisonError::into_inner).entry(child.node).or_insert(place) != place
+        *lock(&self.by_node).entry(child.node).or_insert(place) != place
     }
 }
 

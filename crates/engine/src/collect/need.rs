@@ -1,6 +1,7 @@
 //! What snapshots need, marked in the packs where it is to be found.
 
 use super::places::{Places, Seeker, Spot};
+use crate::lock::lock;
 use crate::monitor::{Monitor, add};
 use crate::reach::find::Found;
 use crate::reach::marks::Marks;
@@ -99,7 +100,7 @@ impl Marker<'_> {
             return Err(Error::Unsure { snapshot: self.snapshots[at.tree].id, source });
         };
         let cause = source.to_string();
-        let mut known = damage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(damage);
         if known.as_ref().is_none_or(|(first, _)| cause < *first) {
             *known = Some((cause, source));
         }
@@ -136,7 +137,7 @@ impl<'a> Visit for Marker<'a> {
         self.chunks += 1;
         let found = self.seeker.chunk(id)?;
         if matches!(found, Found::Nowhere) {
-            self.need.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(*id);
+            lock(&self.need.missing).insert(*id);
         }
         self.need.marks.mark(&found);
         Ok(())

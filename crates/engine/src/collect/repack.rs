@@ -8,6 +8,7 @@
 //! sealed with the newest. What the key doesn't open stays in packs of its generation.
 
 use super::rank::{Ranks, UNRANKED};
+use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::reach::marks::Marks;
 use crate::{Error, Result};
@@ -18,7 +19,7 @@ use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::tree::{Family, TREE_BLOCK_BYTES};
 use drumlin_repo::{PackInfo, Repository, WriteSession, beside};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A block of which less than this share of a hundred is unused moves as it is.
 const SPARE_PERCENT: u64 = 5;
@@ -230,7 +231,7 @@ impl Repack<'_> {
     }
 
     fn stays(&self, stay: &Mutex<BTreeMap<PackId, Problem>>, info: &PackInfo, cause: &drumlin_repo::Error) {
-        stay.lock().unwrap_or_else(PoisonError::into_inner).entry(info.id).or_insert_with(|| {
+        lock(stay).entry(info.id).or_insert_with(|| {
             let path = info.name().into_bytes();
             let kind = if cause.is_damage() { ProblemKind::Damaged } else { ProblemKind::Unreadable };
             Problem { path, kind, cause: format!("it stays as it is: {}", cause.cause()) }

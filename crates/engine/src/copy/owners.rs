@@ -1,9 +1,10 @@
 //! Names of users and groups, as the leaves have them from which entries are taken.
 
+use crate::lock::lock;
 use drumlin_format::tree::{Leaf, Meta};
 use drumlin_repo::tree::NameSource;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The names for the leaf at hand. Clones share them.
 #[derive(Clone, Default)]
@@ -17,7 +18,7 @@ struct Names {
 
 impl Owners {
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A new leaf begins: as many names are held as one can have.

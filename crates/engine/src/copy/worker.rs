@@ -2,6 +2,7 @@
 //! they lie, checked under the source's identities, and stored under the target's unless it has them.
 
 use crate::backup::Level;
+use crate::lock::lock;
 use crate::monitor::{Monitor, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender};
@@ -12,7 +13,7 @@ use drumlin_repo::pack::{BlockBuilder, Coder, Reader};
 use drumlin_repo::{Error as RepoError, WriteSession};
 use drumlin_seal::{Hasher, IdKey};
 use std::collections::HashMap;
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// So many chunks of the source are remembered with their identity in the target: some 20 MB.
@@ -84,7 +85,7 @@ impl<'a> Shared<'a> {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<ChunkId, (ChunkId, u32)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// What both repositories call the same contents, as they come.

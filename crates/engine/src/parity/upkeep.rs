@@ -3,6 +3,7 @@
 use super::choose::{Ask, Choice, Step, choose};
 use super::{Objects, Options, Report, Tally};
 use crate::collect::ground::Ground;
+use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use drumlin_format::band::Member;
@@ -11,7 +12,7 @@ use drumlin_repo::band::{Bands, Cost, Through, make};
 use drumlin_repo::{Repository, names};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// What is about to go.
 #[derive(Clone, Debug, Default)]
@@ -162,10 +163,6 @@ impl<'a> Upkeep<'a> {
     pub fn remove(&self) -> Result<()> {
         remove(self.repository, &self.bands, &self.choice.removable, self.clears_strays())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Make all bands that there are to make. What can't be made is told, if packs are damaged.

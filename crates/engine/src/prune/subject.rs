@@ -8,6 +8,7 @@ use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
 use crate::collect::repack::Repack;
+use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;
@@ -489,7 +490,7 @@ impl Collection<'_> {
                 leaves_frozen: true,
             };
             let moved = repack.run(&look.repack, &stay).and_then(|()| Ok(session.flush()?));
-            let told = self.tell(desk, stay.lock().unwrap_or_else(PoisonError::into_inner).values());
+            let told = self.tell(desk, lock(&stay).values());
             // Why it ended comes first: on a line that is broken nothing can be asked for.
             moved?;
             told?;

@@ -6,6 +6,7 @@
 
 use super::bits::Bits;
 use super::twice;
+use crate::lock::lock;
 use crate::monitor::Monitor;
 use crate::threads::on_threads;
 use crate::{Error, Result};
@@ -97,17 +98,17 @@ impl Keys {
                 let entries = match twice(|| repository.index_entries(*id)) {
                     Ok(Some(entries)) => entries,
                     Ok(None) => {
-                        keys.lock().unwrap_or_else(PoisonError::into_inner).gone = Some(*id);
+                        lock(&keys).gone = Some(*id);
                         continue;
                     }
                     Err(e) if e.is_damage() => {
-                        keys.lock().unwrap_or_else(PoisonError::into_inner).broken.push((*id, e));
+                        lock(&keys).broken.push((*id, e));
                         continue;
                     }
                     Err(e) => return Err(e.into()),
                 };
                 let repeated: Vec<Vec<u32>> = entries.iter().map(repeated).collect();
-                let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = lock(&keys);
                 for (entry, repeated) in entries.iter().zip(repeated) {
                     if let Some(pack) = keys.add(entry)? {
                         keys.repeated.extend(repeated.into_iter().map(|ordinal| Place { pack, ordinal }));

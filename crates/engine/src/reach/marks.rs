@@ -4,10 +4,11 @@ use super::bits::Bits;
 use super::find::Found;
 use super::keys::{KEY_BYTES, Keys, Place, key};
 use crate::Result;
+use crate::lock::lock;
 use drumlin_format::PackId;
 use drumlin_format::pack::Table;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The marks of all packs.
 pub(crate) struct Marks {
@@ -83,6 +84,6 @@ impl Marks {
     }
 
     fn newer(&self) -> MutexGuard<'_, HashMap<PackId, Vec<u64>>> {
-        self.newer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.newer)
     }
 }

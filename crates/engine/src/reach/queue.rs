@@ -1,6 +1,7 @@
 //! Nodes that wait for a thread. The last one put is the next one taken, so that the threads stay side by side in the
 //! tree, and few nodes wait however large it is.
 
+use crate::lock::lock;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What waits, and how many threads may still put more.
@@ -61,7 +62,7 @@ impl<T> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

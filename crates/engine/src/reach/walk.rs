@@ -7,6 +7,7 @@
 
 use super::queue::Queue;
 use crate::Result;
+use crate::lock::lock;
 use crate::threads::on_threads;
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Root;
@@ -99,7 +100,7 @@ pub(crate) fn walk<V: Visit + Send>(
                 return dealt;
             }
         }
-        visitors.lock().unwrap_or_else(PoisonError::into_inner).push(walker.visit);
+        lock(&visitors).push(walker.visit);
         Ok(())
     })?;
     Ok(visitors.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -126,7 +127,7 @@ struct Left {
 
 impl Left {
     fn lock(&self) -> MutexGuard<'_, HashSet<ChunkId>> {
-        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bodies)
     }
 
     /// Whether the caller, who has a leaf that can be read, has to decode a body that was met before.

@@ -3,7 +3,8 @@
 //! A file is written beside what it replaces, and renamed. A directory can't be: it is there long before the last of its files has turned
 //! out to be whole. So what it replaces goes last, and stays where something is lost or the run ends early; a kill leaves it, too.
 
-use super::worker::{Context, lock};
+use super::worker::Context;
+use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use drumlin_host::place::{self, TargetDir};
 use std::sync::Mutex;

@@ -7,8 +7,9 @@
 use super::window::{Use, Window};
 use super::worker::Worker;
 use crate::latency::THREADS;
+use crate::lock::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 impl Worker<'_> {
     /// Write these files of one chunk each, with the contents that belong to them.
@@ -26,7 +27,7 @@ impl Worker<'_> {
             {
                 hand.write(window, used, content);
             }
-            told.lock().unwrap_or_else(PoisonError::into_inner).join(&hand.latency);
+            lock(&told).join(&hand.latency);
         };
         // Each holds a directory and a file open.
         let threads = THREADS.min(context.room.dirs).min(files.len());

@@ -2,8 +2,9 @@
 //! whoever has time.
 
 use super::plan::STREAM_BYTES;
-use super::worker::{Context, lock};
+use super::worker::Context;
 use super::{Overwrite, compare, existing};
+use crate::lock::lock;
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};

@@ -6,6 +6,7 @@ use super::stream::{Fetch, Stream};
 use super::window::{File, Multi, MultiState, Use, Window};
 use super::{Options, file};
 use crate::latency::Latency;
+use crate::lock::lock;
 use crate::monitor::{Change, Counters, Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, select};
@@ -19,7 +20,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// What planner and workers share.
@@ -94,16 +95,16 @@ impl Context<'_> {
 
     /// Whether there is no point in going on.
     pub fn ended(&self) -> bool {
-        self.monitor.stop() || self.fatal.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.monitor.stop() || lock(&self.fatal).is_some()
     }
 
     pub fn fail(&self, error: Error) {
-        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.fatal).get_or_insert(error);
     }
 
     /// What ended it, if something did that was not the user.
     pub fn outcome(&self) -> Result<()> {
-        match self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&self.fatal).take() {
             None | Some(Error::Interrupted) => Ok(()),
             Some(fatal) => Err(fatal),
         }
@@ -118,7 +119,7 @@ impl Context<'_> {
         };
         add(counter, 1);
         if kind != ProblemKind::Attribute {
-            self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(hash(path));
+            lock(&self.lost).insert(hash(path));
             self.asides.lost(path);
         }
         self.monitor.problem(&Problem { path: path.to_vec(), kind, cause: cause.to_string() });
@@ -132,7 +133,7 @@ impl Context<'_> {
 
     /// Whether trouble was told of that path that kept its entry from being restored.
     pub fn is_lost(&self, path: &[u8]) -> bool {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).contains(&hash(path))
+        lock(&self.lost).contains(&hash(path))
     }
 
     /// What other names have of the file at that path would not be it any more.
@@ -524,8 +525,4 @@ fn wanted<'w>(window: &'w Window, file: &File) -> Wanted<'w> {
         mtime: file.mtime,
         extras: window.extras(file).unwrap_or(&NO_EXTRAS),
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,13 +9,14 @@
 use super::bands::{Records, fill};
 use super::code::solve;
 use super::{Band, Bands};
+use crate::lock::lock;
 use crate::pack::{Healed, Lru};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::band::{self, Member, SLICE_BYTES};
 use drumlin_store::{self as store, Action, Cleared, Haste, Kind, Listed, Put, Store, Thaw, Upload};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// For what is read of a band at once, and for what is kept of what was made.
 const MEMORY_BYTES: usize = 16 << 20;
@@ -289,10 +290,6 @@ fn given(read: store::Result<()>) -> Result<bool> {
         Err(e) if e.is_of_one_object() => Ok(false),
         Err(e) => Err(e),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whatever is no pack of a band is as in the storage itself; what is written goes there.

@@ -10,6 +10,7 @@
 //! append at once: each record is one write.
 
 use super::shelf::Shelf;
+use crate::lock::lock;
 use drumlin_format::PackId;
 use drumlin_store::descriptors;
 use std::collections::HashMap;
@@ -17,7 +18,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 const HEAD_BYTES: usize = 8 + 4;
@@ -165,10 +166,6 @@ impl Copy {
         }
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub(crate) use copies::Copies;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use tables::Tables;
 
+use crate::lock::lock;
 use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
@@ -33,7 +34,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Packs that are asked for in advance: the last tree seldom lies in more, and a store takes few such questions at once.
 const COPIES_EXPECTED: usize = 12;
@@ -161,13 +162,13 @@ impl Cache {
 
     /// The key of a tree pack, if this client has kept it.
     pub(crate) fn pack_key(&self, pack: PackId) -> Option<Secret> {
-        let mut keys = self.pack_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = lock(&self.pack_keys);
         keys.get_or_insert_with(|| self.load_pack_keys().unwrap_or_default()).get(&pack).cloned()
     }
 
     /// Keep the key of a tree pack.
     pub(crate) fn keep_pack_key(&self, pack: PackId, key: &Secret) -> Result<()> {
-        let mut keys = self.pack_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = lock(&self.pack_keys);
         keys.get_or_insert_with(|| self.load_pack_keys().unwrap_or_default()).insert(pack, key.clone());
         let Some(path) = self.pack_keys_path() else { return Ok(()) };
         let mut record = key.expose().to_vec();

@@ -8,13 +8,14 @@
 //! and where one isn't what it should be the table goes, and the pack's own counts.
 
 use super::shelf::Shelf;
+use crate::lock::lock;
 use drumlin_format::PackId;
 use drumlin_format::pack::Table;
 use drumlin_seal::{SealKey, Secret, Suite, TAG_BYTES, derive};
 use drumlin_store::descriptors;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 const FRESH_BYTES: usize = 16;
 
@@ -58,7 +59,7 @@ impl Tables {
         let mut sealed = table.encode();
         let len = (sealed.len() + FRESH_BYTES + TAG_BYTES) as u64;
         {
-            let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bytes = lock(&self.bytes);
             let taken = bytes.get_or_insert_with(|| self.shelf.all().iter().map(|(_, len)| len).sum());
             if *taken + len > self.bytes_max || self.has(pack) {
                 return;
@@ -77,7 +78,7 @@ impl Tables {
     /// Throw away the tables of packs that are no more, and of the others those that were kept first, until the rest leaves some room.
     pub fn tidy(&self, is_there: impl Fn(PackId) -> bool) {
         self.shelf.surplus(is_there, self.bytes_max / 8 * 7).into_iter().for_each(|pack| self.forget(pack));
-        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.bytes) = None;
     }
 
     fn seal(&self, fresh: &[u8; FRESH_BYTES]) -> SealKey {

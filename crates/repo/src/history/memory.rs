@@ -10,6 +10,7 @@
 
 use super::seen::Seen;
 use crate::cache::make_folder;
+use crate::lock::lock;
 use crate::{Repository, random_id};
 use drumlin_format::SnapshotId;
 use drumlin_seal::{SealKey, Secret, Suite, derive};
@@ -18,7 +19,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 const MAGIC: &[u8; 16] = b"drumlin seen\0\0\0\x02";
 /// Of files that were written before there were generations.
@@ -186,6 +187,6 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Location;
 use super::run::Key;
+use crate::lock::lock;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -58,7 +59,7 @@ impl Fresh {
     }
 
     fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
-        self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shards.iter().map(|s| lock(s))
     }
 }
 

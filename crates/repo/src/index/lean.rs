@@ -8,6 +8,7 @@
 use super::manifest::Manifest;
 use super::sync::Objects;
 use super::{Index, IndexMode, Location};
+use crate::lock::lock;
 use crate::{Cache, Repository, Result};
 use drumlin_format::ChunkId;
 use drumlin_format::PackId;
@@ -54,14 +55,14 @@ struct Stretch {
 
 impl Near {
     fn add(&self, of: Option<ChunkId>, ids: Vec<ChunkId>) {
-        let mut stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stretches = lock(&self.stretches);
         stretches.truncate(STRETCHES - 1);
         stretches.push_front(Stretch { of, ids });
     }
 
     /// The hooks around a chunk, the nearest first; of a long file's, those of the file before those around it.
     pub(super) fn hooks(&self, id: &ChunkId) -> Vec<u64> {
-        let stretches = self.stretches.lock().unwrap_or_else(PoisonError::into_inner);
+        let stretches = lock(&self.stretches);
         let (mut hooks, mut id) = (Vec::new(), Some(*id));
         for _ in 0..STRETCHES {
             let place_in = |stretch: &Stretch| stretch.ids.iter().position(|of| Some(*of) == id);
@@ -97,7 +98,7 @@ impl Index {
     /// The whole index, fetched now if it has to be; `None` if this one is not lean.
     fn whole(&self) -> Result<Option<Arc<Index>>> {
         let Some(whole) = &self.whole else { return Ok(None) };
-        let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut whole = lock(whole);
         if whole.is_none() {
             let index = Index::open_lenient(&self.repository, self.cache.clone(), IndexMode::Exact)?;
             *whole = Some(Arc::new(index));
@@ -117,7 +118,7 @@ impl Index {
 
     /// Bring that up to date, too, if it is there.
     pub(super) fn refresh_whole(&self) -> Result<()> {
-        let whole = self.whole.as_ref().and_then(|whole| whole.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let whole = self.whole.as_ref().and_then(|whole| lock(whole).clone());
         whole.map_or(Ok(()), |whole| whole.refresh())
     }
 

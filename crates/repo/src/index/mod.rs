@@ -24,6 +24,7 @@ pub use run::PackInfo;
 pub use sync::look_again;
 
 use crate::collection::Registration;
+use crate::lock::lock;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
@@ -285,7 +286,7 @@ impl Index {
         if matches!(self.view, View::Among { .. }) {
             return Ok(());
         }
-        let _one_at_a_time = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.refreshing);
         let objects = sync::objects(&self.repository, &self.view)?;
         self.catch_up(objects)?;
         self.refresh_whole()

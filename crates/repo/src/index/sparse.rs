@@ -9,12 +9,13 @@ use super::lean::Near;
 use super::run::{Key, PackInfo, key};
 use super::{Index, Location};
 use crate::Result;
+use crate::lock::lock;
 use crate::pack::{Lru, read_table};
 use drumlin_format::ChunkId;
 use drumlin_format::pack::{PackKind, Table};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Memory for tables.
 const TABLES_BYTES: usize = 16 << 20;
@@ -78,7 +79,7 @@ impl Champions {
         }
         let mut tries = TRIES;
         for pack in self.candidates(index, id)? {
-            if self.tables.lock().unwrap_or_else(PoisonError::into_inner).contains(&pack) {
+            if lock(&self.tables).contains(&pack) {
                 continue;
             }
             if tries == 0 || self.bytes.load(Ordering::Relaxed) > self.bytes_max {
@@ -104,7 +105,7 @@ impl Champions {
     }
 
     fn known(&self, wanted: &Key) -> Option<Location> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(&self.tables);
         let found =
             tables.iter().find_map(|(pack, t)| Some(Location { pack: *pack, ordinal: *t.ordinals.get(wanted)? }))?;
         // It has been of use: it stays.
@@ -120,14 +121,14 @@ impl Champions {
             table.chunks.iter().enumerate().map(|(at, chunk)| (key(&chunk.id), at as u32)).collect();
         let bytes = ordinals.capacity() * (size_of::<(Key, u32)>() + 1);
         let champion = Arc::new(Champion { ordinals });
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner).put(pack, champion, bytes);
+        lock(&self.tables).put(pack, champion, bytes);
         Ok(())
     }
 
     /// Near the end of a pack its successor is fetched.
     fn approach_end(&self, index: &Index, found: Location) -> Result<()> {
         let next = {
-            let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tables = lock(&self.tables);
             let Some(table) = tables.get(&found.pack) else { return Ok(()) };
             if (found.ordinal as usize + 1) * 10 < table.ordinals.len() * 9 {
                 return Ok(());

@@ -4,7 +4,7 @@
 //! block again and again, until all of it is used. So blocks of which something is left, or is known to be wanted, stay longest.
 
 use super::Lru;
-use super::reader::lock;
+use crate::lock::lock;
 use drumlin_format::PackId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

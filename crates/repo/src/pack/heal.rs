@@ -6,6 +6,7 @@
 //! at, one at a time in the whole process; of each pack then its directories and the shards that were made again.
 
 use super::parity::{ROWS, Shard, added_up};
+use crate::lock::lock;
 use crate::{Error, PackInfo, Repository, Result, names};
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind};
 use drumlin_format::parity::{
@@ -15,7 +16,7 @@ use drumlin_format::{HEADER_BYTES, Header, ObjectType, PackId};
 use reed_solomon_simd::engine::DefaultEngine;
 use reed_solomon_simd::rate::{HighRateDecoder, RateDecoder};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Shards that are read at once; if that fails, they are read one by one.
 const PIECE_SHARDS: usize = 64;
@@ -234,7 +235,7 @@ impl Healed {
             return Ok(());
         };
         // Reading through bands may heal other packs by their own parity, which takes the one there is, and bands are looked at one at a time.
-        let one = (!self.repository.is_through()).then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner));
+        let one = (!self.repository.is_through()).then(|| lock(&ONE));
         let at = u64::from(stripe.first) * SHARD_BYTES as u64;
         let mut data = self.shards(at, &sums.data, self.layout.data_len())?;
         if data.bad.iter().any(|bad| *bad) || thoroughly {

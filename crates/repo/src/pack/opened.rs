@@ -2,7 +2,7 @@
 //! workers that restore the files of one block all come at the same moment.
 
 use super::Lru;
-use super::reader::lock;
+use crate::lock::lock;
 use drumlin_format::PackId;
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -6,6 +6,7 @@
 
 use super::{BlockBuilder, Coder, Coding, Encoder};
 use crate::beside::{Beside, apart};
+use crate::lock::lock;
 use crate::{Cache, Error, Repository, Result, names, random_id, random_secret};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Block, Codec, Footer, PackKind, Slot, Table, size_class};
@@ -15,7 +16,7 @@ use drumlin_seal::{SealKey, Secret, TAG_BYTES};
 use drumlin_store::Upload;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -440,11 +441,6 @@ fn refused(source: drumlin_format::Error) -> Error {
 /// follows from it. `table_len` is the sealed table's.
 fn padding(blocks_end: u64, table_len: usize) -> u32 {
     (size_class(blocks_end + TAG_BYTES as u64 + table_len as u64) - blocks_end - table_len as u64) as u32
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked has ended the whole run already; what it left is not used to commit anything.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

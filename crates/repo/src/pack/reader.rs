@@ -7,6 +7,7 @@ use super::table::Told;
 use super::{Healed, Lru};
 use crate::cache::Copies;
 use crate::index::{Index, Location, PackInfo};
+use crate::lock::lock;
 use crate::{Cache, Error, Repository, Result};
 use drumlin_format::generation::MetaKeys;
 use drumlin_format::pack::{self, Block, Codec, PackKind, Table};
@@ -14,7 +15,7 @@ use drumlin_format::{ChunkId, PackId};
 use drumlin_seal::{SealKey, Secret};
 use drumlin_store::Soon;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Reads chunks of a repository. Shared by threads.
 pub struct Reader {
@@ -502,8 +503,4 @@ thread_local! {
     static SCRATCH: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
     static DECOMPRESSOR: std::cell::RefCell<zstd::bulk::Decompressor<'static>> =
         std::cell::RefCell::new(zstd::bulk::Decompressor::new().expect("zstd gives a context unless memory is exhausted"));
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! Chunks whose pack is gone or damaged, from wherever else they are: a prune may have moved them since the index was read,
 //! and what two clients met at the same moment stands in two packs.
 
-use super::reader::{Reader, lock};
+use super::reader::Reader;
 use crate::band::Bands;
+use crate::lock::lock;
 use crate::{Error, PackInfo, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};

@@ -1,9 +1,10 @@
 //! Tables of packs: from the pack itself, through its parity where it must be; as this client has kept them; and, of packs that can't give them out, as
 //! index objects have them.
 
-use super::reader::{Reader, lock};
+use super::reader::Reader;
 use super::{Healed, read_footer};
 use crate::cache::Tables;
+use crate::lock::lock;
 use crate::{Error, PackInfo, Repository, Result};
 use drumlin_format::index::Entry;
 use drumlin_format::pack::{self, Block, Table};
