@@ -120,6 +120,10 @@ fn look(
     let (id, lists) = (snapshot.id, HashSet::new());
     let inspected =
         Inspector { reader: &reader, snapshot: id, present: &present, usable, finder, lists }.tree(snapshot, monitor);
+    if let Err(Error::Pruned { .. }) = inspected {
+        // What is sealed anew since then is not gone.
+        repository.refuse_rekeyed()?;
+    }
     match (inspected, repository.passed_over().first_key_value()) {
         // What seems to be gone may be what only that one names.
         (Err(Error::Pruned { .. }), Some((name, why))) => Err(Error::Refused(format!(

@@ -78,6 +78,9 @@ impl Repository {
 
     /// The snapshots that were forgotten, oldest first, and the errors of those that could not be read. One that is still
     /// among the snapshots, too, wasn't forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Rekeyed`] as of [`Repository::snapshots`]; or the storage fails.
     pub fn forgotten(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
         // In this order: what is forgotten meanwhile may be missed, and is never told as both.
@@ -97,7 +100,10 @@ impl Repository {
                 }
                 // Brought back, or cleared up by a prune.
                 Ok(None) => {}
-                Err(e) => errors.push(e),
+                Err(e) => {
+                    self.refuse_if_rekeyed(&e)?;
+                    errors.push(e);
+                }
             }
         }
         infos.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));

@@ -3,6 +3,7 @@
 //! Each stands there twice (`twice`). Everything new is sealed in the newest one. Where that can't be had, because its object is gone or
 //! because the key was not given it, what there is can still be read, and nothing is written.
 
+use crate::lock::lock;
 use crate::twice::{Counts, Found, Mended, Twice};
 use crate::{Error, Repository, Result, names};
 use drumlin_format::config::Config;
@@ -14,6 +15,8 @@ use drumlin_format::{FRESH_BYTES, Sealing};
 use drumlin_seal::{PublicKey, checksum};
 use drumlin_store::Store;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The generations behind the first, as they were when the repository was opened.
 #[derive(Clone, Default)]
@@ -24,6 +27,16 @@ pub struct Generations {
     broken: Vec<(u32, String)>,
     /// The highest number that the config or the key speaks of.
     expected: u32,
+}
+
+/// What was met since then.
+#[derive(Default)]
+pub(crate) struct Met {
+    /// New secrets.
+    is_rekeyed: AtomicBool,
+    is_behind: AtomicBool,
+    /// Tags of generations that nobody has given since, whose objects are gone or damaged.
+    lost: Mutex<BTreeSet<u32>>,
 }
 
 impl Generations {
@@ -206,6 +219,10 @@ impl Repository {
     /// # Errors
     /// [`Error::Rekeyed`]; or the storage fails.
     pub fn refuse_rekeyed(&self) -> Result<()> {
+        let rekeyed = || Err(Error::Rekeyed { location: self.store().location() });
+        if self.met.is_rekeyed.load(Ordering::Relaxed) {
+            return rekeyed();
+        }
         let mut newer = Vec::new();
         self.store().list(names::GENERATIONS, &mut |listed| {
             newer.extend(names::generation_number(&listed.name).filter(|number| *number > self.generations().newest()));
@@ -219,15 +236,33 @@ impl Repository {
             let twice = twice(&**self.store(), self.config(), number);
             for name in twice.names() {
                 if twice.find(&name)?.is_sound() {
-                    return Err(Error::Rekeyed { location: self.store().location() });
+                    self.met.is_rekeyed.store(true, Ordering::Relaxed);
+                    return rekeyed();
                 }
             }
         }
         Ok(())
     }
 
-    /// The same where something can't be opened for want of a generation's secrets; of any other error nothing is asked.
+    /// The same where something can't be opened for want of a generation's secrets. Of any other error nothing is asked, nor of a generation that there was, or
+    /// once more of one that has been asked for: many objects may be of the same.
     pub(crate) fn refuse_if_rekeyed(&self, error: &Error) -> Result<()> {
-        if error.is_unknown_generation() { self.refuse_rekeyed() } else { Ok(()) }
+        let Error::UnknownGeneration { generation, .. } = error else { return Ok(()) };
+        if self.generations().iter().any(|of| of.tag == *generation) || lock(&self.met.lost).contains(generation) {
+            return Ok(());
+        }
+        self.refuse_rekeyed()?;
+        lock(&self.met.lost).insert(*generation);
+        Ok(())
+    }
+
+    /// Whether index objects were done without since the repository was opened, because they were made with secrets that have been given since. What seems to be
+    /// gone may be where they say.
+    pub fn is_behind(&self) -> bool {
+        self.met.is_behind.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_behind(&self) {
+        self.met.is_behind.store(true, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,7 @@
 use crate::access::By;
 use crate::band::{Bands, Through};
 use crate::cache::Snapshots;
-use crate::generations::Generations;
+use crate::generations::{Generations, Met};
 use crate::history::Memory;
 use crate::lock::lock;
 use crate::{Error, PackInfo, Result, Unlock, config, names};
@@ -22,6 +22,7 @@ pub struct Repository {
     config: Arc<Config>,
     secrets: Arc<Secrets>,
     generations: Arc<Generations>,
+    pub(crate) met: Arc<Met>,
     data_ids: Option<Arc<IdKey>>,
     tree_ids: Option<Arc<IdKey>>,
     memory: Option<Arc<Memory>>,
@@ -77,6 +78,7 @@ impl Repository {
             config: Arc::new(config),
             secrets: Arc::new(secrets),
             generations: Arc::new(generations),
+            met: Arc::default(),
             memory: None,
             kept: None,
             healed: Arc::default(),

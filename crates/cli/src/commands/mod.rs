@@ -72,7 +72,12 @@ fn ended(context: &Context, done: Result<Exit>, repairs: bool) -> Result<Exit> {
     if !repairs {
         context.tell_healed();
     }
-    done.map(|exit| context.outcome(exit))
+    // What was gone may be where new secrets say.
+    let later = |failure: Failure| match failure.exit {
+        Exit::Failed if context.is_behind() => Failure { exit: Exit::Busy, ..failure },
+        _ => failure,
+    };
+    done.map(|exit| context.outcome(exit)).map_err(later)
 }
 
 /// Whether a command looks at the repository.

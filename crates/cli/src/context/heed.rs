@@ -109,8 +109,13 @@ impl Context<'_> {
                     false => self.out.alarm(&missing::words(&missing), missing::HINT),
                 }
             }
-            // What can't be told yet the next command tells, which begins with the new secrets.
-            Err(drumlin_repo::Error::Rekeyed { .. }) => {}
+            // The next command tells, which begins with the new secrets, unless the storage keeps them back until its end, too.
+            Err(drumlin_repo::Error::Rekeyed { .. }) => {
+                self.note_doubt();
+                self.out.caution(
+                    "the repository was given new secrets meanwhile, and is not compared with what this client has seen in it before; the next command compares it",
+                );
+            }
             Err(e) => {
                 self.alarmed.set(true);
                 let message = format!("the repository can't be compared with what this client has seen of it: {e}");
@@ -137,6 +142,11 @@ impl Context<'_> {
         }
     }
 
+    /// Whether a repository was given secrets meanwhile without which something of it could not be found.
+    pub fn is_behind(&self) -> bool {
+        self.opened.borrow().iter().any(Repository::is_behind)
+    }
+
     /// Keep what was seen. Failing that, it is told, and nothing else suffers.
     pub fn keep(&self) {
         for memory in self.memories.take() {
@@ -156,6 +166,11 @@ impl Context<'_> {
                 self.out.caution(format!(
                     "index object '{name}' can't be read, and was passed over: {cause}. What only it names was not found; 'drumlin repair' fixes that"
                 ));
+            }
+            if repository.is_behind() {
+                self.out.caution(
+                    "the repository was given new secrets meanwhile, and what was moved since could not be found: what seems to be damaged or gone may be whole; run it again",
+                );
             }
             if let Some(why) = repository.unkept() {
                 let why = without_number(why);

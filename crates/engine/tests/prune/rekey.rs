@@ -19,7 +19,7 @@ use drumlin_repo::history::{Act, Memory};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Error as RepoError, Index, NewLock, RekeyOptions, Repository, Unlock, names};
 use drumlin_seal::Secret;
-use drumlin_store::{Fault, FaultStore, Kind, MemoryStore, Put, Store, When};
+use drumlin_store::{Call, Fault, FaultStore, Kind, MemoryStore, Op, Put, RecordStore, Store, When};
 use drumlin_testkit::compare;
 use std::collections::HashSet;
 use std::fs;
@@ -423,13 +423,25 @@ fn who_began_before_a_rekey_accuses_nobody() {
         late
     };
     let (late, removes, saves) = (remembering("late"), remembering("removes"), remembering("saves"));
+    let (reads, standing) = (remembering("reads"), history.states[2].0.clone());
     let (source, first) = (history.source.clone(), history.states[0].0.id);
     rekey(&mut history);
     let new = history.bench.repository.clone();
-    history.bench.backup(&source);
+    let second = history.bench.backup(&source).snapshot.unwrap().id;
     // Of what it removes the history tells, in words that the others can't read.
-    new.record(Act::now("forget"), &[first], &[]).unwrap();
-    new.forget(&[first]).unwrap();
+    new.record(Act::now("forget"), &[first, second], &[]).unwrap();
+    new.forget(&[first, second]).unwrap();
+    // What is decided on an account that may remove nothing stays.
+    fs::write(source.join("added"), "by somebody who may only add").unwrap();
+    settle();
+    let adds = FaultStore::new(history.bench.memory.clone());
+    adds.faults().add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+    let adds = Repository::open(Arc::new(adds), &key).unwrap();
+    let cache = |of: &Repository, name: &str| {
+        Arc::new(Cache::open(of, Some(&scratch.path().join(name)), scratch.path()).unwrap())
+    };
+    backup::backup(&adds, &cache(&adds, "adds"), options(&[&source]), &Quiet::default()).unwrap();
+    assert!(objects(&history.bench.memory).keys().any(|name| name.starts_with("decisions/")));
 
     let refused = |what: &str, result: drumlin_repo::Result<()>| {
         assert!(matches!(result, Err(RepoError::Rekeyed { .. })), "{what}: {result:?}");
@@ -437,9 +449,7 @@ fn who_began_before_a_rekey_accuses_nobody() {
     refused("snapshots", late.snapshots().map(drop));
     refused("standing snapshots", late.standing_snapshots().map(drop));
     refused("look back", late.look_back(6, false).map(drop));
-    let cache = |of: &Repository, name: &str| {
-        Arc::new(Cache::open(of, Some(&scratch.path().join(name)), scratch.path()).unwrap())
-    };
+    refused("forgotten", late.forgotten().map(drop));
     refused("index", Index::open(&late, cache(&late, "index")).map(drop));
     let monitor = Quiet::default();
     let ended = prune(&removes, &cache(&removes, "prune"), &prune_options(), &monitor).map(drop);
@@ -448,7 +458,42 @@ fn who_began_before_a_rekey_accuses_nobody() {
     assert!(matches!(&ended, Err(e) if is_rekeyed(e)), "{ended:?}");
     let report = backup::backup(&saves, &cache(&saves, "backup"), options(&[&source]), &monitor).unwrap();
     assert!(report.snapshot.is_some() && saves.passed_over().is_empty(), "{:?}", saves.passed_over());
-    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    assert!(monitor.problems().is_empty() && !saves.is_behind(), "{:?}", monitor.problems());
+
+    // What was sealed anew is not where a reader looks for it: he is told why, and of no index object that it were damaged.
+    prune_by(&new, &Options { evict: Desk::new(&new).sessions().unwrap(), ..all() });
+    let target = scratch.path().join("target");
+    let ended = restore::restore(&reads, &cache(&reads, "restore"), restore_options(&standing, &target), &monitor);
+    assert!(matches!(ended, Err(Error::Repo(RepoError::MissingChunk(_)))), "{ended:?}");
+    assert!(reads.is_behind() && reads.passed_over().is_empty(), "{:?}", reads.passed_over());
+}
+
+/// Where secrets are lost, or were not given to a key, what is sealed with them is told of; it costs one look, however much that is.
+#[test]
+fn of_lost_secrets_the_storage_is_asked_once() {
+    let mut history = History::new(2);
+    rekey(&mut history);
+    for step in 0..5 {
+        history.step(9 + step);
+    }
+    let memory = history.bench.memory.clone();
+    memory.delete(&names::generation(1)).unwrap();
+    memory.delete(&names::generation_copy(1)).unwrap();
+    let store = RecordStore::new(memory);
+    let log = store.log();
+    let old = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let looks = || {
+        let is_look = |call: &&Call| matches!(call, Call::List { prefix, .. } if prefix == names::GENERATIONS);
+        log.calls().iter().filter(is_look).count()
+    };
+    let before = looks();
+    let (snapshots, errors) = old.snapshots().unwrap();
+    assert!(snapshots.len() == 2 && errors.len() == 5 && errors.iter().all(RepoError::is_unknown_generation));
+    let cache = Arc::new(Cache::open(&old, None, history.bench.folder.path()).unwrap());
+    let (target, monitor) = (history.bench.folder.path().join("target"), Quiet::default());
+    restore::restore(&old, &cache, restore_options(&snapshots[0].snapshot, &target), &monitor).unwrap();
+    assert!(monitor.problems().is_empty() && old.passed_over().len() > 1, "{:?}", old.passed_over());
+    assert_eq!(looks() - before, 1);
 }
 
 fn repair_options() -> repair::Options {

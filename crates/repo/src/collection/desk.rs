@@ -202,18 +202,31 @@ impl<'a> Desk<'a> {
     /// Of the sessions that wrote these index objects, those that were evicted, or on which nobody can read what was decided: what they name
     /// has to be named by others before it counts.
     pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
-        self.evicted_among(objects, self.repository.decided_on()?)
+        self.evicted_unless(objects, self.repository.decided_on()?, |eviction| Ok(eviction? == Some(false)))
     }
 
-    /// As [`Desk::evicted`]; `decided`: the sessions that were decided on, listed after the index objects were.
+    /// As [`Desk::evicted`], for a writer, who goes on with the secrets that he has when what was decided is in newer ones; `decided`: the sessions that were
+    /// decided on, listed after the index objects were.
     pub fn evicted_among(
         &self,
         objects: &[IndexId],
         decided: impl IntoIterator<Item = SessionId>,
     ) -> Result<Vec<SessionId>> {
+        self.evicted_unless(objects, decided, |eviction| match eviction {
+            Err(e) if e.is_unknown_generation() => Ok(false),
+            eviction => Ok(eviction? == Some(false)),
+        })
+    }
+
+    fn evicted_unless(
+        &self,
+        objects: &[IndexId],
+        decided: impl IntoIterator<Item = SessionId>,
+        stands: impl Fn(Result<Option<bool>>) -> Result<bool>,
+    ) -> Result<Vec<SessionId>> {
         let mut evicted = Vec::new();
         for session in decided {
-            if objects.iter().any(|object| object.is_of(&session)) && self.eviction(session)? != Some(false) {
+            if objects.iter().any(|object| object.is_of(&session)) && !stands(self.eviction(session))? {
                 evicted.push(session);
             }
         }
@@ -226,8 +239,12 @@ impl<'a> Desk<'a> {
     pub fn is_unfinished(&self, object: IndexId) -> Result<bool> {
         for session in self.list(names::SESSIONS, SessionId::parse)? {
             if object.is_of(&session) {
-                // What it decided may be torn like this.
-                return Ok(!self.repository.decided_on()?.contains(&session) || self.eviction(session)?.is_none());
+                // What it decided may be torn like this. What can't be read for want of newer secrets isn't its own.
+                let is_torn = || match self.eviction(session) {
+                    Err(e) if e.is_unknown_generation() => Ok(false),
+                    eviction => eviction.map(|eviction| eviction.is_none()),
+                };
+                return Ok(!self.repository.decided_on()?.contains(&session) || is_torn()?);
             }
         }
         Ok(false)
@@ -406,7 +423,7 @@ impl Board for Desk<'_> {
         let session = flag.session();
         let (verdict, by) = match self.word(flag) {
             Err(e) if is_broken(&e) => return self.guess(session).map(Some),
-            word => match word? {
+            word => match word.or_else(|e| self.repository.refuse_if_rekeyed(&e).and(Err(e)))? {
                 Some(word) => word,
                 None => return Ok(None),
             },

@@ -131,10 +131,21 @@ impl Index {
     /// secrets which have been given since the repository was opened.
     fn passes_over(&self, name: &str, error: &Error) -> bool {
         let passes = self.lenient && error.is_damage() && !error.is_missing() && !error.is_newer();
-        if passes && !matches!(self.repository.refuse_if_rekeyed(error), Err(Error::Rekeyed { .. })) {
-            self.repository.note_passed_over(name, error.cause());
+        if passes {
+            match self.repository.refuse_if_rekeyed(error) {
+                // Who writes stores anew what he doesn't find.
+                Err(Error::Rekeyed { .. }) if matches!(self.view, View::Writer { .. }) => {}
+                Err(Error::Rekeyed { .. }) => self.repository.note_behind(),
+                _ => self.repository.note_passed_over(name, error.cause()),
+            }
         }
         passes
+    }
+
+    /// Whether an index object was left in part by a writer that was cut off. Of one whose secrets aren't known nobody can tell.
+    fn is_torn(&self, id: IndexId, error: &Error) -> Result<bool> {
+        let may_be = error.is_damage() && !error.is_unknown_generation();
+        Ok(may_be && Desk::new(&self.repository).is_unfinished(id)?)
     }
 
     /// One of those that are gone, if some are.
@@ -161,7 +172,7 @@ impl Index {
                 Ok(bytes) => index::open(*id, self.repository.secrets(), &bytes).map_err(Error::damaged(&name)),
             };
             let of_object = match (&self.view, opened) {
-                (_, Err(e)) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => continue,
+                (_, Err(e)) if self.is_torn(*id, &e)? => continue,
                 (_, Err(e)) if self.passes_over(&name, &e) => {
                     unread = unread.or(Some(e).filter(Error::is_unread));
                     continue;
@@ -208,7 +219,7 @@ impl Index {
     fn read_some_hooks(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
         let read = self.repository.ask_many(ids, |id| -> Result<_> {
             match self.repository.index_hooks_of(*id, objects.get(id).copied().unwrap_or_default()) {
-                Err(e) if e.is_damage() && Desk::new(&self.repository).is_unfinished(*id)? => Ok(Said::Nothing),
+                Err(e) if self.is_torn(*id, &e)? => Ok(Said::Nothing),
                 Err(e) if self.passes_over(&names::index(*id), &e) => Ok(Said::Nothing),
                 Err(e) => Err(e),
                 Ok(None) => Ok(Said::Gone),
