@@ -489,9 +489,8 @@ impl Inner {
             return true;
         }
         let mut state = lock(&self.kept.state);
-        while let Some(oldest) = state.expected.pop_front_if(Expected::is_stale) {
-            state.expected_bytes -= oldest.len;
-        }
+        state.expected.retain_mut(|expected| !expected.is_stale());
+        state.expected_bytes = state.expected.iter().map(|expected| expected.len).sum();
         let is_known = state.expected.iter().any(|e| e.name == name && e.offset == offset);
         if is_known || state.expected_bytes + len > EXPECTED_BYTES_MAX {
             return true;

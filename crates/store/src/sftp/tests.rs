@@ -529,7 +529,7 @@ def heard(packet):
 
 def said(packet):
     if packet[0] == 103:  # DATA
-        time.sleep(0.3)
+        time.sleep(DELAY)
     return packet
 "#;
 
@@ -545,7 +545,7 @@ fn what_is_on_its_way_for_long_is_not_asked_for_twice() {
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| n as u8).collect();
     let direct = location(&folder, "").unwrap();
     SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &bytes, Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\n{SLOW}", log.display()));
+    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.3\n{SLOW}", log.display()));
     let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
     let len = 700_000;
     let mut got = vec![0; len];
@@ -564,4 +564,34 @@ fn what_is_on_its_way_for_long_is_not_asked_for_twice() {
     asked.sort_unstable();
     asked.dedup();
     assert!(count == asked.len() && count >= 12, "{count} reads of {} places", asked.len());
+}
+
+/// What nobody has fetched makes room one day: all of it at once, not one after the other.
+#[test]
+fn what_nobody_fetches_makes_room_for_what_comes_next() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
+    let name = format!("data/ab/{}", "ab".repeat(16));
+    let len = 1 << 20;
+    let direct = location(&folder, "").unwrap();
+    let store = SftpStore::create(&direct, &Surroundings::default()).unwrap();
+    store.put(&name, &vec![7; 40 * len], Put::Create).unwrap();
+    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0\n{SLOW}", log.display()));
+    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+    store.read_at(&name, 0, &mut [0; 10]).unwrap();
+    let reads = || std::fs::read_to_string(&log).unwrap().lines().count();
+    let fill = |from: u64| {
+        let before = reads();
+        (from..from + 20).for_each(|of| store.expect(Soon::Range { name: &name, offset: of * len as u64, len }));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        reads() - before
+    };
+    let first = fill(0);
+    assert!((8 * 4..20 * 4).contains(&first), "{first} reads: there is no room for all");
+    // By the first of these it is seen that the others are here.
+    assert_eq!(fill(20), 0);
+    assert_eq!(fill(20), first);
 }
