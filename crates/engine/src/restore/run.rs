@@ -104,6 +104,7 @@ fn attempt(
         fetches: unbounded(),
         spare: Mutex::default(),
         open: AtomicUsize::new(0),
+        hinted: AtomicUsize::new(0),
         room: Room::new(drumlin_host::process::descriptors(), options.workers),
         owner_told: AtomicBool::new(false),
         lost: Mutex::default(),

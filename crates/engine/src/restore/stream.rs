@@ -18,6 +18,7 @@ use drumlin_repo::tree::Refs;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Blocks fetched ahead of the one being written.
 const AHEAD: usize = 3;
@@ -25,7 +26,7 @@ const AHEAD: usize = 3;
 /// Refs that are foreseen of a storage far away: of a GiB or two. A few more each time.
 const FORESEEN_MAX: usize = 32 << 10;
 const FORESEEN_STEP: usize = 32;
-/// Of these, so many different blocks are hinted at ahead of the one being asked for: what was changed here and there lies in turns in this pack and in that, and most steps
+/// Of these, so many different blocks are hinted at ahead of those being asked for, of all files together, as a store keeps no more: what was changed here and there lies in turns in this pack and in that, and most steps
 /// go on in a block that is there already.
 const HINTED: usize = 14;
 
@@ -471,6 +472,13 @@ struct Foreseen {
     place: Option<(Arc<PackInfo>, Arc<Table>, u32)>,
 }
 
+impl Drop for Plan<'_> {
+    /// A file may end early.
+    fn drop(&mut self) {
+        self.context.hinted.fetch_sub(self.hinted.len(), Ordering::Relaxed);
+    }
+}
+
 impl<'a> Plan<'a> {
     fn new(context: &'a Context<'a>, data: &Data, size: u64) -> Self {
         let is_small = size < STREAM_BYTES;
@@ -516,13 +524,14 @@ impl<'a> Plan<'a> {
 
     /// Hint at the blocks that come next.
     fn hint(&mut self) {
-        while self.hinted.len() < HINTED
+        while self.context.hinted.load(Ordering::Relaxed) < HINTED
             && let Some(next) = self.foreseen.get(self.looked_at)
         {
             self.looked_at += 1;
             if let Some((info, table, block)) = &next.place
                 && self.hinted.insert((info.id, *block))
             {
+                self.context.hinted.fetch_add(1, Ordering::Relaxed);
                 self.context.reader.expect_block(info, table, *block);
             }
         }
@@ -587,7 +596,9 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        self.hinted.remove(&(info.id, block));
+        if self.hinted.remove(&(info.id, block)) {
+            self.context.hinted.fetch_sub(1, Ordering::Relaxed);
+        }
         self.context.reader.expect_block(&info, &table, block);
         self.ask(Fetchable::Block(Part { info, table, block, ordinals }), chunks, reply)
     }

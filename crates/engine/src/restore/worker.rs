@@ -38,6 +38,8 @@ pub(super) struct Context<'a> {
     pub spare: Mutex<Vec<Vec<u8>>>,
     /// Files of several chunks that are open between two of them.
     pub open: AtomicUsize,
+    /// Blocks of all of them that are hinted at.
+    pub hinted: AtomicUsize,
     /// How much may be kept open.
     pub room: Room,
     /// Whether it was told that owners can't be set.

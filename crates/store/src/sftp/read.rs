@@ -30,7 +30,7 @@ const ALONG_BYTES_MAX: usize = 2 << 20;
 /// Pieces of a range that are on their way at once.
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
-const EXPECTED_BYTES_MAX: usize = 8 << 20;
+const EXPECTED_BYTES_MAX: usize = 16 << 20;
 /// What has been here for so long, and nobody has fetched, is given up. (What is on its way may take far longer over a slow line.)
 const EXPECTED_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
