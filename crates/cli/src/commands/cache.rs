@@ -37,7 +37,7 @@ pub fn run(context: &Context, args: &Cache) -> Result<Exit> {
     let Some(folder) = context.caches() else {
         return Err(Failure::failed("there is no folder for caches: neither HOME nor XDG_CACHE_HOME says where"));
     };
-    let found = all(&folder)?;
+    let found = all(context, &folder)?;
     match args.action {
         None => show(context, &folder, &found)?,
         Some(CacheAction::Clear) => clear(context, &folder, found)?,
@@ -45,7 +45,7 @@ pub fn run(context: &Context, args: &Cache) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn all(folder: &Path) -> Result<Vec<Found>> {
+fn all(context: &Context, folder: &Path) -> Result<Vec<Found>> {
     let entries = match std::fs::read_dir(folder) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(Failure::file("list", folder))?,
@@ -56,6 +56,10 @@ fn all(folder: &Path) -> Result<Vec<Found>> {
         let Some(repository) = entry.file_name().to_str().and_then(RepositoryId::parse) else { continue };
         // The user may have named a folder in which other things are, too.
         if !drumlin_repo::Cache::is_at(&entry.path()) {
+            if entry.path().join("last").is_dir() {
+                let path = entry.path();
+                context.out.warn(format!("'{}' holds more than a cache, and is left alone", path.display()));
+            }
             continue;
         }
         let mut cache = Found { repository, path: entry.path(), bytes: 0, used: (0, 0) };
@@ -116,7 +120,7 @@ fn clear(context: &Context, folder: &Path, mut found: Vec<Found>) -> Result<()> 
     found.retain(|c| chosen.is_none_or(|id| c.repository == id));
     let total = found.iter().map(|c| c.bytes).sum();
     for cache in &found {
-        std::fs::remove_dir_all(&cache.path).map_err(Failure::file("delete", &cache.path))?;
+        drumlin_repo::Cache::remove_at(&cache.path).map_err(Failure::file("delete", &cache.path))?;
     }
     context.out.note(format!("deleted {} of caches", bytes(total)));
     Ok(())

@@ -150,6 +150,39 @@ fn what_is_no_cache_is_not_cleared() {
     home.run(&["--cache-dir", "caches", "cache", "clear"]).ok();
     assert_eq!(count(), before - 1, "not the cache alone");
     assert!(home.path(&format!("caches/{md5}/thesis")).exists() && home.path(&format!("caches/{digest}")).exists());
+    // A cache that somebody has put something into is one no longer.
+    home.run(&["--cache-dir", "caches", "backup", "src"]).ok();
+    let cache =
+        home.run(&["--json", "--cache-dir", "caches", "cache"]).ok().objects()[0]["path"].as_str().unwrap().to_owned();
+    home.write(&format!("{cache}/mine"), "mine");
+    let told = home.run(&["--cache-dir", "caches", "cache", "clear"]).expect(0).stderr;
+    assert!(told.contains(&format!("'{cache}' holds more than a cache")), "{told}");
+    assert!(home.path(&format!("{cache}/runs")).exists());
+}
+
+/// Who is stopped in the midst of clearing finds the rest another time.
+#[test]
+fn a_cache_that_could_not_be_removed_whole_is_still_one() {
+    let home = Home::new();
+    home.write("src/file", "contents");
+    home.run(&["backup", "src"]).ok();
+    let cache = home.run(&["--json", "cache"]).ok().objects()[0]["path"].as_str().unwrap().to_owned();
+    (0..20).for_each(|n| std::fs::write(format!("{cache}/.scratch-{n}"), "").unwrap());
+    // What comes last in the folder can't be removed.
+    let parts = std::fs::read_dir(&cache).unwrap().map(|part| part.unwrap().path());
+    let stays = parts.filter(|part| part.is_file()).last().unwrap();
+    let set =
+        |flag: &str| std::process::Command::new("chattr").arg(flag).arg(&stays).status().is_ok_and(|s| s.success());
+    if !set("+i") {
+        return;
+    }
+    let told = home.run(&["cache", "clear"]);
+    let found = home.run(&["--json", "cache"]).ok().objects();
+    assert!(set("-i"));
+    assert!(told.expect(1).stderr.contains(&cache));
+    assert_eq!(found[0]["path"], *cache);
+    home.run(&["cache", "clear"]).ok();
+    assert!(!std::path::Path::new(&cache).exists());
 }
 
 #[test]

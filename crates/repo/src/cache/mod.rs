@@ -65,8 +65,11 @@ const TABLES_BYTES_MAX: u64 = 1 << 30;
 /// With less than that a folder is as good as full: the keys of all chunks of a repository of some TiB.
 const ROOM_MIN: u64 = 512 << 20;
 
+/// The folder that makes a folder a cache: the first to come, and the last to go.
+const LAST: &str = "last";
+
 /// What stands in the folder of a cache.
-const PARTS: [&str; 7] = ["last", "trees", "tables", names::SNAPSHOTS, "runs", "hooks", "pack-keys"];
+const PARTS: [&str; 7] = [LAST, "trees", "tables", names::SNAPSHOTS, "runs", "hooks", "pack-keys"];
 
 const KEY_RECORD_BYTES: usize = 16 + 32 + TAG_BYTES;
 
@@ -76,7 +79,7 @@ impl Cache {
         let secrets = repository.secrets();
         let own = secrets.signing.as_ref().map_or(&secrets.index, |k| k.secret());
         let folder =
-            folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join("last")).is_ok());
+            folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join(LAST)).is_ok());
         let (secret, suite) = (derive(own, "local cache", &[]), repository.config().suite);
         let of_far = folder.as_ref().filter(|_| repository.store().is_far());
         Ok(Cache {
@@ -101,7 +104,25 @@ impl Cache {
                 PARTS.contains(&&*name) || [".scratch-", "pack-keys.new-"].iter().any(|begun| name.starts_with(begun))
             })
         };
-        is_folder(folder) && is_folder(&folder.join("last")) && entries.into_iter().all(is_ours)
+        is_folder(folder) && is_folder(&folder.join(LAST)) && entries.into_iter().all(is_ours)
+    }
+
+    /// Remove a cache that is there ([`Cache::is_at`]). One that is removed in part is seen as a cache all the same.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_at(folder: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_name() == LAST {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        fs::remove_dir_all(folder)
     }
 
     /// Where index runs are kept, if they are: `runs`, or `hooks` for those of the sparse index.
@@ -212,13 +233,13 @@ impl Cache {
         let fresh = crate::random_id()?;
         let mut sealed = bytes.to_vec();
         self.memory_seal(&fresh).seal(0, name.as_bytes(), &mut sealed);
-        let path = folder.join("last").join(file_name(name));
+        let path = folder.join(LAST).join(file_name(name));
         replace_file(&path, &[&fresh[..], &sealed].concat())
     }
 
     /// What was remembered under a name; `None` if there is nothing, or nothing sound.
     pub fn recall(&self, name: &str) -> Option<Remembered> {
-        let path = self.folder.as_ref()?.join("last").join(file_name(name));
+        let path = self.folder.as_ref()?.join(LAST).join(file_name(name));
         let bytes = descriptors::wait_for(|| fs::read(&path)).ok()?;
         let (fresh, sealed) = bytes.split_first_chunk::<16>()?;
         let mut sealed = sealed.to_vec();
