@@ -33,6 +33,15 @@ impl Default for CreateOptions {
     }
 }
 
+/// A repository that could not be put into the storage.
+#[derive(Debug)]
+pub struct NotMade {
+    /// Why.
+    pub error: Error,
+    /// It may be there all the same, whole or in part, so that its key opens something.
+    pub is_unsure: bool,
+}
+
 /// A repository that is drawn up, with one owner key; nothing of it is in the storage yet.
 pub struct NewRepository {
     repository: Repository,
@@ -132,7 +141,7 @@ impl NewRepository {
     ///
     /// # Errors
     /// [`Error::Exists`] if somebody was faster; the storage fails.
-    pub fn make(self) -> Result<Repository> {
+    pub fn make(self) -> std::result::Result<Repository, NotMade> {
         let (store, key) = (&**self.repository.store(), names::key(self.key()));
         twice::expect(store, &key, &self.key_object);
         twice::expect(store, names::CONFIG, &self.config);
@@ -144,12 +153,15 @@ impl NewRepository {
             Ok(()) => Ok(self.repository),
             Err(e) => {
                 // Or what is left would be in the way of the next attempt, or pass for a repository that nobody can open.
-                twice::take_back(store, names::CONFIG, &self.config);
+                let is_gone = twice::take_back(store, names::CONFIG, &self.config);
                 twice::take_back(store, &key, &self.key_object);
-                Err(match e.kind {
+                // What seems to be gone may be on its way yet, where a line broke.
+                let is_unsure = !is_gone || matches!(e.kind, Kind::Transient | Kind::Io);
+                let error = match e.kind {
                     Kind::Exists => Error::Exists { location: store.location() },
                     _ => e.into(),
-                })
+                };
+                Err(NotMade { error, is_unsure })
             }
         }
     }
@@ -184,6 +196,45 @@ impl Repository {
     ) -> Result<(Self, KeyId)> {
         let new = NewRepository::draw(store, options, &lock, label, now)?;
         let key = new.key();
-        Ok((new.make()?, key))
+        Ok((new.make().map_err(|not| not.error)?, key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drumlin_store::{Fault, FaultStore, MemoryStore, Op, When};
+
+    /// Of who could not put all of it some may be there, that nobody could take away: then its key is all that opens it.
+    #[test]
+    fn what_may_be_there_all_the_same_is_told() {
+        let unsure_where = |put: (&str, Fault), keeps: bool| {
+            let (memory, lock) = (MemoryStore::new(), NewLock::File(Secret::new([7; 32])));
+            let store = FaultStore::new(memory.clone());
+            let faults = store.faults();
+            let new = NewRepository::draw(Arc::new(store), CreateOptions::default(), &lock, "owner", 1).unwrap();
+            faults.add(When::op(Op::Put).named(put.0), put.1);
+            if keeps {
+                faults.add(When::op(Op::Delete), Fault::Fail(Kind::Refused));
+            }
+            let not = new.make().err().unwrap();
+            let is_there = Repository::read_config(&memory).is_ok();
+            assert!(not.is_unsure || !is_there);
+            (not.is_unsure, is_there)
+        };
+        let fails = |kind| (names::CONFIG_COPY, Fault::Fail(kind));
+        assert_eq!(unsure_where(fails(Kind::Full), false), (false, false));
+        assert_eq!(
+            unsure_where(fails(Kind::Full), true),
+            (true, true),
+            "an account that may only add, and has no more room"
+        );
+        assert_eq!(
+            unsure_where((names::CONFIG, Fault::Fail(Kind::Refused)), true),
+            (false, false),
+            "it never was there"
+        );
+        assert_eq!(unsure_where((names::CONFIG, Fault::FailAfter(Kind::Transient)), true), (true, true));
+        assert_eq!(unsure_where((names::CONFIG, Fault::Fail(Kind::Transient)), false), (true, false));
     }
 }

@@ -39,7 +39,7 @@ pub mod tree;
 pub use access::Unlock;
 pub use beside::{Beside, beside};
 pub use cache::{Cache, Remembered};
-pub use create::{CreateOptions, NewRepository};
+pub use create::{CreateOptions, NewRepository, NotMade};
 pub use drumlin_store::Haste;
 pub use entropy::{random_id, random_secret};
 pub use error::{Error, Result};

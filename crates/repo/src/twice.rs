@@ -270,14 +270,14 @@ pub(crate) fn put(store: &dyn Store, name: &str, bytes: &[u8], how: Put) -> drum
     store.put(second, bytes, how)
 }
 
-/// Remove an object and its copy again, as far as they are these bytes and it can be done: for who could not put all that he had to.
-pub(crate) fn take_back(store: &dyn Store, name: &str, bytes: &[u8]) {
-    for name in [name, &names::copy_of(name)] {
-        if store.get(name).is_ok_and(|there| there == bytes) {
-            let _ = store.delete(name);
-        }
-    }
-    let _ = store.sync();
+/// Remove an object and its copy again, as far as they are these bytes and it can be done: for who could not put all that he had to. Whether neither is there for
+/// sure.
+pub(crate) fn take_back(store: &dyn Store, name: &str, bytes: &[u8]) -> bool {
+    let taken = [name, &names::copy_of(name)].map(|name| match store.get(name) {
+        Ok(there) => there != bytes || store.delete(name).is_ok(),
+        Err(e) => e.kind == Kind::Missing,
+    });
+    store.sync().is_ok() && taken == [true; 2]
 }
 
 impl Repository {

@@ -7,7 +7,7 @@ use crate::place::{self, sync_folder};
 use crate::process::{host_name, user_name};
 use crate::render::time;
 use crate::unlock::{self, Asked, Given};
-use drumlin_repo::{CreateOptions, NewLock, NewRepository, Repository, random_id, random_secret};
+use drumlin_repo::{CreateOptions, NewLock, NewRepository, NotMade, Repository, random_id, random_secret};
 use drumlin_seal::{PassphraseCost, Secret};
 use drumlin_store::{Kind, LocalStore, Location, ReadOnlyStore, Store};
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub fn run(context: &Context, args: &Init) -> Result<Exit> {
                 .and_then(|store| key.draw(Arc::from(store), like.as_ref()))
                 .and_then(|new| Ok((key.save(&new)?, new)));
             let (key_file, new) = drawn.inspect_err(|_| key.discard())?;
-            let repository = new.make().map_err(|e| key.not_needed(e))?;
+            let repository = new.make().map_err(|not| key.not_needed(not))?;
             Made { key_file, repository }
         }
     };
@@ -214,7 +214,7 @@ fn make(path: &Path, given: Option<Given>, like: Option<&Repository>) -> Result<
     let made = (|| {
         let new = key.draw(Arc::new(LocalStore::create(&beside)?), like)?;
         let key_file = key.save(&new)?;
-        let moved = new.make().map_err(not_put).and_then(|_| {
+        let moved = new.make().map_err(|not| not_put(not.error)).and_then(|_| {
             // A folder that isn't empty: there is no telling whose it is, so it stays.
             let failed = |e| if path.exists() { exists() } else { Failure::file("make", path)(e) };
             std::fs::rename(&beside, path).map_err(failed)
@@ -294,11 +294,10 @@ impl NewKey {
     }
 
     /// The repository could not be put into the storage. Where nobody knows whether it is there all the same, the key stays.
-    fn not_needed(&self, error: drumlin_repo::Error) -> Failure {
-        let is_unsure = matches!(&error, drumlin_repo::Error::Store(e) if matches!(e.kind, Kind::Transient | Kind::Io));
-        let failure = not_put(error);
+    fn not_needed(&self, not: NotMade) -> Failure {
+        let failure = not_put(not.error);
         match self {
-            NewKey::File(path, ..) if is_unsure => failure.hint(format!(
+            NewKey::File(path, ..) if not.is_unsure => failure.hint(format!(
                 "the repository may be there all the same, so its key stays in '{}'; if it isn't, remove that file and run it again",
                 path.display()
             )),
@@ -367,17 +366,11 @@ mod tests {
     #[test]
     fn a_key_goes_only_where_there_is_surely_nothing_for_it() {
         let folder = tempfile::tempdir().unwrap();
-        for (kind, stays) in [
-            (Kind::Transient, true),
-            (Kind::Io, true),
-            (Kind::Full, false),
-            (Kind::Refused, false),
-            (Kind::Exists, false),
-        ] {
-            let path = folder.path().join(format!("{kind:?}"));
+        for (kind, stays) in [(Kind::Transient, true), (Kind::Full, true), (Kind::Full, false), (Kind::Exists, false)] {
+            let path = folder.path().join(format!("{kind:?}, {stays}"));
             let key = NewKey::new(Some(Given::KeyFile(path.clone()))).unwrap();
             let failed = Error::because(kind, Action::Write, names::CONFIG, "there", "no reason");
-            let failure = key.not_needed(failed.into());
+            let failure = key.not_needed(NotMade { error: failed.into(), is_unsure: stays });
             assert_eq!(path.exists(), stays, "{kind:?}");
             assert_eq!(failure.hint.is_some_and(|hint| hint.contains(&*path.to_string_lossy())), stays, "{kind:?}");
         }
