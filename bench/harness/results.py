@@ -150,7 +150,8 @@ def joined(runs):
     rounds = sorted((record for run in runs for record in run["rounds"]), key=lambda record: record["date"])
     return first | {
         "tools": {name: told for run in runs for name, told in run["tools"].items()}, "rounds": rounds, "complete": all(run.get("complete", True) for run in runs),
-        "joined": len(runs), "at_once": any(overlap(one, other) for one, other in combinations(runs, 2)),
+        "joined": sum(run.get("joined", 1) for run in runs),
+        "at_once": any(run.get("at_once", False) for run in runs) or any(overlap(one, other) for one, other in combinations(runs, 2)),
     }
 
 

@@ -193,6 +193,8 @@ class Results(unittest.TestCase):
         self.assertEqual((whole["date"][14:16], [record["tool"] for record in whole["rounds"]], sorted(whole["tools"])), ("00", ["cp", "tar"], ["cp", "tar"]))
         self.assertEqual((whole["joined"], whole["at_once"], whole["complete"]), (2, True, True))
         self.assertFalse(results.joined([run("tar", 2), run("cp", 0)])["at_once"])
+        more = results.joined([whole, run("dd", 5)])
+        self.assertEqual((more["joined"], more["at_once"], len(more["tools"])), (3, True, 3))
         self.assertFalse(results.joined([run("tar", 1, complete=False), run("cp", 0)])["complete"])
         for other, said in ((run("cp", 1), "has cp"), (run("tar", 1, data={"files": 4}), "data"), (run("tar", 1, machine={"cores": 4}), "cores"),
                             (run("tar", 1, cache="cold"), "not of the same"), (run("tar", 1, repeat=2), "not of the same")):
