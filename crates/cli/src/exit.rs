@@ -161,7 +161,9 @@ impl From<drumlin_engine::Error> for Failure {
                 Failure::failed(message).hint("'drumlin snapshots' lists the snapshots that there are")
             }
             Error::NoPath(_) => {
-                Failure::failed(error.to_string()).hint("paths in a snapshot are absolute, as 'drumlin ls' shows them")
+                Failure::failed(error.to_string()).hint(
+                    "paths in a snapshot are absolute, as 'drumlin ls' shows them; behind SNAP:FOLDER they are below that folder",
+                )
             }
             Error::Nothing { .. } => Failure::failed(error.to_string()).hint(
                 "if all snapshots were forgotten on purpose, add --unsafe-allow-remove-all; otherwise check that the whole \

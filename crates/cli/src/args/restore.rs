@@ -19,7 +19,7 @@ pub struct Restore {
     #[arg(value_name = "SNAP[:FOLDER]")]
     pub snapshot: OsString,
 
-    /// Restore only these paths of the snapshot
+    /// Restore only these paths of the snapshot; behind SNAP:FOLDER, of that folder
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 

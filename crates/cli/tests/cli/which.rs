@@ -104,6 +104,16 @@ fn a_folder_is_one_and_only_where_it_makes_sense() {
     let ran = home.run(&["restore", &spec(&file), "-t", "out"]).expect(1);
     assert!(ran.stderr.contains("not a folder") && ran.stderr.contains("hint:"), "{}", ran.stderr);
     assert!(!home.path("out").exists());
+    // Nor one that isn't there; the folder that nothing came into goes again, and no other one.
+    for (target, stays) in [("out", false), ("there", true)] {
+        if stays {
+            std::fs::create_dir(home.path(target)).unwrap();
+        }
+        let ran = home.run(&["restore", &spec(&src), "none", "-t", target]).expect(1);
+        let told = format!("there is no '{src}/none' in the snapshot");
+        assert!(ran.stderr.contains(&told) && ran.stderr.contains("below that folder"), "{}", ran.stderr);
+        assert_eq!(home.path(target).exists(), stays);
+    }
     home.run(&["restore", "latest", &file, "-t", "out", "-H", "venus"]).ok();
     assert!(home.path(&format!("out{file}")).exists());
     // Where the whole is meant a part of it isn't quietly taken for that.

@@ -15,6 +15,7 @@ use super::worker::{Context, Task};
 use crate::convert;
 use crate::list::report_damage;
 use crate::monitor::{Change, ProblemKind, add};
+use crate::select::TreePath;
 use crate::{Error, Result};
 use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
@@ -193,7 +194,7 @@ impl<'a> Planner<'a> {
                 None => false,
             };
             if !there {
-                return Err(Error::NoPath(String::from_utf8_lossy(path).into_owned()));
+                return Err(TreePath::of(&dir, &name).missing());
             }
         }
         Ok(())

@@ -117,6 +117,9 @@ fn attempt(
     };
     let planned = distribute(&context);
     context.clear_away();
+    if let (Err(_), Some(target)) = (&planned, &context.target) {
+        target.withdraw(&options.target);
+    }
     let planned = planned?;
     context.outcome()?;
     if let Some(root) = whole.filter(|_| options.include.is_empty() && options.exclude.is_empty() && !monitor.stop()) {

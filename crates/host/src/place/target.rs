@@ -64,6 +64,14 @@ impl Target {
         self.is_made
     }
 
+    /// Remove it again, if it was made at `path` when it was opened and nothing is in it.
+    pub fn withdraw(&self, path: &Path) {
+        if self.is_made {
+            // One with anything in it stays.
+            let _ = std::fs::remove_dir(path);
+        }
+    }
+
     /// Whether all directories below it are new: made since it was opened, by whom it was opened for.
     pub fn is_new(&self) -> bool {
         self.root.shared().are_alike()
