@@ -208,7 +208,7 @@ fn beside_an_older_copy_or_not_it_is_the_same_tree() {
             let snapshot = one.backup(&source).snapshot.unwrap();
             let reports = copy_all(&end(&one), &end(&two));
             assert_eq!(reports.len(), 1);
-            let Report { snapshot: copy, beside } = &reports[0];
+            let Report { snapshot: copy, beside, .. } = &reports[0];
             assert_eq!(beside.as_ref().map(|b| b.id), before.as_ref().map(|b| b.id));
             is_copy(&end(&one), &snapshot, &end(&two), copy);
             // Without the older one there is nothing to take over, and the nodes are the same all the same.

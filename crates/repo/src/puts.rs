@@ -64,6 +64,15 @@ impl Puts {
         self.objects().all.iter().filter_map(pack).collect()
     }
 
+    /// The index objects.
+    pub fn indexes(&self) -> Vec<IndexId> {
+        let index = |(object, _): &(Object, u64)| match object {
+            Object::Pack(..) => None,
+            Object::Index(id) => Some(*id),
+        };
+        self.objects().all.iter().filter_map(index).collect()
+    }
+
     /// Ask the storage for what was put: for all of it, or for what came since it was asked last. There are about so many packs in all.
     ///
     /// # Errors

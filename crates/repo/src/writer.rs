@@ -311,6 +311,11 @@ impl WriteSession {
         self.ledger.puts.packs()
     }
 
+    /// The index objects that it has put.
+    pub fn indexes(&self) -> Vec<IndexId> {
+        self.ledger.puts.indexes()
+    }
+
     /// See that all that this session has put is in the storage: that may have been put back to an older state meanwhile. For who is about to
     /// decide that it counts.
     ///

@@ -167,7 +167,7 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
         Err(e) => return Err(e.into()),
     };
     if let (Some(memory), Some(snapshot), false) = (repository.memory(), &report.snapshot, args.dry_run) {
-        memory.made(snapshot.id);
+        memory.made(snapshot.id, &report.indexes);
     }
     finish(context, &report, args.dry_run)
 }

@@ -196,7 +196,7 @@ impl Copying<'_> {
         }
         match copier.copy(info, self.all, monitor) {
             Ok(report) => {
-                self.memory.iter().for_each(|memory| memory.made(report.snapshot.id));
+                self.memory.iter().for_each(|memory| memory.made(report.snapshot.id, &report.indexes));
                 self.tally.copied += 1;
                 told(self.context, &info.snapshot, Some(&report));
                 Ok(())

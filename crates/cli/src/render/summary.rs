@@ -257,7 +257,15 @@ mod tests {
             changed_while_read: 2,
             ..Counts::default()
         };
-        Report { snapshot: None, parent: None, counts, tree_bytes: 100, millis: 310, stopped: false }
+        Report {
+            snapshot: None,
+            indexes: Vec::new(),
+            parent: None,
+            counts,
+            tree_bytes: 100,
+            millis: 310,
+            stopped: false,
+        }
     }
 
     #[test]

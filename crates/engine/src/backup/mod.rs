@@ -31,6 +31,7 @@ pub use run::backup;
 pub(crate) use run::is_worth_naming;
 
 use crate::monitor::Counts;
+use drumlin_format::IndexId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_host::filter::Filter;
 use drumlin_host::walk::Crew;
@@ -102,6 +103,8 @@ pub struct Options {
 pub struct Report {
     /// The snapshot; partial if the run was stopped. `None` only for one that would be as its parent is: [`Options::skip_unchanged`].
     pub snapshot: Option<Snapshot>,
+    /// The index objects that were put for it.
+    pub indexes: Vec<IndexId>,
     /// The snapshot that it was compared with.
     pub parent: Option<Snapshot>,
     /// The numbers.

@@ -499,6 +499,7 @@ impl Run<'_> {
         let (losses, host, paths) = (self.losses.clone(), self.host.clone(), self.paths.clone());
         let index = self.session.index().clone();
         let session = self.end_session()?;
+        let indexes = session.indexes();
         if let Some(snapshot) = &end.snapshot {
             session.commit(snapshot.id)?;
         }
@@ -512,6 +513,7 @@ impl Run<'_> {
         Ok(Report {
             parent: parents.first().cloned(),
             snapshot: end.snapshot,
+            indexes,
             counts: monitor.counters().get(),
             tree_bytes: end.tree_bytes,
             millis: start.elapsed().as_millis() as u64,

@@ -26,6 +26,7 @@ mod worker;
 use crate::backup::Compression;
 use crate::{Error, Result};
 use copies::Copies;
+use drumlin_format::IndexId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::pack::Reader;
 use drumlin_repo::{Cache, Index, IndexMode, Repository};
@@ -62,6 +63,8 @@ pub struct End {
 pub struct Report {
     /// The copy.
     pub snapshot: Snapshot,
+    /// The index objects that were put for it.
+    pub indexes: Vec<IndexId>,
     /// The snapshot of the source, copied before, beside which it was read.
     pub beside: Option<Snapshot>,
 }

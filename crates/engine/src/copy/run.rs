@@ -114,6 +114,7 @@ impl Copier {
             ..snapshot.clone()
         };
         session.expect_snapshot(&copy);
+        let indexes = session.indexes();
         // If this fails the snapshot may yet appear: its session stays, and protects what it refers to.
         session.put_snapshot(&copy).and_then(|()| session.commit(copy.id)).map_err(|e| match e {
             RepoError::Evicted => {
@@ -122,7 +123,7 @@ impl Copier {
             other => other.into(),
         })?;
         self.copies.add(&self.target, &copy);
-        Ok(Report { snapshot: copy, beside: pair.map(|pair| pair.source) })
+        Ok(Report { snapshot: copy, indexes, beside: pair.map(|pair| pair.source) })
     }
 
     /// Whether the source has a snapshot no more.

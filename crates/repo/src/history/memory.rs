@@ -8,11 +8,11 @@
 //! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects. One that is there and can't be read now (it is
 //! another user's, its disk fails) is left as it is, and told.
 
-use super::seen::Seen;
+use super::seen::{Id, Ids, Seen};
 use crate::cache::make_folder;
 use crate::lock::lock;
 use crate::{Repository, random_id};
-use drumlin_format::SnapshotId;
+use drumlin_format::{IndexId, SnapshotId};
 use drumlin_seal::{SealKey, Secret, Suite, derive};
 use drumlin_store::descriptors;
 use std::fs::{self, OpenOptions};
@@ -79,9 +79,11 @@ impl Memory {
         self.lock().trouble.clone()
     }
 
-    /// This client has made a snapshot, which counts.
-    pub fn made(&self, snapshot: SnapshotId) {
-        self.lock().seen.snapshots.extend([snapshot.0]);
+    /// This client has made a snapshot, which counts, and put these index objects for it.
+    pub fn made(&self, snapshot: SnapshotId, indexes: &[IndexId]) {
+        let seen = &mut self.lock().seen;
+        seen.snapshots.extend([snapshot.0]);
+        seen.indexes.extend(indexes.iter().map(|id| id.0));
     }
 
     /// The number of the newest generation of secrets that it remembers.
@@ -97,9 +99,13 @@ impl Memory {
     pub(super) fn remember(&self, mut next: Seen, whole: Option<i64>) {
         let mut inner = self.lock();
         // What another thread has made meanwhile stays.
-        let made = inner.seen.snapshots.not_in(&next.snapshots).filter(|id| !next.gone.contains(id));
-        let made: Vec<_> = made.copied().collect();
-        next.snapshots.extend(made);
+        let made = |all: &Ids, known: &Ids| -> Vec<Id> {
+            all.not_in(known).filter(|id| !next.gone.contains(id)).copied().collect()
+        };
+        let snapshots = made(&inner.seen.snapshots, &next.snapshots);
+        let indexes = made(&inner.seen.indexes, &next.indexes);
+        next.snapshots.extend(snapshots);
+        next.indexes.extend(indexes);
         next.last = whole.unwrap_or(inner.seen.last);
         inner.seen = next;
     }

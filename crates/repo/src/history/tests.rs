@@ -252,8 +252,9 @@ fn a_checkpoint_that_its_writer_replaces_is_not_missed() {
     bench.drop_object(&names::index(IndexId([2; 16])));
     assert_eq!(look(&client).indexes.len(), 1);
     // What a writer has made itself it knows.
-    client.memory().unwrap().made(snapshot(4));
-    assert_eq!(look(&client).snapshots, [snapshot(4)]);
+    client.memory().unwrap().made(snapshot(4), &[IndexId([4; 16])]);
+    let missing = look(&client);
+    assert_eq!((missing.snapshots, missing.indexes.len()), (vec![snapshot(4)], 2));
 }
 
 /// A storage in which something is done when a folder is about to be listed for the first time.

@@ -39,6 +39,26 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert!((0..3).any(|_| is_quick()));
 }
 
+/// Whoever looks after a backup of his own whether anything is missing knows what that has made, and lists no more than the next time.
+#[test]
+fn what_a_client_has_made_itself_is_nothing_new_to_it() {
+    let cloud = Cloud::new();
+    cloud.run(&["init"]).ok();
+    let listings_after = |contents: &str| {
+        cloud.home.write("src/file", contents);
+        cloud.run(&["backup", "src"]).ok();
+        cloud.server.asked();
+        [(); 2].map(|()| {
+            cloud.run(&["stats"]).ok();
+            cloud.server.asked().iter().filter(|(what, _)| *what == "ListBucket").count()
+        })
+    };
+    for contents in ["first", "second"] {
+        let [first, next] = listings_after(contents);
+        assert_eq!(first, next, "{contents}");
+    }
+}
+
 /// Each backup made a pack. What is needed to read from the next ones is asked for while one is read.
 #[test]
 fn a_restore_from_many_packs_takes_few_round_trips() {
