@@ -68,6 +68,8 @@ struct Inner {
     once: Once,
     /// The bucket takes nothing without its sum.
     wants_sums: AtomicBool,
+    /// The last part of an upload that has arrived was there soon.
+    is_quick: AtomicBool,
     late: Late,
 }
 
@@ -101,6 +103,7 @@ impl S3Store {
                 ahead: Ahead::default(),
                 once: Once::default(),
                 wants_sums: AtomicBool::default(),
+                is_quick: AtomicBool::default(),
                 late: Late::default(),
             }),
         })

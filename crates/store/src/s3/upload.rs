@@ -1,7 +1,8 @@
 //! Uploads: what is small in one request, what is large in parts, several at once, none of which anybody sees before they are put together.
 //!
-//! A part stays in memory until the server has it; a broken connection costs that part's time. [`PARTS_AT_ONCE`] are on their way while
-//! the next one is filled, and waiting for room there is what holds a fast producer back.
+//! A part stays in memory until the server has it; a broken connection costs that part's time. Some are on their way while the next one is filled, and waiting for
+//! room there is what holds a fast producer back: [`PARTS_AT_ONCE`], which fill a narrow line, or [`PARTS_AT_ONCE_MAX`] where a part is there soon, so that what they
+//! wait for is mostly the answer.
 //!
 //! That the name is free is seen by the request that makes the object, where the server honours `If-None-Match` there, too; some honour it
 //! for single requests and not for this one, so it is asked for before as well.
@@ -26,6 +27,9 @@ const PART_BYTES_MAX: usize = 64 << 20;
 const PARTS_WANTED_MAX: u64 = 5_000;
 /// Parts on their way, besides the one that is being filled.
 const PARTS_AT_ONCE: usize = 2;
+const PARTS_AT_ONCE_MAX: usize = 4;
+/// A part that takes no longer than this is there soon.
+const SOON: Duration = Duration::from_secs(1);
 /// For so long an upload that is given up waits for what is on its way.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How often it looks.
@@ -47,7 +51,7 @@ pub(super) struct S3Upload {
     parts: Arc<Parts>,
     part_bytes: usize,
     filling: Vec<u8>,
-    under_way: VecDeque<JoinHandle<Result<String>>>,
+    under_way: VecDeque<JoinHandle<(Result<String>, Duration)>>,
     /// The entity tags of those that have arrived, in order.
     arrived: Vec<String>,
     /// Bytes handed to threads so far.
@@ -78,14 +82,18 @@ impl S3Upload {
 
     /// Send what is filled as the next part, once there is room for it.
     fn send(&mut self) -> Result<()> {
-        while self.under_way.len() >= PARTS_AT_ONCE {
+        while self.under_way.len() >= self.at_once() {
             self.wait()?;
         }
         let number = self.arrived.len() + self.under_way.len() + 1;
         let bytes = Arc::new(std::mem::take(&mut self.filling));
         self.sent += bytes.len() as u64;
         let (parts, of_thread) = (self.parts.clone(), bytes.clone());
-        match thread::Builder::new().name("s3-part".into()).spawn(move || parts.send(number, &of_thread)) {
+        let send = move || {
+            let began = Instant::now();
+            (parts.send(number, &of_thread), began.elapsed())
+        };
+        match thread::Builder::new().name("s3-part".into()).spawn(send) {
             Ok(thread) => {
                 self.under_way.push_back(thread);
                 Ok(())
@@ -102,15 +110,21 @@ impl S3Upload {
         }
     }
 
+    /// So many parts may be on their way.
+    fn at_once(&self) -> usize {
+        if self.parts.store.is_quick.load(Ordering::Relaxed) { PARTS_AT_ONCE_MAX } else { PARTS_AT_ONCE }
+    }
+
     /// Wait for the oldest part.
     fn wait(&mut self) -> Result<()> {
         let Some(oldest) = self.under_way.pop_front() else { return Ok(()) };
         match oldest.join() {
-            Ok(Ok(tag)) => {
+            Ok((Ok(tag), took)) => {
+                self.parts.store.is_quick.store(took <= SOON, Ordering::Relaxed);
                 self.arrived.push(tag);
                 Ok(())
             }
-            Ok(Err(error)) => Err(self.fail(error)),
+            Ok((Err(error), _)) => Err(self.fail(error)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -127,11 +141,22 @@ impl S3Upload {
         }
     }
 
-    /// Put the parts together.
+    /// Put the parts together, once they have arrived.
     fn complete(&mut self) -> Result<()> {
         let (store, name) = (self.parts.store.clone(), self.parts.name.clone());
         let is_atomic = store.tested()?;
-        if store.len(&name)?.is_some() {
+        let looks = (store.clone(), name.clone());
+        // While the last ones are on their way.
+        let look = thread::Builder::new().name("s3-look".into()).spawn(move || looks.0.len(&looks.1));
+        while !self.under_way.is_empty() {
+            self.wait()?;
+        }
+        let there = match look.map(JoinHandle::join) {
+            Ok(Ok(there)) => there,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => store.len(&name),
+        };
+        if there?.is_some() {
             return Err(store.taken(&name));
         }
         let id = self.parts.id()?;
@@ -254,9 +279,6 @@ impl Upload for S3Upload {
             return self.parts.store.put(&self.parts.name, &self.filling, Put::Create);
         }
         self.send()?;
-        while !self.under_way.is_empty() {
-            self.wait()?;
-        }
         self.complete()
     }
 }
