@@ -117,6 +117,11 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
     if let Some(why) = &report.unfinished.left {
         out.warn(format!("unfinished files of a killed run are still there and take space: {why}"));
     }
+    if report.is_pared {
+        out.caution(
+            "there was no room to write packs anew, so that only those were removed of which nothing is needed; run it again once there is room",
+        );
+    }
     if report.survey.is_some_and(|survey| survey.lost > 0) {
         out.warn(
             "the index named packs that are not there; no snapshot needs them, and they were removed from the index",

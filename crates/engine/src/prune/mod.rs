@@ -120,6 +120,8 @@ pub struct Report {
     pub before: u64,
     /// Bytes of all packs after it.
     pub after: u64,
+    /// Whether the storage had no room for packs to be written anew: then only those are gone of which nothing is needed.
+    pub is_pared: bool,
     /// Forgotten snapshots that can't be had back any more.
     pub cleared: u64,
     /// What runs that were killed had begun to write, and is gone.
@@ -137,6 +139,7 @@ impl Report {
             written: 0,
             before: pack_bytes,
             after: pack_bytes,
+            is_pared: false,
             cleared: 0,
             unfinished,
             parity: None,
@@ -209,10 +212,16 @@ pub fn plan_without(
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect("prune")?;
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut pared) = (Duration::ZERO, None);
     loop {
-        if let Some(report) = attempt(repository, cache, options, monitor, &mut waited)? {
-            return Ok(report);
+        match attempt(repository, cache, pared.as_ref().unwrap_or(options), monitor, &mut waited) {
+            Ok(Some(report)) => return Ok(Report { is_pared: pared.is_some(), ..report }),
+            Ok(None) => {}
+            // Whoever prunes wants room: what nobody needs goes without any.
+            Err(Error::Repo(e)) if e.is_full() && pared.is_none() && options.max_repack != Some(0) => {
+                pared = Some(Options { max_repack: Some(0), ..options.clone() });
+            }
+            Err(e) => return Err(e),
         }
         // The next one finds again what this one has found.
         monitor.counters().reset();

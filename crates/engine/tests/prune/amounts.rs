@@ -9,8 +9,8 @@ use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{IndexId, PackId};
-use drumlin_repo::{Cache, Repository, Unlock};
-use drumlin_store::{Call, MemoryStore, Put, RecordStore, Store};
+use drumlin_repo::{Cache, Repository, Unlock, names};
+use drumlin_store::{Call, FaultStore, MemoryStore, Put, RecordStore, Store};
 use drumlin_testkit::Rng;
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,6 +38,39 @@ fn half_of_six_are_forgotten() {
     // And the next backup finds what is there.
     let report = history.bench.backup(&history.source);
     assert_eq!(report.counts.chunks_new, 0, "{:?}", report.counts);
+}
+
+/// On a storage that is nearly full there is no room to write anything anew: what nobody needs goes all the same, and makes it.
+#[test]
+fn what_nobody_needs_goes_where_there_is_no_room_to_write() {
+    let mut history = History::new(6);
+    history.forget(|at| at % 2 == 0);
+    let large = history.source.join("for a while");
+    fs::write(&large, Rng::new(9).bytes(3_000_000)).unwrap();
+    let report = history.bench.backup(&history.source);
+    history.bench.memory.delete(&names::snapshot(report.snapshot.unwrap().id)).unwrap();
+    fs::remove_file(large).unwrap();
+    let planned =
+        prune::plan(&history.bench.repository, &history.bench.cache, &prune_options(), &Quiet::default()).unwrap();
+    assert!(planned.removed.packs > 0 && planned.removed.bytes > 3_000_000 && planned.moves > 300_000, "{planned:?}");
+
+    let store = FaultStore::new(history.bench.memory.clone());
+    let faults = store.faults();
+    let key = Unlock::File(history.bench.key_file());
+    let full = Repository::open(Arc::new(store), &key).unwrap();
+    faults.full_after(200_000);
+    let monitor = Quiet::default();
+    let report = prune(&full, &history.bench.cache, &prune_options(), &monitor).unwrap();
+    assert!(report.is_pared && report.before - report.after > 3_000_000, "{report:?}");
+    assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+    history.whole();
+    // With room the rest goes, and nothing is left of the attempt.
+    faults.clear();
+    let report = prune(&full, &history.bench.cache, &prune_options(), &monitor).unwrap();
+    assert!(!report.is_pared && report.written > 300_000, "{report:?}");
+    history.whole();
+    let (after, fresh) = (history.bytes(), bytes(&fresh(&history).0));
+    assert!(after * 10 <= fresh * 11, "{after} bytes, {fresh} in a fresh repository");
 }
 
 /// What a restore of a state reads: calls of `read_at`, and their bytes.
