@@ -37,6 +37,7 @@ struct JsonRepair {
     chunks_lost: u64,
     copies_mended: u64,
     unreadable_cleared: u64,
+    sessions_ended: Vec<String>,
     objects_lost: Vec<String>,
     snapshots_broken: u64,
     snapshots_unreadable: Vec<JsonUnreadable>,
@@ -90,6 +91,9 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     }
     report.go_on(mend(damaged, spoiled).inspect_err(|_| done_so_far(context, &report))?);
     tell(context, &report);
+    for id in args.evict.iter().filter(|id| !report.evicted.contains(id)) {
+        context.out.warn(format!("there is no session {id} to end"));
+    }
     for (id, why) in &report.unreadable {
         context.out.warn(format!("snapshot {id} can no longer be read completely: {}", shown(why.as_bytes())));
     }
@@ -152,6 +156,7 @@ fn json(report: &Report) -> JsonRepair {
         chunks_lost: report.lost_chunks,
         copies_mended: report.copies,
         unreadable_cleared: report.cleared,
+        sessions_ended: report.evicted.iter().map(ToString::to_string).collect(),
         objects_lost: report.lost_objects.clone(),
         snapshots_broken: report.broken_snapshots,
         snapshots_unreadable: report
@@ -170,6 +175,9 @@ fn lines(report: &Report) -> Vec<String> {
     if report.copies > 0 {
         let objects = counted(report.copies, "object", "objects");
         lines.push(format!("restored: {objects} of the config, the keys or the secrets, from the other copy"));
+    }
+    if !report.evicted.is_empty() {
+        lines.push(format!("ended: {}", counted(report.evicted.len() as u64, "session", "sessions")));
     }
     if report.cleared > 0 {
         let objects = counted(report.cleared, "small object", "small objects");

@@ -230,3 +230,20 @@ fn a_writer_may_not() {
     let refused = home.run(&["--key-file", "w.key", "repair"]).expect(1);
     assert!(refused.stderr.contains("a writer key can't"), "{}", refused.stderr);
 }
+
+/// A session that nobody can read is damage, and the only one: it is ended all the same, and one that isn't there is told of.
+#[test]
+fn a_session_is_ended_though_nothing_else_is_to_be_repaired() {
+    let home = Home::new();
+    home.write("src/file", "contents");
+    home.run(&["init"]).ok();
+    home.run(&["backup", "src"]).ok();
+    let session = "00112233445566778899aabbccddeeff";
+    home.write(&format!("{}/sessions/{session}", home.repository().display()), "");
+    home.run(&["check"]).expect(1);
+    let told = home.run(&["repair", "--evict", session]).expect(0);
+    assert!(told.stdout.contains("ended: 1 session"), "{}", told.stdout);
+    home.run(&["check"]).ok();
+    let told = home.run(&["repair", "--evict", session]).expect(0);
+    assert!(told.stdout.contains("nothing to repair") && told.stderr.contains(&format!("no session {session}")));
+}

@@ -15,7 +15,7 @@ use crate::monitor::{Monitor, Problem};
 use crate::{Error, Result, convert, parity};
 use drumlin_format::session::purpose;
 use drumlin_format::{BandId, PackId, PlanId, SessionId, SnapshotId};
-use drumlin_repo::collection::{Collected, Desk, collect, discard};
+use drumlin_repo::collection::{Board, Collected, Desk, bury, collect, discard};
 use drumlin_repo::history::Act;
 use drumlin_repo::{Cache, Repository, SnapshotInfo, names, random_id};
 use std::collections::HashSet;
@@ -71,6 +71,8 @@ pub struct Report {
     pub healed: u64,
     /// Plans, losses and entries of the history that nobody could read.
     pub cleared: u64,
+    /// Sessions that were to be ended, and were.
+    pub evicted: Vec<SessionId>,
     /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other one.
     pub copies: u64,
     /// Of keys and generations of the secrets, those of which neither the object nor its copy is sound, by their names: nothing makes them
@@ -91,6 +93,7 @@ impl Report {
             + self.healed
             + self.cleared
             + self.copies
+            + self.evicted.len() as u64
             + bands;
         found == 0 && self.unreadable.is_empty() && self.lost_objects.is_empty()
     }
@@ -112,6 +115,7 @@ impl Report {
         self.healed += then.healed;
         self.cleared += then.cleared;
         self.copies += then.copies;
+        self.evicted.extend(then.evicted);
         self.parity = match (self.parity.take(), then.parity) {
             (Some(before), Some(then)) => Some(then.after(&before)),
             (before, then) => then.or(before),
@@ -144,6 +148,9 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
     let policy = Policy { host: options.host.clone(), wait, evict: options.evict.clone(), evict_after };
     let mut waiting = Waiting::new(repository, cache, &desk, policy, monitor, now);
     let mut report = Report { copies: copies.put, ..Report::default() };
+    // Whether there is anything else to do or not.
+    report.evicted = desk.sessions()?.into_iter().filter(|session| options.evict.contains(session)).collect();
+    bury(&desk, &report.evicted, SessionId(random_id()?))?;
     report.cleared = clear_plans(&desk, &mut waiting, monitor)?;
     for (id, why) in repository.mend_history(Act::now("repair"))? {
         report.cleared += u64::from(matches!(why, drumlin_repo::Error::Damaged { .. }));
