@@ -118,6 +118,29 @@ fn what_is_deleted_is_named_first_in_a_dry_run() {
     assert_eq!(std::fs::read(home.path("outside")).unwrap(), b"x", "a link is deleted, not what it leads to");
 }
 
+/// A folder in whose place the snapshot has a file goes with all that is in it: that is said, and where it is.
+#[test]
+fn a_folder_that_gives_way_to_a_file_is_deleted_and_named() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["backup", "src"]).ok();
+    let folder = home.saved_folder();
+    home.run(&["restore", &folder, "-t", "out"]).ok();
+    std::fs::remove_file(home.path("out/a.txt")).unwrap();
+    home.write("out/a.txt/sub/valuable", "x");
+    home.write("out/extra", "x");
+    for dry in [true, false] {
+        let args = [&["-v", "restore", &folder, "-t", "out", "--delete"][..], if dry { &["-n"] } else { &[] }].concat();
+        let told = home.run(&args).ok().stdout;
+        for name in ["a.txt", "extra"] {
+            assert!(told.contains(&format!("deleted    out/{name}\n")), "{name}: {told}");
+        }
+        assert!(told.contains("2 would be deleted") == dry && told.contains("2 deleted") != dry, "{told}");
+        assert_eq!(home.path("out/a.txt/sub/valuable").exists(), dry);
+    }
+    assert!(same(&home.path("src"), &home.path("out")));
+}
+
 #[test]
 fn verify_finds_what_is_not_right() {
     let home = Home::new();

@@ -6,7 +6,7 @@ use super::selection::Selection;
 use super::spared::Spared;
 use super::worker::Context;
 use crate::convert;
-use crate::monitor::{Change, ProblemKind, add};
+use crate::monitor::ProblemKind;
 use drumlin_format::tree::Kind;
 use drumlin_format::{HEADER_BYTES, Header, ObjectType};
 use drumlin_host::meta::Stat;
@@ -108,8 +108,7 @@ impl Deletion<'_> {
             context.problem(path, ProblemKind::Unwritable, e);
             return None;
         }
-        add(&context.counters().deleted, 1);
-        context.monitor.entry(Change::Deleted, path);
+        context.deleted(&self.dir, name);
         None
     }
 

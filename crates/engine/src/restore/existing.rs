@@ -53,7 +53,11 @@ pub(super) fn there(
             (true, Stance::Free) if Spared::find(selection, handle, name, path).has(&stat) => {
                 "a directory of that name is there, and contains something that --exclude or --include leaves out"
             }
-            (true, Stance::Free) => return Some(Some(stat)),
+            (true, Stance::Free) => {
+                // With all that is in it: it goes when what takes its place is whole.
+                context.deleted(dir, name);
+                return Some(Some(stat));
+            }
             (true, _) => "a directory of that name is there that Drumlin itself needs",
             (false, _) => "a directory of that name is there; --delete would remove it",
         };

@@ -18,7 +18,10 @@ use drumlin_repo::pack::Reader;
 use drumlin_seal::IdKey;
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -91,6 +94,14 @@ pub(super) enum Task {
 }
 
 impl Context<'_> {
+    /// An entry of the target goes, or would: told by where it is there, as the snapshot has none. `dir`: the path of its directory below the target.
+    pub fn deleted(&self, dir: &[u8], name: &[u8]) {
+        add(&self.counters().deleted, 1);
+        let path = [dir, name].into_iter().filter(|part| !part.is_empty()).map(OsStr::from_bytes);
+        let path = self.options.target.join(path.collect::<PathBuf>());
+        self.monitor.entry(Change::Deleted, path.as_os_str().as_bytes());
+    }
+
     pub fn counters(&self) -> &Counters {
         self.monitor.counters()
     }
