@@ -25,6 +25,7 @@ use crate::exit::{Exit, Failure, Result};
 use crate::hooks;
 use crate::place;
 use crate::render::Out;
+use crate::signals;
 use drumlin_engine::select::SnapshotSpec;
 use drumlin_host::walk::Crew;
 use drumlin_repo::SnapshotInfo;
@@ -72,12 +73,15 @@ fn ended(context: &Context, done: Result<Exit>, repairs: bool) -> Result<Exit> {
     if !repairs {
         context.tell_healed();
     }
-    // What was gone may be where new secrets say.
-    let later = |failure: Failure| match failure.exit {
+    done.map(|exit| context.outcome(exit)).map_err(|failure| match failure.exit {
+        // Whatever it failed of: the user wanted it to end.
+        Exit::Failed if signals::is_stopped() => {
+            Failure { exit: Exit::Interrupted, message: format!("interrupted: {}", failure.message), ..failure }
+        }
+        // What was gone may be where new secrets say.
         Exit::Failed if context.is_behind() => Failure { exit: Exit::Busy, ..failure },
         _ => failure,
-    };
-    done.map(|exit| context.outcome(exit)).map_err(later)
+    })
 }
 
 /// Whether a command looks at the repository.
