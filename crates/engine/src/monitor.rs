@@ -80,11 +80,13 @@ impl Problem {
         Problem { path: name.into_bytes(), kind: ProblemKind::Damaged, cause: cause.into() }
     }
 
-    /// Tell it; damage is counted.
+    /// Tell it; damage is counted, and what could not be written.
     pub(crate) fn tell(&self, monitor: &dyn Monitor) {
         monitor.problem(self);
-        if self.kind == ProblemKind::Damaged {
-            add(&monitor.counters().damaged, 1);
+        match self.kind {
+            ProblemKind::Damaged => add(&monitor.counters().damaged, 1),
+            ProblemKind::Unwritable => add(&monitor.counters().unwritable, 1),
+            _ => {}
         }
     }
 }

@@ -131,9 +131,10 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
     Ok(exit(&watch))
 }
 
-/// Damage that was met was told, and what is damaged stays.
+/// What was met was told: what is damaged stays, and what older secrets still open.
 fn exit(watch: &Watch) -> Exit {
-    if watch.counts().damaged > 0 { Exit::Incomplete } else { Exit::Done }
+    let counts = watch.counts();
+    if counts.damaged + counts.unwritable > 0 { Exit::Incomplete } else { Exit::Done }
 }
 
 /// Tell what it would do, if these snapshots had been forgotten.

@@ -294,7 +294,7 @@ impl Collection<'_> {
                      storage"
                 );
                 let path = names::snapshot(*id).into_bytes();
-                self.monitor.problem(&Problem { path, kind: ProblemKind::Unwritable, cause });
+                Problem { path, kind: ProblemKind::Unwritable, cause }.tell(self.monitor);
             }
         }
         Ok(())

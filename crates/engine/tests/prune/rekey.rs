@@ -5,7 +5,7 @@ use crate::history::{History, lesser, objects, prune_options};
 use crate::meanwhile::Meanwhile;
 use drumlin_engine::backup;
 use drumlin_engine::check::{self, Part, check};
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Monitor, Quiet};
 use drumlin_engine::prune::{self, Options, Unused, prune};
 use drumlin_engine::repair::{self, repair};
 use drumlin_engine::stats::{RepositoryStats, of_repository};
@@ -250,6 +250,25 @@ fn a_keeper_seals_trees_and_says_that_contents_need_an_owner() {
     assert!(of(&history.bench).is_over());
     history.whole();
     assert!(check_all(&history.bench.repository).findings.is_empty());
+}
+
+/// A forget that was interrupted, or not allowed to remove anything, leaves a snapshot that can't be sealed anew: that is told of, and counted.
+#[test]
+fn a_half_forgotten_snapshot_that_older_secrets_open_is_told_of() {
+    let mut history = History::new(2);
+    let id = history.states[0].0.id;
+    let (memory, key) = (history.bench.memory.clone(), Unlock::File(history.bench.key_file()));
+    memory.put(&names::forgotten(id), &memory.get(&names::snapshot(id)).unwrap(), Put::Create).unwrap();
+    rekey(&mut history);
+    let repository = Repository::open(Arc::new(memory.clone()), &key).unwrap();
+    for is_left in [true, false] {
+        let monitor = Quiet::default();
+        prune(&repository, &history.bench.cache, &all(), &monitor).unwrap();
+        let told = monitor.problems().iter().any(|problem| problem.cause.contains("older secrets still open it"));
+        assert_eq!((told, monitor.counters().get().unwritable), (is_left, u64::from(is_left)));
+        memory.delete(&names::forgotten(id)).unwrap();
+    }
+    history.whole();
 }
 
 /// Restores by every role that reads, of what was sealed before, between and after.
