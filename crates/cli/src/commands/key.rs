@@ -269,6 +269,10 @@ fn open_sessions(repository: &Repository) -> drumlin_repo::Result<Vec<JsonSessio
     let desk = Desk::new(repository);
     let mut sessions = Vec::new();
     for id in desk.sessions()? {
+        // What can't be told of it is no reason not to name it.
+        if desk.is_over(id).unwrap_or(false) {
+            continue;
+        }
         let of = desk.session(id)?;
         let (host, purpose) = of.map_or((None, None), |of| (Some(of.host), Some(of.purpose)));
         sessions.push(JsonSession { id: id.to_string(), host, purpose });

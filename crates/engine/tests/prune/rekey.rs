@@ -369,7 +369,9 @@ fn a_backup_across_a_rekey_counts() {
         let inside = history.bench.repository.clone();
         let then = move || {
             let done = inside.rekey(RekeyOptions { now: 9, remove_old: false }).unwrap();
-            assert_eq!(Desk::new(&done.repository).sessions().unwrap().len(), 1, "it is told that somebody is at work");
+            let desk = Desk::new(&done.repository);
+            let at_work = desk.sessions().unwrap();
+            assert!(at_work.len() == 1 && !desk.is_over(at_work[0]).unwrap(), "it is told that somebody is at work");
         };
         let inner = history.bench.memory.clone();
         let store = Meanwhile { inner, prefix, then: std::sync::Mutex::new(Some(then)) };
@@ -461,6 +463,9 @@ fn who_began_before_a_rekey_accuses_nobody() {
     };
     backup::backup(&adds, &cache(&adds, "adds"), options(&[&source]), &Quiet::default()).unwrap();
     assert!(objects(&history.bench.memory).keys().any(|name| name.starts_with("decisions/")));
+    let desk = Desk::new(&new);
+    let left = desk.sessions().unwrap();
+    assert!(left.len() == 1 && desk.is_over(left[0]).unwrap(), "it has ended, though it is there");
 
     let refused = |what: &str, result: drumlin_repo::Result<()>| {
         assert!(matches!(result, Err(RepoError::Rekeyed { .. })), "{what}: {result:?}");

@@ -304,6 +304,19 @@ impl<'a> Desk<'a> {
         Ok(true)
     }
 
+    /// Whether a session that is there has come to its end, or was ended: an account that may remove nothing leaves it.
+    ///
+    /// # Errors
+    /// The storage can't be asked, or what was decided can't be read.
+    pub fn is_over(&self, session: SessionId) -> Result<bool> {
+        for flag in Flag::of_verdicts(session, self.creates_atomically()?) {
+            if self.verdict(flag)?.is_some_and(|verdict| !matches!(verdict, Verdict::Claimed { .. })) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a session was evicted, for good, as far as anybody can tell.
     pub fn is_evicted(&self, session: SessionId) -> Result<bool> {
         Ok(self.eviction(session)? == Some(true))
