@@ -168,7 +168,8 @@ impl Said {
     }
 
     fn is_about_locks(&self) -> bool {
-        let by_words = self.words.to_ascii_lowercase().contains("object lock") && !self.wants_sum();
+        let words = self.words.to_ascii_lowercase();
+        let by_words = ["object lock", "objectlock"].iter().any(|w| words.contains(w)) && !self.wants_sum();
         self.code.starts_with("ObjectLock") || by_words
     }
 
@@ -326,6 +327,13 @@ mod tests {
                 400,
                 "InvalidRequest",
                 "Bucket is missing Object Lock Configuration",
+                Kind::Refused,
+                "without object lock",
+            ),
+            (
+                400,
+                "InvalidRequest",
+                "Bucket is missing ObjectLockConfiguration",
                 Kind::Refused,
                 "without object lock",
             ),
