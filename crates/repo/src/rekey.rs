@@ -65,6 +65,7 @@ impl Repository {
         if !old.is_empty() && !options.remove_old {
             return Err(Error::OldKeys(old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect()));
         }
+        self.try_to_replace()?;
         if !half_revoked.is_empty() {
             self.mend_keys()?;
         }
@@ -113,6 +114,20 @@ impl Repository {
         let repository = self.renewed(config, own_secrets, generations);
         repository.take_note(options.now);
         Ok(Rekeyed { repository, number: secrets.number, given, removed: old })
+    }
+
+    /// See whether this account may replace what is there, by putting the config's copy as it is: of one that may not new secrets would come, and the config would
+    /// never tell of them.
+    fn try_to_replace(&self) -> Result<()> {
+        let store = self.store();
+        if store.retains() {
+            // By the config's own lock that of all others is told.
+            return Ok(());
+        }
+        match store.get(names::CONFIG_COPY) {
+            Err(e) if e.kind == Kind::Missing => Ok(()),
+            there => Ok(store.put(names::CONFIG_COPY, &there?, Put::Replace)?),
+        }
     }
 
     /// Keys whose revocation was cut short, and has come no further than to their copies. They aren't given anything.

@@ -155,10 +155,11 @@ fn small_objects_are_written_and_nothing_that_grows_is_read() {
         .collect();
     let copy = (names::generation_copy(1), Put::Replace);
     let [config, its_copy] = [names::CONFIG, names::CONFIG_COPY].map(|name| (name.to_owned(), Put::Replace));
-    assert_eq!(writes, [(names::generation(1), Put::Create), copy, its_copy, config]);
+    // The config's copy as it is first, to see whether it may be replaced.
+    assert_eq!(writes, [its_copy.clone(), (names::generation(1), Put::Create), copy, its_copy, config]);
     let far = |call: &Call| match call {
         Call::Get { name, .. } | Call::ReadAt { name, .. } => {
-            name != names::CONFIG && !name.starts_with(names::KEYS) && !name.starts_with(names::GENERATIONS)
+            !name.starts_with(names::CONFIG) && !name.starts_with(names::KEYS) && !name.starts_with(names::GENERATIONS)
         }
         Call::List { prefix, .. } => prefix != names::KEYS && prefix != names::GENERATIONS,
         _ => false,
@@ -497,6 +498,19 @@ fn forged_generations_hand_nothing_out() {
         assert!(by.list_keys().is_ok());
     }
     assert!(matches!(Generation::decode(id, &owner.config().owner, 1, &genuine), Ok(g) if g.tag == tag));
+}
+
+/// An account that may add and not replace gives no new secrets: it would find that out when they are there.
+#[test]
+fn who_may_not_replace_changes_nothing() {
+    let bench = bench();
+    bench.owner().rekey(PLAIN).unwrap();
+    let (before, config) = (bench.names(names::GENERATIONS), bench.memory.get(names::CONFIG).unwrap());
+    let store = FaultStore::new(bench.memory.clone());
+    store.faults().add(When::op(Op::Put).named("config*"), Fault::Fail(Kind::Exists));
+    let owner = Repository::open(Arc::new(store), &Unlock::File(bench.owner.clone())).unwrap();
+    assert!(matches!(owner.rekey(PLAIN), Err(Error::Store(_))));
+    assert_eq!((bench.names(names::GENERATIONS), bench.memory.get(names::CONFIG).unwrap()), (before, config));
 }
 
 /// Until the config speaks of generations nobody looks for them.

@@ -330,13 +330,7 @@ mod tests {
                 Kind::Refused,
                 "without object lock",
             ),
-            (
-                400,
-                "InvalidRequest",
-                "Bucket is missing ObjectLockConfiguration",
-                Kind::Refused,
-                "without object lock",
-            ),
+            (400, "InvalidRequest", "Bucket is missing ObjectLockConfiguration", Kind::Refused, "without object lock"),
             (400, "InvalidArgument", "x", Kind::Io, "doesn't do PutObject"),
         ] {
             let (found, words) = said(status, code, message).judge("PutObject", "the environment", "buc", "http://h");
