@@ -48,6 +48,7 @@ fn a_restore_that_deletes_spares_the_repository() {
 fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     let (home, run) = at_home();
     let saved = home.text("home");
+    home.write("home/was-a-file", "contents");
     run(&home, &["backup", &saved]).expect(0);
     let mine = home.text("home/.local/share/drumlin/repository");
     run(&home, &["-r", "usb", "-k", "usb.key", "init", "--cut-like", &mine]).expect(0);
@@ -59,6 +60,12 @@ fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     let profiles = format!("[profile.third]\nrepository = '{third}'\nkey-file = '{key}'\n");
     home.write("home/.config/drumlin/profiles.toml", profiles);
     home.write("home/variable.key", "its");
+    // And two that lie deeper in what is to go: below a new folder, and where a file was.
+    home.write("home/disks/one/new", "new");
+    run(&home, &["-r", "home/disks/one/deep", "-k", "usb3.key", "init"]).expect(0);
+    fs::remove_file(home.path("home/was-a-file")).unwrap();
+    fs::create_dir(home.path("home/was-a-file")).unwrap();
+    run(&home, &["-r", "home/was-a-file/deep", "-k", "usb4.key", "init"]).expect(0);
     let restore = |more: &[&str]| {
         let folder = format!("latest:{saved}");
         let args = [&["-r", "usb", "-k", "usb.key", "restore", &folder, "--target", &saved, "--delete"], more].concat();
@@ -72,9 +79,18 @@ fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     // The one that nothing names is told, and stays.
     let ran = restore(&["-v"]).expect(3);
     assert!(ran.stderr.contains("home/other") && ran.stderr.contains("it is a repository"), "{}", ran.stderr);
-    assert!(!home.path("home/dir/new").exists());
-    for there in [".local/share/drumlin/repository/config", "other/config", "third/config", "third.key", "variable.key"]
-    {
+    assert!(ran.stderr.contains("home/disks/one/deep: it is a repository"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("home/was-a-file: a directory of that name is there"), "{}", ran.stderr);
+    assert!(!home.path("home/dir/new").exists() && !home.path("home/disks/one/new").exists());
+    for there in [
+        ".local/share/drumlin/repository/config",
+        "other/config",
+        "third/config",
+        "third.key",
+        "variable.key",
+        "disks/one/deep/config",
+        "was-a-file/deep/config",
+    ] {
         assert!(home.path("home").join(there).exists(), "{there}: {}", ran.stdout);
     }
     run(&home, &["check", "--read-data"]).expect(0);

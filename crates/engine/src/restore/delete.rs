@@ -1,6 +1,6 @@
 //! What the snapshot doesn't have, deleted: all of it but what has to stay.
 
-use super::existing::is_mounted;
+use super::existing::{is_mounted, why_it_stays};
 use super::own::Stance;
 use super::selection::Selection;
 use super::spared::Spared;
@@ -8,11 +8,8 @@ use super::worker::Context;
 use crate::convert;
 use crate::monitor::ProblemKind;
 use drumlin_format::tree::Kind;
-use drumlin_format::{HEADER_BYTES, Header, ObjectType};
 use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, Names, TargetDir};
-use drumlin_repo::names;
-use std::io::Read;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -85,22 +82,16 @@ impl Deletion<'_> {
             Stance::Around if is_mounted(handle, &stat) => return None,
             Stance::Around => return self.open(handle, name, spared.cloned()),
             Stance::Free => {
+                if let Some(why) = why_it_stays(handle, name, &stat) {
+                    context.problem(path, ProblemKind::Unwritable, why);
+                    return None;
+                }
                 let find = || Rc::new(Spared::find(self.selection, handle, name, path));
                 let spared = spared.cloned().unwrap_or_else(find);
                 if spared.has(&stat) {
                     return self.open(handle, name, Some(spared));
                 }
             }
-        }
-        let why_it_stays = match is_repository(handle, name, &stat) {
-            Ok(false) => None,
-            Ok(true) => Some("it is a repository, which restores never delete".to_owned()),
-            Err(e) => Some(format!("it may be a repository, which restores never delete: {e}")),
-        };
-        if let Some(why) = why_it_stays {
-            let cause = format!("{why}; remove it yourself if nobody needs it");
-            context.problem(path, ProblemKind::Unwritable, cause);
-            return None;
         }
         if !context.options.dry_run
             && let Err(e) = remove(handle, name, &stat)
@@ -127,27 +118,6 @@ impl Deletion<'_> {
                 None
             }
         }
-    }
-}
-
-/// Whether an entry of a directory is a folder that holds a repository, whoever's. A backup leaves out the repository
-/// that it writes to, so the snapshot of another client may lack one that must stay.
-///
-/// # Errors
-/// What may tell can't be read.
-fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> Result<bool, String> {
-    if convert::kind(stat.kind) != Kind::Dir {
-        return Ok(false);
-    }
-    let opened = handle.open_dir(name).and_then(|dir| dir.open_existing(names::CONFIG.as_bytes()));
-    match opened {
-        Ok((file, _)) => {
-            let mut bytes = Vec::new();
-            file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-            Ok(Header::decode(&bytes, ObjectType::Config).is_ok())
-        }
-        Err(e) if e.is_unread() => Err(e.to_string()),
-        Err(_) => Ok(false),
     }
 }
 

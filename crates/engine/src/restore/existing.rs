@@ -8,8 +8,11 @@ use super::worker::Context;
 use crate::convert;
 use crate::monitor::{Change, ProblemKind};
 use drumlin_format::tree::{Kind, Meta};
+use drumlin_format::{HEADER_BYTES, Header, ObjectType};
 use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, TargetDir};
+use drumlin_repo::names;
+use std::io::Read;
 use std::sync::Arc;
 
 /// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
@@ -51,13 +54,20 @@ pub(super) fn there(
     if !same_kind && convert::kind(stat.kind) == Kind::Dir {
         let cause = match (context.options.delete, context.own.stance(dir, name, &stat)) {
             (true, Stance::Free) if Spared::find(selection, handle, name, path).has(&stat) => {
-                "a directory of that name is there, and contains something that --exclude or --include leaves out"
+                "a directory of that name is there, and contains something that --exclude or --include leaves out, or a repository"
             }
-            (true, Stance::Free) => {
-                // With all that is in it: it goes when what takes its place is whole.
-                context.deleted(dir, name);
-                return Some(Some(stat));
-            }
+            (true, Stance::Free) => match why_it_stays(handle, name, &stat) {
+                None => {
+                    if context.options.dry_run {
+                        context.deleted(dir, name);
+                    }
+                    return Some(Some(stat));
+                }
+                Some(why) => {
+                    context.problem(path, ProblemKind::Unwritable, why);
+                    return None;
+                }
+            },
             (true, _) => "a directory of that name is there that Drumlin itself needs",
             (false, _) => "a directory of that name is there; --delete would remove it",
         };
@@ -74,14 +84,54 @@ pub(super) fn has_changed(handle: &TargetDir, name: &[u8], before: &Stat) -> boo
     handle.stat(name).unwrap_or(None).is_some_and(|now| state(&now) != state(before))
 }
 
-/// Remove a directory whose place something else is about to take, and which no rename replaces. Anything else stays for that.
-pub(super) fn make_way(handle: &Arc<TargetDir>, name: &[u8], stat: &Stat) -> place::Result<()> {
+/// Remove a directory whose place something else is about to take, and which no rename replaces, with all that is in it. Anything else stays for that.
+/// `dir`: the path of its directory below the target.
+pub(super) fn make_way(
+    context: &Context,
+    (dir, handle): (&[u8], &Arc<TargetDir>),
+    name: &[u8],
+    stat: &Stat,
+) -> place::Result<()> {
     if convert::kind(stat.kind) != Kind::Dir {
         return Ok(());
     }
     match handle.remove_tree(name)?.failed.into_iter().next() {
         Some((_, first)) => Err(first),
-        None => Ok(()),
+        None => {
+            context.deleted(dir, name);
+            Ok(())
+        }
+    }
+}
+
+/// Why a restore never deletes an entry of a directory, if so: it is a folder that holds a repository, whoever's. A backup leaves out the repository
+/// that it writes to, so the snapshot of another client may lack one that must stay.
+pub(super) fn why_it_stays(handle: &TargetDir, name: &[u8], stat: &Stat) -> Option<String> {
+    let why = match is_repository(handle, name, stat) {
+        Ok(false) => return None,
+        Ok(true) => "it is a repository, which restores never delete".to_owned(),
+        Err(e) => format!("it may be a repository, which restores never delete: {e}"),
+    };
+    Some(format!("{why}; remove it yourself if nobody needs it"))
+}
+
+/// Whether it is one.
+///
+/// # Errors
+/// What may tell can't be read.
+fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> Result<bool, String> {
+    if convert::kind(stat.kind) != Kind::Dir {
+        return Ok(false);
+    }
+    let opened = handle.open_dir(name).and_then(|dir| dir.open_existing(names::CONFIG.as_bytes()));
+    match opened {
+        Ok((file, _)) => {
+            let mut bytes = Vec::new();
+            file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+            Ok(Header::decode(&bytes, ObjectType::Config).is_ok())
+        }
+        Err(e) if e.is_unread() => Err(e.to_string()),
+        Err(_) => Ok(false),
     }
 }
 

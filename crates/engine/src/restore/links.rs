@@ -144,7 +144,7 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
             to.replace_by(&link.name, |temporary| {
                 called(temporary)?;
                 match to.stat(&link.name)? {
-                    Some(there) => existing::make_way(&to, &link.name, &there),
+                    Some(there) => existing::make_way(context, (&link.dir, &to), &link.name, &there),
                     None => Ok(()),
                 }
             })?;

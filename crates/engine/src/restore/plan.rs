@@ -394,13 +394,15 @@ impl<'a> Planner<'a> {
             kind => match &there {
                 Some(stat) if is_right(&handle, name, meta, content, stat) => {
                     match handle.amend(name, convert::host_kind(kind), FileId::of(stat), &wanted) {
-                        Err(place::Error::Shared(_)) => place_node(&handle, name, meta, &wanted, there.take().as_ref()),
+                        Err(place::Error::Shared(_)) => {
+                            place_node(context, (&current.path, &handle), name, meta, &wanted, there.take().as_ref())
+                        }
                         amended => amended,
                     }
                 }
                 _ => {
                     let replaced = there.take().or(in_the_way);
-                    place_node(&handle, name, meta, &wanted, replaced.as_ref())
+                    place_node(context, (&current.path, &handle), name, meta, &wanted, replaced.as_ref())
                 }
             },
         };
@@ -593,7 +595,8 @@ fn is_right(handle: &TargetDir, name: &[u8], meta: &Meta, content: &Content, the
 
 /// Make a symlink, a pipe, a socket or a device, in the place of what is there. Where it can't be made, that stays.
 fn place_node(
-    handle: &Arc<TargetDir>,
+    context: &Context,
+    (dir, handle): (&[u8], &Arc<TargetDir>),
     name: &[u8],
     meta: &Meta,
     wanted: &Wanted,
@@ -607,7 +610,7 @@ fn place_node(
     handle.replace_by(name, |temporary| {
         let problems = make(temporary)?;
         if !problems.iter().any(|problem| matches!(problem.what, place::What::Node)) {
-            existing::make_way(handle, name, there)?;
+            existing::make_way(context, (dir, handle), name, there)?;
         }
         Ok(problems)
     })

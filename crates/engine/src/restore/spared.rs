@@ -1,6 +1,6 @@
 //! What has to stay because of what is in it.
 
-use super::existing::is_mounted;
+use super::existing::{is_mounted, why_it_stays};
 use super::selection::Selection;
 use crate::convert;
 use drumlin_format::tree::Kind;
@@ -9,16 +9,13 @@ use drumlin_host::place::{FileId, Names, TargetDir};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Directories in which, or below which, something is left out by rules, or can't be looked at: nobody knows then that nothing is.
+/// Directories in which, or below which, something is left out by rules or is a repository, or can't be looked at: nobody knows then that nothing is.
 pub(super) struct Spared(HashSet<FileId>);
 
 impl Spared {
     /// Those of an entry and of all below it.
     pub fn find(selection: &Selection, handle: &TargetDir, name: &[u8], path: &[u8]) -> Self {
         let mut spared = Spared(HashSet::new());
-        if !selection.spares() {
-            return spared;
-        }
         let Ok(Some(stat)) = handle.stat(name) else { return spared };
         if convert::kind(stat.kind) != Kind::Dir || is_mounted(handle, &stat) {
             return spared;
@@ -65,9 +62,13 @@ impl Spared {
     ) {
         let id = FileId::of(stat);
         match handle.open_dir(name).and_then(|handle| Ok((handle.list()?, handle))) {
-            Ok((names, handle)) if !selection.is_marked(&handle, &names) => {
-                open.push(Looked { handle, names, at: 0, id, path })
+            Ok((names, opened))
+                if !selection.is_marked(&opened, &names) && why_it_stays(handle, name, stat).is_none() =>
+            {
+                open.push(Looked { handle: opened, names, at: 0, id, path })
             }
+            // Where nothing is left out by rules, it goes if it can.
+            Err(_) if !selection.spares() => {}
             _ => {
                 self.0.insert(id);
                 self.0.extend(open.last().map(|above| above.id));

@@ -271,7 +271,7 @@ impl Stream {
                 context.placed(&self.path, place::Problems::new(), Change::Kept);
                 return Ok(());
             }
-            existing::make_way(&dir, &self.name, there)?;
+            existing::make_way(context, (&self.dir, &dir), &self.name, there)?;
             temporary.commit_as(&self.name, &wanted)?
         } else if context.options.overwrite.spares() {
             // A run that is killed leaves nothing that the next one would take for the user's.
