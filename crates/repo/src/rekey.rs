@@ -1,6 +1,6 @@
 //! Giving a repository new secrets for all that comes, by one small object: a generation.
 //!
-//! Crash order: keys that go with it are revoked → the owner's own key gets its pair, if it has none → the generation, which
+//! Crash order: the config's copy is put as it is, to see whether that may be done → keys that go with it are revoked → the owner's own key gets its pair, if it has none → the generation, which
 //! nobody else can have made under this number → its copy → the config's copy says that there is one → the config does. Until the config
 //! speaks of generations nobody looks for them, so a first one that was left by a killed run means nothing, unless the config is lost and
 //! its copy speaks of it; the next run makes another. A later one is complete, and in force, the moment it is there.
@@ -124,10 +124,24 @@ impl Repository {
             // By the config's own lock that of all others is told.
             return Ok(());
         }
-        match store.get(names::CONFIG_COPY) {
-            Err(e) if e.kind == Kind::Missing => Ok(()),
-            there => Ok(store.put(names::CONFIG_COPY, &there?, Put::Replace)?),
+        let bytes = match store.get(names::CONFIG_COPY).map_err(Error::from) {
+            // What is damaged or gone is put right by that.
+            Err(e) if e.is_of_one_object() => {
+                let bytes = store.get(names::CONFIG)?;
+                if e.is_missing() {
+                    store.put(names::CONFIG_COPY, &bytes, Put::Create)?;
+                }
+                bytes
+            }
+            there => there?,
+        };
+        store.put(names::CONFIG_COPY, &bytes, Put::Replace)?;
+        // Another owner may have done the same in between, and put a newer one.
+        let now = self.config_now()?;
+        if now.generation > self.config().generation {
+            self.mend_config()?;
         }
+        Ok(())
     }
 
     /// Keys whose revocation was cut short, and has come no further than to their copies. They aren't given anything.

@@ -506,11 +506,19 @@ fn who_may_not_replace_changes_nothing() {
     let bench = bench();
     bench.owner().rekey(PLAIN).unwrap();
     let (before, config) = (bench.names(names::GENERATIONS), bench.memory.get(names::CONFIG).unwrap());
-    let store = FaultStore::new(bench.memory.clone());
-    store.faults().add(When::op(Op::Put).named("config*"), Fault::Fail(Kind::Exists));
-    let owner = Repository::open(Arc::new(store), &Unlock::File(bench.owner.clone())).unwrap();
-    assert!(matches!(owner.rekey(PLAIN), Err(Error::Store(_))));
-    assert_eq!((bench.names(names::GENERATIONS), bench.memory.get(names::CONFIG).unwrap()), (before, config));
+    for has_copy in [true, false] {
+        if !has_copy {
+            bench.memory.delete(names::CONFIG_COPY).unwrap();
+        }
+        let store = FaultStore::new(bench.memory.clone());
+        // A copy that isn't there may be added.
+        store.faults().add(When::op(Op::Put).named("config*").skip(u64::from(!has_copy)), Fault::Fail(Kind::Exists));
+        let owner = Repository::open(Arc::new(store), &Unlock::File(bench.owner.clone())).unwrap();
+        assert!(matches!(owner.rekey(PLAIN), Err(Error::Store(_))));
+        let now = (bench.names(names::GENERATIONS), bench.memory.get(names::CONFIG).unwrap());
+        assert_eq!(now, (before.clone(), config.clone()));
+    }
+    assert_eq!(bench.memory.get(names::CONFIG_COPY).unwrap(), config);
 }
 
 /// Until the config speaks of generations nobody looks for them.

@@ -44,7 +44,7 @@ pub fn run(context: &Context, args: Backup) -> Result<Exit> {
     // From here on a signal is for the hooks to know of, too.
     Signals::heed();
     let before = hooks::run(profile, When::Before).and_then(|()| go_on());
-    let saved = before.and_then(|()| save(context, args));
+    let saved = before.and_then(|()| save(context, args)).map_err(super::if_stopped);
     context.close();
     match saved {
         Ok(done) if done.exit != Exit::Interrupted => {

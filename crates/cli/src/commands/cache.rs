@@ -56,7 +56,7 @@ fn all(context: &Context, folder: &Path) -> Result<Vec<Found>> {
         let Some(repository) = entry.file_name().to_str().and_then(RepositoryId::parse) else { continue };
         // The user may have named a folder in which other things are, too.
         if !drumlin_repo::Cache::is_at(&entry.path()) {
-            if entry.path().join("last").is_dir() {
+            if drumlin_repo::Cache::is_among_others_at(&entry.path()) {
                 let path = entry.path();
                 context.out.warn(format!("'{}' holds more than a cache, and is left alone", path.display()));
             }

@@ -73,15 +73,17 @@ fn ended(context: &Context, done: Result<Exit>, repairs: bool) -> Result<Exit> {
     if !repairs {
         context.tell_healed();
     }
-    done.map(|exit| context.outcome(exit)).map_err(|failure| match failure.exit {
-        // Whatever it failed of: the user wanted it to end.
+    done.map(|exit| context.outcome(exit)).map_err(if_stopped)
+}
+
+/// A failure of who was asked to end: whatever it failed of, that was wanted.
+fn if_stopped(failure: Failure) -> Failure {
+    match failure.exit {
         Exit::Failed if signals::is_stopped() => {
             Failure { exit: Exit::Interrupted, message: format!("interrupted: {}", failure.message), ..failure }
         }
-        // What was gone may be where new secrets say.
-        Exit::Failed if context.is_behind() => Failure { exit: Exit::Busy, ..failure },
         _ => failure,
-    })
+    }
 }
 
 /// Whether a command looks at the repository.

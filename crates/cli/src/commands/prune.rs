@@ -118,6 +118,7 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
         out.warn(format!("unfinished files of a killed run are still there and take space: {why}"));
     }
     if report.is_pared {
+        context.note_doubt();
         out.caution(
             "there was no room to write packs anew, so that only those were removed of which nothing is needed; run it again once there is room",
         );

@@ -142,11 +142,6 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a repository was given secrets meanwhile without which something of it could not be found.
-    pub fn is_behind(&self) -> bool {
-        self.opened.borrow().iter().any(Repository::is_behind)
-    }
-
     /// Keep what was seen. Failing that, it is told, and nothing else suffers.
     pub fn keep(&self) {
         for memory in self.memories.take() {

@@ -215,28 +215,36 @@ pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, mon
     let (mut waited, mut pared) = (Duration::ZERO, None);
     loop {
         match attempt(repository, cache, pared.as_ref().unwrap_or(options), monitor, &mut waited) {
-            Ok(Some(report)) => return Ok(Report { is_pared: pared.is_some(), ..report }),
-            Ok(None) => {}
+            Ok(Attempt::Done(report)) => return Ok(Report { is_pared: pared.is_some(), ..*report }),
+            Ok(Attempt::GaveWay) => {}
             // Whoever prunes wants room: what nobody needs goes without any.
-            Err(Error::Repo(e)) if e.is_full() && pared.is_none() && options.max_repack != Some(0) => {
+            Ok(Attempt::LacksRoom(_)) if pared.is_none() => {
                 pared = Some(Options { max_repack: Some(0), ..options.clone() });
             }
-            Err(e) => return Err(e),
+            Ok(Attempt::LacksRoom(e)) | Err(e) => return Err(e),
         }
         // The next one finds again what this one has found.
         monitor.counters().reset();
     }
 }
 
-/// `None`: it gave way to another prune or a repair, which has ended by now. `waited`: for how long it has waited so
-/// far.
+/// What came of an attempt.
+enum Attempt {
+    Done(Box<Report>),
+    /// It gave way to another prune or a repair, which has ended by now.
+    GaveWay,
+    /// There was no room for packs to be written anew; nothing else was done.
+    LacksRoom(Error),
+}
+
+/// `waited`: for how long it has waited so far.
 fn attempt(
     repository: &Repository,
     cache: &Arc<Cache>,
     options: &Options,
     monitor: &dyn Monitor,
     waited: &mut Duration,
-) -> Result<Option<Report>> {
+) -> Result<Attempt> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     repository.refuse_unexplained(now.as_secs().cast_signed())?;
     repository.adopt_verdicts()?;
@@ -244,7 +252,7 @@ fn attempt(
     let mut state = State::of(repository, options)?;
     let before = state.pack_bytes;
     if state.is_remembered(cache) {
-        return Ok(Some(Report::unchanged(before, unfinished)));
+        return Ok(Attempt::Done(Box::new(Report::unchanged(before, unfinished))));
     }
     let desk = Desk::of(repository, convert::session(&options.host, purpose::PRUNE, now.as_secs() as i64));
     let me = SessionId(random_id()?);
@@ -271,6 +279,7 @@ fn attempt(
         condemned: 0,
         parity: Cost::default(),
         held: false,
+        lacks_room: false,
         unsealed: false,
     };
     let collected = collect(&desk, me, &mut collection, &mut |session| waiting.patience(session));
@@ -283,18 +292,21 @@ fn attempt(
     forgotten.retain(|id| !collection.seen.contains(id));
     let aftermath = Aftermath { collection: &collection, state, forgotten, now };
     match collected {
-        Ok(Collected::Nothing) => aftermath.conclude(None, report).map(Some),
-        Ok(Collected::Done(draft)) => aftermath.conclude(Some(draft.packs.len() as u64), report).map(Some),
+        Ok(Collected::Nothing) => aftermath.conclude(None, report).map(|report| Attempt::Done(Box::new(report))),
+        Ok(Collected::Done(draft)) => {
+            aftermath.conclude(Some(draft.packs.len() as u64), report).map(|report| Attempt::Done(Box::new(report)))
+        }
         Ok(Collected::Blocked(_)) if monitor.stop() => Err(Error::Interrupted),
         Ok(Collected::Blocked(session)) => {
             let is_through = waiting.wait_outside(session)?;
             *waited = waiting.waited();
             if is_through {
-                return Ok(None);
+                return Ok(Attempt::GaveWay);
             }
             if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(describe(&desk, session))) }
         }
         Ok(Collected::Evicted) => Err(overtaken()),
+        Err(e) if aftermath.collection.lacks_room => Ok(Attempt::LacksRoom(e)),
         Err(e) => Err(e),
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Collection<'a> {
     pub parity: Cost,
     /// Some stay that nobody needs: a band without them can't be made for now.
     pub held: bool,
+    /// Whether there was no room for what was to be written anew. Nothing was decided on by then.
+    pub lacks_room: bool,
     /// Some snapshot could not be sealed anew for now.
     pub unsealed: bool,
 }
@@ -491,6 +493,7 @@ impl Collection<'_> {
             };
             let moved = repack.run(&look.repack, &stay).and_then(|()| Ok(session.flush()?));
             let told = self.tell(desk, lock(&stay).values());
+            self.lacks_room = matches!(&moved, Err(Error::Repo(e)) if e.is_full());
             // Why it ended comes first: on a line that is broken nothing can be asked for.
             moved?;
             told?;

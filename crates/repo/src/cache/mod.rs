@@ -107,6 +107,11 @@ impl Cache {
         is_folder(folder) && is_folder(&folder.join(LAST)) && entries.into_iter().all(is_ours)
     }
 
+    /// Whether a folder holds a cache, perhaps beside something else.
+    pub fn is_among_others_at(folder: &Path) -> bool {
+        folder.join(LAST).is_dir()
+    }
+
     /// Remove a cache that is there ([`Cache::is_at`]). One that is removed in part is seen as a cache all the same.
     ///
     /// # Errors
@@ -117,10 +122,12 @@ impl Cache {
             if entry.file_name() == LAST {
                 continue;
             }
-            match entry.file_type()?.is_dir() {
-                true => fs::remove_dir_all(entry.path())?,
-                false => fs::remove_file(entry.path())?,
-            }
+            let removed = match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path()),
+                false => fs::remove_file(entry.path()),
+            };
+            // Whoever is at work may have given it another name, or removed it.
+            removed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
         }
         fs::remove_dir_all(folder)
     }

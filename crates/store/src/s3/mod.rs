@@ -45,7 +45,7 @@ pub use past::PastStore;
 pub use retention::ObjectLock;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::ahead::{self, Ahead, Asked};
 use crate::around::Surroundings;
@@ -70,6 +70,8 @@ struct Inner {
     wants_sums: AtomicBool,
     /// The last part of an upload that has arrived was there soon.
     is_quick: AtomicBool,
+    /// Parts on their way beyond those that any upload has.
+    more_parts: AtomicUsize,
     late: Late,
 }
 
@@ -104,6 +106,7 @@ impl S3Store {
                 once: Once::default(),
                 wants_sums: AtomicBool::default(),
                 is_quick: AtomicBool::default(),
+                more_parts: AtomicUsize::default(),
                 late: Late::default(),
             }),
         })

@@ -28,6 +28,8 @@ const PARTS_WANTED_MAX: u64 = 5_000;
 /// Parts on their way, besides the one that is being filled.
 const PARTS_AT_ONCE: usize = 2;
 const PARTS_AT_ONCE_MAX: usize = 4;
+/// Of these, no more beyond [`PARTS_AT_ONCE`] in all uploads together: parity has many under way.
+const MORE_PARTS_MAX: usize = 4;
 /// A part that takes no longer than this is there soon.
 const SOON: Duration = Duration::from_secs(1);
 /// For so long an upload that is given up waits for what is on its way.
@@ -45,6 +47,22 @@ struct Parts {
     finished: AtomicBool,
     /// Nobody wants them any more.
     given_up: AtomicBool,
+}
+
+/// One of those beyond [`PARTS_AT_ONCE`].
+struct More(Arc<Inner>);
+
+impl More {
+    fn new(store: &Arc<Inner>) -> Self {
+        store.more_parts.fetch_add(1, Ordering::Relaxed);
+        More(store.clone())
+    }
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        self.0.more_parts.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 pub(super) struct S3Upload {
@@ -89,7 +107,9 @@ impl S3Upload {
         let bytes = Arc::new(std::mem::take(&mut self.filling));
         self.sent += bytes.len() as u64;
         let (parts, of_thread) = (self.parts.clone(), bytes.clone());
+        let more = (self.under_way.len() >= PARTS_AT_ONCE).then(|| More::new(&parts.store));
         let send = move || {
+            let _more = more;
             let began = Instant::now();
             (parts.send(number, &of_thread), began.elapsed())
         };
@@ -112,7 +132,11 @@ impl S3Upload {
 
     /// So many parts may be on their way.
     fn at_once(&self) -> usize {
-        if self.parts.store.is_quick.load(Ordering::Relaxed) { PARTS_AT_ONCE_MAX } else { PARTS_AT_ONCE }
+        let store = &self.parts.store;
+        match store.is_quick.load(Ordering::Relaxed) && store.more_parts.load(Ordering::Relaxed) < MORE_PARTS_MAX {
+            true => PARTS_AT_ONCE_MAX,
+            false => PARTS_AT_ONCE,
+        }
     }
 
     /// Wait for the oldest part.
