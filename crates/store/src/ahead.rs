@@ -167,6 +167,11 @@ impl Ahead {
         }
     }
 
+    /// Whether a range was asked for, and nobody has fetched it.
+    pub(crate) fn has_range(&self, name: &str, offset: u64, len: usize) -> bool {
+        lock(&self.under_way).iter().any(|of| of.name == name && of.what.is_range(offset, len))
+    }
+
     /// The range, if it was asked for and is there.
     pub(crate) fn range(&self, name: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
         match self.take(name, |what| what.is_range(offset, len))? {

@@ -338,8 +338,12 @@ impl Store for SftpStore {
 
     fn expect(&self, soon: Soon<'_>) {
         match soon {
-            // What isn't open yet is opened by another thread.
-            Soon::Range { name, offset, len } if name::is_name(name) && !self.inner.expect(name, offset, len) => {
+            // What isn't open yet is opened by another thread, and may be open when that is still on its way.
+            Soon::Range { name, offset, len }
+                if name::is_name(name)
+                    && !self.inner.ahead.has_range(name, offset, len)
+                    && !self.inner.expect(name, offset, len) =>
+            {
                 ahead::range(&self.inner, name, offset, len);
             }
             Soon::Object(name) if name::is_name(name) && !self.inner.pool.first.has(name) => {

@@ -600,3 +600,31 @@ fn what_nobody_fetches_makes_room_for_what_comes_next() {
     assert_eq!(fill(20), 0);
     assert_eq!(fill(20), first);
 }
+
+/// What was asked for before its object was open is not asked for once more when it is.
+#[test]
+fn what_was_asked_for_before_it_was_open_is_asked_for_once() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
+    let name = format!("data/ab/{}", "ab".repeat(16));
+    let len = 200_000;
+    let direct = location(&folder, "").unwrap();
+    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &vec![7; 3 * len], Put::Create).unwrap();
+    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.2\n{SLOW}", log.display()));
+    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+    let offsets = [0, len as u64, 2 * len as u64];
+    let expect = |offset: u64| store.expect(Soon::Range { name: &name, offset, len });
+    offsets.iter().for_each(|offset| expect(*offset));
+    let mut got = vec![0; len];
+    store.read_at(&name, offsets[0], &mut got).unwrap();
+    offsets[1..].iter().for_each(|offset| expect(*offset));
+    offsets[1..].iter().for_each(|offset| store.read_at(&name, *offset, &mut got).unwrap());
+    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().map(Into::into).collect();
+    let count = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
+}
