@@ -57,6 +57,12 @@ def said(steps, columns):
     return f"{len(steps)} of {columns} columns, {min(times):.2f} to {max(times):.2f}"
 
 
+def why_of(known, name, tool, result, times):
+    """A reason, if there is one: over a line what fits there comes first."""
+    names = [f"{result['workload']}-far"] * bool((result.get("wire") or {}).get("far")) + [result["workload"]]
+    return next((text for at in names if (text := why(known, name, tool, at, times))), None)
+
+
 def trails(all_results, known):
     """(rows of the table, what has no reason): a row for each workload, measure and reason."""
     rows, unknown = [], []
@@ -65,9 +71,7 @@ def trails(all_results, known):
             found, columns = ahead(result, measure)
             by_reason = {}
             for tool, steps in found.items():
-                # Over a line what fits there comes first.
-                names = [f"{result['workload']}-far"] * bool((result.get("wire") or {}).get("far")) + [result["workload"]]
-                text = next((text for at in names if (text := why(known, name, tool, at, max(times for _, times in steps)))), None)
+                text = why_of(known, name, tool, result, max(times for _, times in steps))
                 if text is None:
                     unknown.append(f"{called(result)}: {name}, {tool}")
                 by_reason.setdefault(text or "not known", []).append(f"{tool}: {said(steps, columns)}")
@@ -84,7 +88,7 @@ def lesser(all_results, known):
             found, columns = ahead(result, measure)
             all_columns += columns
             for tool, steps in found.items():
-                text = why(known, name, tool, result["workload"], max(times for _, times in steps))
+                text = why_of(known, name, tool, result, max(times for _, times in steps))
                 if text is None:
                     unknown.append(f"{called(result)}: {name}, {tool}")
                 by_reason.setdefault(text or "not known", {}).setdefault(tool, []).extend(times for _, times in steps)
