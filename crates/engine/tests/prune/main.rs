@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod across;
 mod amounts;
 mod beside;
 mod forgers;
