@@ -84,6 +84,8 @@ struct Inner {
     spare: Spare,
     prepared: Prepared,
     late: Late,
+    /// Somebody keeps more than others may: [`upload::More`].
+    keeps_more: AtomicBool,
 }
 
 impl SftpStore {
@@ -124,6 +126,7 @@ impl SftpStore {
             spare: Spare::default(),
             prepared: Prepared::default(),
             late: Late::default(),
+            keeps_more: AtomicBool::new(false),
         };
         Ok(SftpStore { inner: Arc::new(inner) })
     }

@@ -59,7 +59,8 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Connections {
     peers: Vec<Arc<Peer>>,
-    dialing: bool,
+    /// So many are being opened.
+    dialing: usize,
     /// There was one.
     succeeded: bool,
     reluctant: Option<Instant>,
@@ -137,8 +138,8 @@ impl Pool {
                 }
                 return Ok(peer);
             }
-            if !connections.dialing {
-                connections.dialing = true;
+            if connections.dialing == 0 {
+                connections.dialing = 1;
                 drop(connections);
                 return self.dial(false);
             }
@@ -146,36 +147,47 @@ impl Pool {
         }
     }
 
-    /// For somebody whose connections all have at least so much to do: another one with little; if there is none, one is
+    /// For somebody whose connections all have at least so much to do: the others that have little; if there is none, more are
     /// opened in the background.
-    pub(super) fn another(self: &Arc<Self>, least: usize, taken: &[u64]) -> Option<Arc<Peer>> {
+    pub(super) fn others(self: &Arc<Self>, least: usize, taken: &[u64]) -> Vec<Arc<Peer>> {
         if least < BUSY_BYTES {
-            return None;
+            return Vec::new();
         }
         let mut connections = lock(&self.connections);
-        let mut others = connections.peers.iter().filter(|peer| peer.check().is_ok() && !taken.contains(&peer.number));
-        match others.find(|peer| peer.load() < BUSY_BYTES).cloned() {
-            Some(peer) => Some(peer),
-            None => {
-                self.grow(&mut connections);
-                None
-            }
+        let is_free =
+            |peer: &&Arc<Peer>| peer.load() < BUSY_BYTES && !taken.contains(&peer.number) && peer.check().is_ok();
+        let others: Vec<_> = connections.peers.iter().filter(is_free).cloned().collect();
+        if others.is_empty() {
+            self.grow(&mut connections);
         }
+        others
     }
 
-    /// Open one more in the background.
-    fn grow(self: &Arc<Self>, connections: &mut Connections) {
+    /// Whether there are to be several connections, once they have much to do.
+    pub(super) fn may_grow(&self) -> bool {
+        self.grows(&lock(&self.connections))
+    }
+
+    fn grows(&self, connections: &Connections) -> bool {
         let reluctant = connections.reluctant.is_some_and(|since| since.elapsed() < RELUCTANCE);
         let alone = connections.alone || matches!(self.way, Way::Program { several: false, .. });
-        if connections.dialing || reluctant || alone || connections.peers.len() >= CONNECTIONS_MAX {
+        !reluctant && !alone
+    }
+
+    /// Open more in the background, as many as there are: the first tells whether it is any use.
+    fn grow(self: &Arc<Self>, connections: &mut Connections) {
+        if connections.dialing > 0 || !self.grows(connections) {
             return;
         }
-        let pool = self.clone();
-        let started = thread::Builder::new().name("sftp-dial".into()).spawn(move || {
-            // Whether it came to anything is seen in the connections.
-            let _ = pool.dial(true);
-        });
-        connections.dialing = started.is_ok();
+        let there = connections.peers.len();
+        for _ in 0..there.min(CONNECTIONS_MAX.saturating_sub(there)) {
+            let pool = self.clone();
+            let started = thread::Builder::new().name("sftp-dial".into()).spawn(move || {
+                // Whether it came to anything is seen in the connections.
+                let _ = pool.dial(true);
+            });
+            connections.dialing += usize::from(started.is_ok());
+        }
     }
 
     /// Wait until everything that was told over any of them has been heard, for a while.
@@ -226,7 +238,7 @@ impl Pool {
             Ok(peer) => Ok(peer),
         };
         let mut connections = lock(&self.connections);
-        connections.dialing = false;
+        connections.dialing -= 1;
         match &greeted {
             Ok(peer) => {
                 connections.peers.push(peer.clone());

@@ -7,7 +7,8 @@
 //! [`HELD_BACK`] has passed, an upload asks for nothing. When the connection breaks it is written once more, to another file.
 //!
 //! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of them, as
-//! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do.
+//! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do. No lane is given more than it can have under way
+//! ([`LANE_BYTES_MAX`]): what waited in the queue of one would come late, and nothing behind it is safe before it.
 //!
 //! When the connection breaks, any other upload goes on over another one from where the file was last known to be safe, whatever the server
 //! has lost since, a crash of its machine included:
@@ -22,13 +23,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::behind::Looking;
 use super::folders::Opened;
-use super::lanes::{Lane, OF_SYNC, Under};
+use super::lanes::{OF_SYNC, Under};
 use super::objects::{AT_ONCE_BYTES_MAX, BORN};
 use super::peer::{Peer, Together, Trouble};
 use super::publish::Named;
@@ -40,6 +42,10 @@ use crate::{Action, Error, Kind, Put, Result, Upload};
 const SAFE_BYTES: u64 = 8 << 20;
 /// So much is kept until the server has it for sure.
 const KEPT_BYTES_MAX: usize = 16 << 20;
+/// So much more, by one upload at a time, over several connections: four of them carry 8 MiB a round trip, and what they have carried is safe after another two or three.
+const MORE_BYTES: usize = 16 << 20;
+/// So much of a file is on its way on each of several connections: OpenSSH takes 2 MiB, and what comes next should be there when it has.
+const LANE_BYTES_MAX: usize = 4 << 20;
 /// What comes slowly is not held back for longer: the line would be idle, and all of it to be carried at the end.
 const HELD_BACK: Duration = Duration::from_millis(200);
 /// The mode of a file that its account may open again.
@@ -60,12 +66,37 @@ enum Manner {
     Straight,
 }
 
-/// What is sent and not known to be safe.
+/// What is not known to be safe.
 struct Sent {
     offset: u64,
     bytes: Bytes,
+    way: Way,
+}
+
+/// Where a piece is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Here: no lane has had room for it.
+    Held,
+    /// On the connection of that number.
+    Lane(u64),
     /// The server has taken it in; whether it is on its disk nobody knows.
-    taken: bool,
+    Taken,
+}
+
+/// The right to keep [`MORE_BYTES`] more.
+struct More(Arc<Inner>);
+
+impl More {
+    fn new(store: &Arc<Inner>) -> Option<Self> {
+        (!store.keeps_more.swap(true, Ordering::Relaxed)).then(|| More(store.clone()))
+    }
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        self.0.keeps_more.store(false, Ordering::Relaxed);
+    }
 }
 
 pub(super) struct SftpUpload {
@@ -83,7 +114,10 @@ pub(super) struct SftpUpload {
     filling: Vec<u8>,
     piece: usize,
     sent: VecDeque<Sent>,
-    /// Bytes sent so far.
+    /// So many of the last of these are held.
+    held: usize,
+    more: Option<More>,
+    /// Bytes of all pieces so far.
     end: u64,
     /// Bytes that are on the server's disk.
     safe: u64,
@@ -106,6 +140,8 @@ impl SftpUpload {
             filling: Vec::new(),
             piece: PIECE_BYTES,
             sent: VecDeque::new(),
+            held: 0,
+            more: None,
             end: 0,
             safe: 0,
             finished: false,
@@ -238,30 +274,58 @@ impl SftpUpload {
             let bytes = filled.split_to(filled.len().min(self.piece));
             let offset = self.end;
             self.end += bytes.len() as u64;
-            self.widen();
-            if let Some(under) = &self.under {
-                under.write(offset, &bytes);
-            }
-            self.sent.push_back(Sent { offset, bytes, taken: false });
+            self.sent.push_back(Sent { offset, bytes, way: Way::Held });
+            self.held += 1;
+            self.feed();
             // Whoever waits for room does so here, with the file at hand.
-            self.settle(KEPT_BYTES_MAX)?;
+            let most = self.kept_most();
+            self.settle(most)?;
         }
         Ok(())
     }
 
-    /// Open the file on one more connection, if those at hand are busy and another one is not.
+    /// So much may be not known to be safe.
+    fn kept_most(&mut self) -> usize {
+        if self.more.is_none() && self.under.as_ref().is_some_and(|under| under.lanes.len() > 1) {
+            self.more = More::new(&self.store);
+        }
+        KEPT_BYTES_MAX + if self.more.is_some() { MORE_BYTES } else { 0 }
+    }
+
+    /// Send what is held, as far as there is room for it on the lanes; more of them are opened if that helps.
+    fn feed(&mut self) {
+        if self.held == 0 {
+            return;
+        }
+        self.widen();
+        let is_wide = self.may_widen()
+            && self.under.as_ref().is_some_and(|under| under.lanes.len() > 1 || self.store.pool.may_grow());
+        let most = if is_wide { LANE_BYTES_MAX } else { usize::MAX };
+        let Some(under) = &mut self.under else { return };
+        let first = self.sent.len() - self.held;
+        for sent in self.sent.iter_mut().skip(first) {
+            let Some(lane) = under.write(sent.offset, &sent.bytes, most) else { return };
+            sent.way = Way::Lane(lane);
+            self.held -= 1;
+        }
+    }
+
+    /// Whether more than one connection may write to it. Who offers no sync may have no file there but a stream to somewhere else, which takes what comes next and nothing else.
+    fn may_widen(&self) -> bool {
+        self.manner == Manner::Mendable && self.under.as_ref().is_some_and(Under::syncs)
+    }
+
+    /// Open the file on the connections that are not busy, if those on which it is open are.
     fn widen(&mut self) {
-        // Who offers no sync may have no file there but a stream to somewhere else, which takes what comes next and nothing else.
-        let under = self.under.as_mut().filter(|under| self.manner == Manner::Mendable && under.syncs());
-        let Some(under) = under else { return };
-        let taken: Vec<u64> = under.lanes.iter().map(|lane| lane.peer.number).collect();
+        if !self.may_widen() {
+            return;
+        }
+        let Some(under) = &mut self.under else { return };
         let least = under.lanes.iter().map(|lane| lane.peer.load()).min().unwrap_or(0);
-        let Some(peer) = self.store.pool.another(least, &taken) else { return };
-        let path = self.store.path(&self.temporary);
-        let opened = peer.one(&Request::Open { path: &path, flags: open::WRITE, mode: None });
-        // Failing that, the others carry it.
-        if let Ok(handle) = opened.and_then(Reply::handle) {
-            under.lanes.push(Lane { peer, handle });
+        let others = self.store.pool.others(least, &under.numbers());
+        if !others.is_empty() {
+            let path = self.store.path(&self.temporary);
+            others.into_iter().for_each(|peer| under.open(peer, &path));
         }
     }
 
@@ -301,11 +365,16 @@ impl SftpUpload {
     fn take_answers(&mut self, most: usize) -> std::result::Result<(), Trouble> {
         loop {
             self.ask_to_sync(most);
-            let Some(under) = &self.under else { return Ok(()) };
+            let is_enough = self.unsafe_bytes() <= most;
+            let Some(under) = &mut self.under else { return Ok(()) };
             let answer = match under.answers.try_recv() {
                 Ok(answer) => answer,
-                Err(_) if self.unsafe_bytes() <= most => return Ok(()),
+                Err(_) if is_enough => return Ok(()),
                 Err(_) => under.wait()?,
+            };
+            let Some(answer) = under.opened(answer) else {
+                self.feed();
+                continue;
             };
             let done = answer.reply?.done();
             if answer.tag == OF_SYNC {
@@ -317,9 +386,13 @@ impl SftpUpload {
             }
             done?;
             let at = answer.tag as u64;
-            if let Some(sent) = self.sent.iter_mut().find(|sent| sent.offset == at) {
-                sent.taken = true;
+            if let Some(sent) = self.sent.iter_mut().find(|sent| sent.offset == at)
+                && let Way::Lane(number) = std::mem::replace(&mut sent.way, Way::Taken)
+                && let Some(under) = &mut self.under
+            {
+                under.landed(number, sent.bytes.len());
             }
+            self.feed();
             if self.under.as_ref().is_some_and(|under| !under.syncs()) {
                 // There is no more to be had here than that the server has taken it.
                 let taken = self.taken();
@@ -330,7 +403,13 @@ impl SftpUpload {
 
     /// Up to where the server has taken in everything.
     fn taken(&self) -> u64 {
-        self.sent.iter().find(|sent| !sent.taken).map_or(self.end, |sent| sent.offset)
+        self.sent.iter().find(|sent| sent.way != Way::Taken).map_or(self.end, |sent| sent.offset)
+    }
+
+    /// Up to where all is sent.
+    fn sent_end(&self) -> u64 {
+        let first = self.sent.len() - self.held;
+        self.sent.get(first).map_or(self.end, |sent| sent.offset)
     }
 
     fn make_safe(&mut self, safe: u64) {
@@ -343,12 +422,12 @@ impl SftpUpload {
     /// If enough has been sent since the last sync, or all has to be safe, ask for one. Requests to one file are carried out
     /// in order on one connection, so there it covers all that was sent before; over several, what has been taken in.
     fn ask_to_sync(&mut self, most: usize) {
-        let (taken, end, safe) = (self.taken(), self.end, self.safe);
+        let (taken, sent, end, safe) = (self.taken(), self.sent_end(), self.end, self.safe);
         let Some(under) = &mut self.under else { return };
         let Some(lane) = under.lanes.first().filter(|lane| lane.peer.offers().sync && under.syncing.is_none()) else {
             return;
         };
-        let covered = if under.lanes.len() == 1 { end } else { taken };
+        let covered = if under.lanes.len() == 1 { sent } else { taken };
         let last = most == 0 && covered == end && end > safe;
         if covered - safe >= SAFE_BYTES || last {
             under.syncing = Some(covered);
@@ -372,12 +451,10 @@ impl SftpUpload {
             }
             trouble => self.store.write_error(&peer, &self.name, &trouble),
         })?;
-        let under = Under::new(&peer, handle);
-        for sent in &mut self.sent {
-            sent.taken = false;
-            under.write(sent.offset, &sent.bytes);
-        }
-        self.under = Some(under);
+        self.sent.iter_mut().for_each(|sent| sent.way = Way::Held);
+        self.held = self.sent.len();
+        self.under = Some(Under::new(&peer, handle));
+        self.feed();
         Ok(())
     }
 
@@ -471,6 +548,9 @@ impl SftpUpload {
         self.refuse_failed()?;
         if self.is_begun || !self.write_at_once()? {
             self.send()?;
+            self.settle(KEPT_BYTES_MAX)?;
+            // For the next one.
+            self.more = None;
             self.settle(0)?;
         }
         // Whatever breaks from here on, all bytes are safe, and the file has its name or not.
@@ -518,7 +598,8 @@ impl SftpUpload {
     /// Close the file everywhere, and take away the right to write to it, if wanted. Gives the connection on which that
     /// was done, and what came of it.
     fn close(&mut self, protect: bool) -> Option<(Arc<Peer>, std::result::Result<(), Trouble>)> {
-        let under = self.under.take()?;
+        let mut under = self.under.take()?;
+        under.settle();
         let is_synced = under.syncs();
         let others = under.lanes.iter().skip(1).map(|lane| lane.close(is_synced));
         let closed = others.fold(Ok(()), std::result::Result::and);
@@ -635,6 +716,7 @@ impl Drop for SftpUpload {
         }
         // The file takes room for as long as it is open anywhere.
         if let Some(under) = &mut self.under {
+            under.settle();
             for lane in under.lanes.drain(1..) {
                 let _ = lane.peer.one(&Request::Close { handle: &lane.handle });
             }
