@@ -7,7 +7,8 @@ use super::stream::Stream;
 use super::worker::Context;
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
-use drumlin_format::tree::{Content, Data, Kind, Meta};
+use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta};
+use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, FileId, TargetDir};
 use drumlin_repo::tree::Cursor;
 use std::cell::Cell;
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+const UNSTEADY: &str = "what has its name changes again and again: it stays";
 const NO_FIRST: &str = "the file that it is a hard link to was not restored";
 
 /// A place below the target: directory and name.
@@ -29,8 +31,18 @@ pub(super) struct Link {
 pub(super) struct Links {
     /// The first name of each, and how many are still to come.
     first: HashMap<Identity, (Link, u32)>,
-    /// Links to be made: to the first, from the second.
-    pub found: Vec<(Link, Link)>,
+    /// Links to be made.
+    pub found: Vec<Further>,
+}
+
+/// A further name of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Further {
+    /// What it is to be a link to.
+    pub first: Link,
+    pub link: Link,
+    /// What has the name already, and may be replaced by it: found out when it was planned.
+    pub there: Option<FileId>,
 }
 
 /// By which names of one file are told: file system, inode, and what is in it. A number may have been used again, during the backup or by
@@ -47,8 +59,8 @@ fn identity(meta: &Meta, content: &Content) -> Identity {
 }
 
 impl Links {
-    /// Whether an entry is a further name of a file met before: such are made at the end.
-    pub fn is_further(&mut self, link: Link, meta: &Meta, content: &Content) -> bool {
+    /// Whether an entry is a further name of a file met before: such are made at the end. `there`: what it may replace.
+    pub fn is_further(&mut self, link: Link, meta: &Meta, content: &Content, there: Option<&Stat>) -> bool {
         match self.first.entry(identity(meta, content)) {
             Entry::Vacant(entry) => {
                 entry.insert((link, meta.nlink - 1));
@@ -56,7 +68,7 @@ impl Links {
             }
             Entry::Occupied(mut entry) => {
                 let (first, left) = entry.get_mut();
-                self.found.push((first.clone(), link));
+                self.found.push(Further { first: first.clone(), link, there: there.map(FileId::of) });
                 *left -= 1;
                 if *left == 0 {
                     // All names of the file have been met.
@@ -97,7 +109,7 @@ impl Links {
 pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
     let source_of = |link: &Link| planned.selection.source_of(&link.dir, &link.name);
     let mut scratch = Vec::new();
-    for (first, link) in &planned.links {
+    for Further { first, link, there } in &planned.links {
         if context.ended() {
             return Ok(());
         }
@@ -113,8 +125,16 @@ pub(super) fn make(context: &Context, planned: &Planned) -> Result<()> {
             context.problem(&path, ProblemKind::Unwritable, NO_FIRST);
             continue;
         }
-        match one(context, first, link) {
-            Ok(change) => context.placed(&path, place::Problems::new(), change),
+        let made = match one(context, first, link, *there) {
+            Ok(None) => match met(context, planned, link, &path)? {
+                Some(there) => one(context, first, link, there.as_ref().map(FileId::of)),
+                None => continue,
+            },
+            made => made,
+        };
+        match made {
+            Ok(Some(change)) => context.placed(&path, place::Problems::new(), change),
+            Ok(None) => context.problem(&path, ProblemKind::Unwritable, UNSTEADY),
             Err(e) if e.is_missing() => context.problem(&path, ProblemKind::Unwritable, NO_FIRST),
             // Another file system, or one without links: the contents count for more than that they are shared.
             Err(e) if e.is_no_link() => copy(context, planned, link, path, &mut scratch)?,
@@ -130,27 +150,28 @@ fn is_made(context: &Context, first: &Link, link: &Link) -> bool {
     stat(first).zip(stat(link)).is_some_and(|(a, b)| FileId::of(&a) == FileId::of(&b))
 }
 
-fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
+/// `None`: something else has the name than what may be replaced.
+fn one(context: &Context, first: &Link, link: &Link, there: Option<FileId>) -> place::Result<Option<Change>> {
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let (from, to) = (target.dir(&first.dir)?, target.dir(&link.dir)?);
     let called = |name: &[u8]| to.hard_link(name, &from, &first.name, None);
     let link = || match called(&link.name) {
         Err(e) if e.is_exists() => {
-            if let (Some(a), Some(b)) = (from.stat(&first.name)?, to.stat(&link.name)?)
-                && FileId::of(&a) == FileId::of(&b)
-            {
-                return Ok(Change::Kept);
+            let now = to.stat(&link.name)?;
+            let id = now.as_ref().map(FileId::of);
+            if id.is_some() && id == from.stat(&first.name)?.as_ref().map(FileId::of) {
+                return Ok(Some(Change::Kept));
+            }
+            if id.is_some() && id != there {
+                return Ok(None);
             }
             to.replace_by(&link.name, |temporary| {
                 called(temporary)?;
-                match to.stat(&link.name)? {
-                    Some(there) => existing::make_way(context, (&link.dir, &to), &link.name, &there),
-                    None => Ok(()),
-                }
+                now.as_ref().map_or(Ok(()), |now| existing::make_way(context, (&link.dir, &to), &link.name, now))
             })?;
-            Ok(Change::Restored)
+            Ok(Some(Change::Restored))
         }
-        other => other.map(|()| Change::Restored),
+        other => other.map(|()| Some(Change::Restored)),
     };
     match link() {
         // An immutable file shall have further names nonetheless: it is none until it has them, under a temporary name and under the right one.
@@ -159,8 +180,24 @@ fn one(context: &Context, first: &Link, link: &Link) -> place::Result<Change> {
     }
 }
 
-/// Write the file's contents under this name as well.
-fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratch: &mut Vec<u8>) -> Result<()> {
+/// What has come to have the name since it was planned, if anything, and may be replaced as if it had been there by then; `None`: it may not.
+fn met(context: &Context, planned: &Planned, link: &Link, path: &[u8]) -> Result<Option<Option<Stat>>> {
+    let (leaf, _, at) = entry(context, planned, link)?;
+    let target = context.target.as_ref().expect("links are made only where there is a target");
+    match target.dir(&link.dir) {
+        Ok(handle) => {
+            let (meta, place) = (leaf.get(at).2, (&*link.dir, &handle));
+            Ok(existing::there((context, &planned.selection), place, &link.name, meta, path))
+        }
+        Err(e) => {
+            context.unwritable(path, e);
+            Ok(None)
+        }
+    }
+}
+
+/// The snapshot's entry: its leaf, with the contents, and its place there.
+fn entry(context: &Context, planned: &Planned, link: &Link) -> Result<(Leaf, Body, usize)> {
     let Some((dir, name)) = planned.selection.key_below(&link.dir, &link.name) else { return Err(Error::Worker) };
     let mut cursor = Cursor::new(context.reader.clone(), context.options.snapshot.root)?;
     cursor.seek(&dir, &name)?;
@@ -168,6 +205,12 @@ fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratc
     let leaf = cursor.leaf(&child)?;
     let body = cursor.body(&child, &leaf)?;
     let Some(at) = leaf.iter().position(|(d, n, _)| (d, n) == (&dir[..], &name[..])) else { return Err(Error::Worker) };
+    Ok((leaf, body, at))
+}
+
+/// Write the file's contents under this name as well.
+fn copy(context: &Context, planned: &Planned, link: &Link, path: Vec<u8>, scratch: &mut Vec<u8>) -> Result<()> {
+    let (leaf, body, at) = entry(context, planned, link)?;
     let (_, _, meta) = leaf.get(at);
     let target = context.target.as_ref().expect("links are made only where there is a target");
     let there = match target.dir(&link.dir).and_then(|dir| Ok((dir.stat(&link.name)?, dir))) {

@@ -5,7 +5,7 @@ use super::at_hand::{AtHand, Terms};
 use super::empties::Empties;
 use super::existing;
 use super::hand_out::hand_out;
-use super::links::{Link, Links};
+use super::links::{Further, Link, Links};
 use super::locate::Locator;
 use super::range::Range;
 use super::selection::{self, Selection};
@@ -71,7 +71,7 @@ pub(super) struct Planner<'a> {
 /// What is left to do when the files are there.
 pub(super) struct Planned {
     /// Links to be made: to the first, from the second.
-    pub links: Vec<(Link, Link)>,
+    pub links: Vec<Further>,
     /// Leaves with directories in them.
     pub leaves: Vec<LeafRef>,
     /// Directories that were made for what is wanted in them: paths below the target.
@@ -315,7 +315,7 @@ impl<'a> Planner<'a> {
         };
         if meta.nlink > 1 {
             let link = Link { dir: current.path.clone(), name: name.into() };
-            if self.links.is_further(link, meta, content) {
+            if self.links.is_further(link, meta, content, there.as_ref()) {
                 return Ok(false);
             }
         }

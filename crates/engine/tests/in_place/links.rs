@@ -2,13 +2,14 @@
 
 use crate::scene::{at, scene};
 use drumlin_engine::Error;
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
 use drumlin_engine::restore::{self, Options, Overwrite};
 use drumlin_testkit::{LoopFs, Rng};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::Mutex;
 
 #[test]
 fn links_to_other_files_become_links_to_the_right_one() {
@@ -229,4 +230,73 @@ fn names_that_are_made_one_are_foreseen() {
     assert_eq!((foreseen, done), ((4, 0), (4, 0)));
     scene.same();
     assert_eq!(scene.run(scene.options()).0.counts.kept, 4);
+}
+
+/// Does something once the first contents are being written.
+struct Meanwhile<F> {
+    quiet: Quiet,
+    then: Mutex<Option<F>>,
+}
+
+impl<F: FnOnce() + Send> Monitor for Meanwhile<F> {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        if self.counters().get().bytes_written > 0
+            && let Some(then) = self.then.lock().unwrap().take()
+        {
+            then();
+        }
+        false
+    }
+}
+
+/// Links come last, perhaps hours after it was looked what is in their places.
+#[test]
+fn what_has_come_into_the_place_of_a_link_is_looked_at() {
+    let scene = scene(|source| {
+        fs::write(source.join("large"), Rng::new(7).bytes(24 << 20)).unwrap();
+        fs::hard_link(source.join("large"), source.join("link")).unwrap();
+    });
+    let (folder, file) = (scene.target.join("link/x"), scene.target.join("link"));
+    for (case, overwrite, stays) in [
+        ("a folder", Overwrite::Always, true),
+        ("a file", Overwrite::Never, true),
+        ("a file", Overwrite::IfChanged, false),
+    ] {
+        let then = || match case {
+            "a folder" => {
+                fs::create_dir(&file).unwrap();
+                fs::write(&folder, "mine").unwrap();
+            }
+            _ => fs::write(&file, "mine").unwrap(),
+        };
+        let monitor = Meanwhile { quiet: Quiet::default(), then: Mutex::new(Some(then)) };
+        let options = Options { overwrite, ..scene.options() };
+        let report = restore::restore(&scene.bench.repository, &scene.bench.cache, options, &monitor).unwrap();
+        assert!(monitor.then.lock().unwrap().is_none(), "{case}: nothing has come");
+        let told = monitor.quiet.problems();
+        match (case, stays) {
+            ("a folder", _) => {
+                assert_eq!(fs::read(&folder).unwrap(), b"mine");
+                assert!(told.iter().any(|p| p.cause.contains("a directory of that name is there")), "{told:?}");
+                fs::remove_dir_all(&file).unwrap();
+            }
+            (_, true) => {
+                assert_eq!((fs::read(&file).unwrap(), report.counts.kept), (b"mine".to_vec(), 1));
+                fs::remove_file(&file).unwrap();
+            }
+            (_, false) => {
+                assert!(told.is_empty(), "{told:?}");
+                scene.same();
+            }
+        }
+        let _ = fs::remove_file(scene.target.join("large"));
+    }
 }
