@@ -2,6 +2,7 @@
 
 use crate::home::{Home, Ran, same};
 use drumlin_testkit::Rng;
+use std::fs;
 use std::process::Command;
 
 /// The program under one of prlimit(1)'s limits; `uid`: as this user, for whom there is a copy of it.
@@ -40,6 +41,26 @@ fn few_descriptors_do() {
     assert!(same(&home.path("src"), &home.path("out")));
     run(&["forget", "--keep-last", "1", "--prune"]).ok();
     run(&["check"]).ok();
+}
+
+/// What can't be looked at for lack of them may be a repository.
+#[test]
+fn with_few_descriptors_no_repository_is_deleted() {
+    let home = Home::new();
+    home.write("src/file", "saved");
+    home.run(&["backup", "src"]).ok();
+    let deep = format!("src/new/{}", "d/".repeat(300));
+    fs::create_dir_all(home.path(&deep)).unwrap();
+    home.run(&["-r", &format!("{deep}repository"), "-k", "other.key", "init"]).ok();
+    let restore = ["restore", &home.saved_folder(), "-t", "src", "--delete"];
+    let ran = limited(&home, "--nofile=256:256", None, &restore).expect(3);
+    assert!(home.path(&deep).join("repository/config").exists(), "{}", ran.stderr);
+    assert!(ran.stderr.contains("src/new"), "{}", ran.stderr);
+    // With enough it is found, and what is beside it goes.
+    home.write("src/new/d/file", "new");
+    let ran = home.run(&restore).expect(3);
+    assert!(ran.stderr.contains("it is a repository"), "{}", ran.stderr);
+    assert!(home.path(&deep).join("repository/config").exists() && !home.path("src/new/d/file").exists());
 }
 
 /// Where a user may have few processes the same is done by fewer threads; and where they are too few that is told as what it is.

@@ -5,11 +5,11 @@ use super::selection::Selection;
 use crate::convert;
 use drumlin_format::tree::Kind;
 use drumlin_host::meta::Stat;
-use drumlin_host::place::{FileId, Names, TargetDir};
+use drumlin_host::place::{self, FileId, Names, TargetDir};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Directories in which, or below which, something is left out by rules or is a repository, or can't be looked at: nobody knows then that nothing is.
+/// Directories in which, or below which, something is left out by rules, is a repository or was set aside, or can't be looked at now: nobody knows then that nothing is.
 pub(super) struct Spared(HashSet<FileId>);
 
 impl Spared {
@@ -40,6 +40,8 @@ impl Spared {
             let (handle, name) = (looked.handle.clone(), name.to_vec());
             match handle.stat(&name) {
                 Ok(None) => {}
+                // It may be the only copy.
+                Ok(Some(_)) if place::is_aside(&name) => _ = spared.0.insert(id),
                 Ok(Some(stat)) if selection.lets_go(&path, &stat) => {
                     if convert::kind(stat.kind) == Kind::Dir && !is_mounted(&handle, &stat) {
                         spared.enter(selection, &handle, &name, &stat, path.len(), &mut open);
@@ -67,8 +69,8 @@ impl Spared {
             {
                 open.push(Looked { handle: opened, names, at: 0, id, path })
             }
-            // Where nothing is left out by rules, it goes if it can.
-            Err(_) if !selection.spares() => {}
+            // Where nothing is left out by rules, it goes if it can: what this user may not look into, too.
+            Err(e) if !selection.spares() && !e.is_unread() => {}
             _ => {
                 self.0.insert(id);
                 self.0.extend(open.last().map(|above| above.id));

@@ -106,6 +106,17 @@ fn what_was_set_aside_is_not_deleted_by_the_next_run() {
     let told = monitor.problems();
     assert_eq!((aside().len(), report.counts.deleted, told.len()), (1, 0, 1), "{told:?}");
     assert!(told[0].cause.contains("set it aside"), "{told:?}");
+
+    // Below a folder that the snapshot doesn't have, too.
+    let (deep, name) = (scene.target.join("new/deep"), aside()[0].file_name().unwrap().to_owned());
+    fs::create_dir_all(&deep).unwrap();
+    fs::rename(&aside()[0], deep.join(&name)).unwrap();
+    fs::write(deep.join("other"), "goes").unwrap();
+    let (report, monitor) = scene.run(options());
+    let told = monitor.problems();
+    assert_eq!(fs::read_to_string(deep.join(name)).unwrap(), "the only one");
+    assert!(report.counts.deleted == 1 && !deep.join("other").exists());
+    assert!(told[0].cause.contains("set it aside"), "{told:?}");
 }
 
 /// A snapshot of one folder in the source, with what leads to it.
