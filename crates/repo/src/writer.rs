@@ -279,8 +279,8 @@ impl WriteSession {
         self.data.has_failed() || self.tree.has_failed() || lock(&self.older).values().any(|of| of.has_failed())
     }
 
-    /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session.
-    fn give_up(&self) {
+    /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session. Threads that close one are waited for, for a moment.
+    pub fn give_up(&self) {
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of));
         let until = Instant::now() + FAREWELL;
@@ -426,5 +426,12 @@ impl WriteSession {
             return Ok(());
         }
         Desk::new(&self.repository).remove_session(self.id)
+    }
+}
+
+impl Drop for WriteSession {
+    /// Nobody waits for its packs any more, and others may take its session for ended.
+    fn drop(&mut self) {
+        self.give_up();
     }
 }

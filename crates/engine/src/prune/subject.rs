@@ -417,7 +417,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
     }
 
     fn is_in_doubt(&self) -> bool {
-        self.session.as_ref().is_some_and(WriteSession::is_in_doubt)
+        // Its session ends now: what is still being closed would be named by nobody's.
+        self.session.as_ref().inspect(|session| session.give_up()).is_some_and(WriteSession::is_in_doubt)
     }
 }
 

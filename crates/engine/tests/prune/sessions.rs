@@ -1,9 +1,9 @@
 //! Who is at work, or was: waited for, named, cleared up after, evicted.
 
 use crate::history::{History, objects, prune_all, prune_options};
-use crate::meanwhile::Odd;
+use crate::meanwhile::{Odd, Slow};
 use drumlin_engine::Error;
-use drumlin_engine::monitor::Quiet;
+use drumlin_engine::monitor::{Counters, Monitor, Problem, Quiet};
 use drumlin_engine::prune::{Options, Unused, prune};
 use drumlin_format::session::{Process, Session};
 use drumlin_repo::collection::{Board, Desk, Registration};
@@ -11,6 +11,7 @@ use drumlin_repo::{Index, IndexMode, Repository, Unlock, WriteSession};
 use drumlin_store::{Fault, FaultStore, Kind, Op, When};
 use drumlin_testkit::Rng;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What a process of this machine called itself that is gone.
@@ -231,5 +232,45 @@ fn a_pack_that_finds_no_place_is_no_damage_of_what_another_is_made_of() {
     let after = objects(&history.bench.memory);
     assert!(before.keys().filter(|name| name.starts_with("data/")).all(|name| after.contains_key(name)));
     prune(&history.bench.repository, &history.bench.cache, &strict, &Quiet::default()).unwrap();
+    history.whole();
+}
+
+/// Stops as soon as a pack is about to get its name.
+struct StopsAtOnce {
+    quiet: Quiet,
+    is_naming: Arc<AtomicBool>,
+}
+
+impl Monitor for StopsAtOnce {
+    fn counters(&self) -> &Counters {
+        self.quiet.counters()
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.quiet.problem(problem);
+    }
+
+    fn stop(&self) -> bool {
+        self.is_naming.load(Relaxed)
+    }
+}
+
+/// Once its session has ended, others take for nobody's what it still names.
+#[test]
+fn a_prune_that_is_stopped_names_nothing_behind_its_end() {
+    let mut history = History::new(12);
+    history.forget(|at| at < 11);
+    let marks = || Arc::new(AtomicBool::new(false));
+    let (is_naming, has_ended, is_late) = (marks(), marks(), marks());
+    let inner = history.bench.memory.clone();
+    let (naming, ended, late) = (is_naming.clone(), has_ended.clone(), is_late.clone());
+    let store = Slow { inner, is_naming: naming, has_ended: ended, is_late: late };
+    let slow = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let monitor = StopsAtOnce { quiet: Quiet::default(), is_naming };
+    let stopped = prune(&slow, &history.bench.cache, &strict, &monitor);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(has_ended.load(Relaxed) && !is_late.load(Relaxed));
     history.whole();
 }
