@@ -212,16 +212,20 @@ pub fn plan_without(
 /// who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect("prune")?;
-    let (mut waited, mut pared) = (Duration::ZERO, None);
+    let (mut waited, mut pared, mut at_first) = (Duration::ZERO, None, None);
     loop {
         match attempt(repository, cache, pared.as_ref().unwrap_or(options), monitor, &mut waited) {
-            Ok(Attempt::Done(report)) => return Ok(Report { is_pared: pared.is_some(), ..*report }),
+            Ok(Attempt::Done(report)) => {
+                let before = at_first.unwrap_or(report.before);
+                return Ok(Report { is_pared: pared.is_some(), before, ..*report });
+            }
             Ok(Attempt::GaveWay) => {}
             // Whoever prunes wants room: what nobody needs goes without any.
-            Ok(Attempt::LacksRoom(_)) if pared.is_none() => {
+            Ok(Attempt::LacksRoom { before, .. }) if pared.is_none() => {
+                at_first = Some(before);
                 pared = Some(Options { max_repack: Some(0), ..options.clone() });
             }
-            Ok(Attempt::LacksRoom(e)) | Err(e) => return Err(e),
+            Ok(Attempt::LacksRoom { error, .. }) | Err(error) => return Err(error),
         }
         // The next one finds again what this one has found.
         monitor.counters().reset();
@@ -233,8 +237,11 @@ enum Attempt {
     Done(Box<Report>),
     /// It gave way to another prune or a repair, which has ended by now.
     GaveWay,
-    /// There was no room for packs to be written anew; nothing else was done.
-    LacksRoom(Error),
+    /// There was no room for packs to be written anew; nothing else was done. `before`: bytes of packs when it began, those that it has written not among them.
+    LacksRoom {
+        error: Error,
+        before: u64,
+    },
 }
 
 /// `waited`: for how long it has waited so far.
@@ -306,7 +313,8 @@ fn attempt(
             if monitor.stop() { Err(Error::Interrupted) } else { Err(Error::Busy(describe(&desk, session))) }
         }
         Ok(Collected::Evicted) => Err(overtaken()),
-        Err(e) if aftermath.collection.lacks_room => Ok(Attempt::LacksRoom(e)),
+        // Not where another one has overtaken it meanwhile.
+        Err(error @ Error::Repo(_)) if aftermath.collection.lacks_room => Ok(Attempt::LacksRoom { error, before }),
         Err(e) => Err(e),
     }
 }

@@ -73,6 +73,27 @@ fn what_nobody_needs_goes_where_there_is_no_room_to_write() {
     assert!(after * 10 <= fresh * 11, "{after} bytes, {fresh} in a fresh repository");
 }
 
+/// What an attempt has written that had no room for more isn't freed by the one that takes it away.
+#[test]
+fn what_an_attempt_without_room_has_written_does_not_count_as_freed() {
+    let mut history = History::new(12);
+    history.forget(|at| at < 11);
+    let store = FaultStore::new(history.bench.memory.clone());
+    let faults = store.faults();
+    let full = Repository::open(Arc::new(store), &Unlock::File(history.bench.key_file())).unwrap();
+    let packs = || -> u64 {
+        let is_pack = |name: &String| [names::DATA, names::TREE].iter().any(|folder| name.starts_with(folder));
+        objects(&history.bench.memory).iter().filter(|(name, _)| is_pack(name)).map(|(_, bytes)| bytes).sum()
+    };
+    let before = packs();
+    faults.full_after(3_000_000);
+    let strict = Options { max_unused: Unused::Bytes(0), ..prune_options() };
+    let report = prune(&full, &history.bench.cache, &strict, &Quiet::default()).unwrap();
+    assert!(report.is_pared, "{report:?}");
+    assert_eq!((report.before, report.after), (before, packs()), "{report:?}");
+    history.whole();
+}
+
 /// What a restore of a state reads: calls of `read_at`, and their bytes.
 fn restore_reads(memory: &MemoryStore, key: &str, snapshot: &Snapshot, folder: &Path) -> (usize, u64) {
     let store = RecordStore::new(memory.clone());
