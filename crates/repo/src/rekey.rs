@@ -39,6 +39,18 @@ pub struct Rekeyed {
     pub removed: Vec<KeyInfo>,
 }
 
+/// Another owner was faster. `removed`: keys that are removed already.
+fn outrun(removed: &[KeyInfo]) -> Error {
+    let mut why =
+        "another owner has given the repository new secrets just now; run it again if you want newer ones still"
+            .to_owned();
+    if !removed.is_empty() {
+        let keys: Vec<String> = removed.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect();
+        why += &format!("; these keys were removed before that was seen: {}", keys.join(", "));
+    }
+    Error::Unsteady(why)
+}
+
 impl Repository {
     /// Give the repository new secrets. Only an owner can.
     ///
@@ -81,6 +93,11 @@ impl Repository {
             twice::put(&**self.store(), &names::key(own), &bytes, Put::Replace)?;
         }
         let secrets = self.fresh_generation()?;
+        // Behind that listing: another owner's may have come since the keys were looked at, of which he may have removed some. One that comes later takes the same number.
+        match self.refuse_rekeyed() {
+            Err(Error::Rekeyed { .. }) => return Err(outrun(&old)),
+            is_newest => is_newest?,
+        }
         let of = Origin { repository: config.id, suite: config.suite, created: options.now };
         let mut generation = Generation::new(of, &secrets).ok_or_else(|| self.not_allowed("rekey"))?;
         for (key, pair) in &pairs {
@@ -91,16 +108,7 @@ impl Repository {
         }
         let (name, bytes) = (names::generation(secrets.number), generation.encode(owner));
         match self.store().put(&name, &bytes, Put::Create) {
-            Err(e) if e.kind == Kind::Exists => {
-                let mut why =
-                    "another owner has given the repository new secrets just now; run it again if you want newer ones still"
-                        .to_owned();
-                if !old.is_empty() {
-                    let keys: Vec<String> = old.iter().map(|key| format!("{} '{}'", key.id, key.label)).collect();
-                    why += &format!("; these keys were removed before that was seen: {}", keys.join(", "));
-                }
-                return Err(Error::Unsteady(why));
-            }
+            Err(e) if e.kind == Kind::Exists => return Err(outrun(&old)),
             other => other?,
         }
         self.store().put(&names::generation_copy(secrets.number), &bytes, Put::Replace)?;

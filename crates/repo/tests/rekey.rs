@@ -291,6 +291,7 @@ fn of_two_at_once_one_is_told() {
 
     struct Meanwhile {
         inner: MemoryStore,
+        prefix: &'static str,
         then: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
     }
     impl Store for Meanwhile {
@@ -310,8 +311,7 @@ fn of_two_at_once_one_is_told() {
             self.inner.read_at(name, offset, out)
         }
         fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
-            // Between its last look and its put the other one does all of it.
-            if name.starts_with(names::GENERATIONS)
+            if name.starts_with(self.prefix)
                 && let Some(then) = self.then.lock().unwrap().take()
             {
                 then();
@@ -328,16 +328,26 @@ fn of_two_at_once_one_is_told() {
             self.inner.sync()
         }
     }
-    let inside = bench.owner();
-    let then: Box<dyn FnOnce() + Send> = Box::new(move || drop(inside.rekey(PLAIN).unwrap()));
-    let store = Meanwhile { inner: bench.memory.clone(), then: std::sync::Mutex::new(Some(then)) };
-    let slow = Repository::open(Arc::new(store), &Unlock::File(bench.files[0].2.clone())).unwrap();
-    let refused = slow.rekey(PLAIN).err().unwrap();
-    assert!(refused.to_string().contains("another owner"), "{refused}");
-    assert_eq!(bench.names(names::GENERATIONS).len(), 4);
+    // The other one does all of it between the last look and the put, or once the keys have been read, of which he has removed one.
+    let (mut generations, mut removed) = (2, vec![0, 1].into_iter());
+    for prefix in [names::GENERATIONS, names::CONFIG_COPY] {
+        let (inside, gone) = (bench.owner(), bench.files[removed.next().unwrap()].1);
+        let then: Box<dyn FnOnce() + Send> = Box::new(move || {
+            if prefix == names::CONFIG_COPY {
+                inside.remove_key(gone, 4).unwrap();
+            }
+            drop(inside.rekey(PLAIN).unwrap());
+        });
+        let store = Meanwhile { inner: bench.memory.clone(), prefix, then: std::sync::Mutex::new(Some(then)) };
+        let slow = Repository::open(Arc::new(store), &Unlock::File(bench.owner.clone())).unwrap();
+        let refused = slow.rekey(PLAIN).err().unwrap();
+        assert!(refused.to_string().contains("another owner"), "{refused}");
+        generations += 2;
+        assert_eq!(bench.names(names::GENERATIONS).len(), generations, "{prefix}");
+    }
     let by = open(&bench.memory, &bench.files[3].2).unwrap();
     assert!(Desk::new(&by).session(sealed).unwrap().is_some());
-    assert_eq!(by.generations().newest(), 2);
+    assert_eq!(by.generations().newest(), 3);
 }
 
 /// Stopped at any call: nothing has happened, or all of it. The next one ends well, and whatever was sealed is read.
