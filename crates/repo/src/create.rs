@@ -156,7 +156,8 @@ impl NewRepository {
                 let is_gone = twice::take_back(store, names::CONFIG, &self.config);
                 twice::take_back(store, &key, &self.key_object);
                 // What seems to be gone may be on its way yet, where a line broke.
-                let is_unsure = !is_gone || matches!(e.kind, Kind::Transient | Kind::Io);
+                let may_come = store.may_come_late(names::CONFIG) || store.may_come_late(names::CONFIG_COPY);
+                let is_unsure = !is_gone || may_come || matches!(e.kind, Kind::Transient | Kind::Io);
                 let error = match e.kind {
                     Kind::Exists => Error::Exists { location: store.location() },
                     _ => e.into(),
