@@ -137,7 +137,7 @@ impl Under {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::peer::{Line, Outgoing};
     use super::super::wire::{Packet, Reply, status};
     use super::*;
@@ -146,7 +146,7 @@ mod tests {
     const LEN: usize = 1000;
 
     /// A connection, and what goes out on it. Its requests are numbered from 1.
-    fn connection() -> (Arc<Peer>, UnboundedReceiver<Outgoing>) {
+    pub fn connection() -> (Arc<Peer>, UnboundedReceiver<Outgoing>) {
         let (out, outgoing) = unbounded_channel();
         (Peer::new(out, Line::new(Duration::from_secs(60))), outgoing)
     }

@@ -32,6 +32,7 @@ mod lanes;
 mod list;
 mod objects;
 mod peer;
+mod pieces;
 mod pool;
 mod prepared;
 mod program;

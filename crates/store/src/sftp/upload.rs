@@ -21,7 +21,6 @@
 //!
 //! In the second case the mode is what protects an object from a thief of the account; in the first nothing would.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -33,6 +32,7 @@ use super::folders::Opened;
 use super::lanes::{OF_SYNC, Under};
 use super::objects::{AT_ONCE_BYTES_MAX, BORN};
 use super::peer::{Peer, Together, Trouble};
+use super::pieces::Pieces;
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
@@ -66,24 +66,6 @@ enum Manner {
     Straight,
 }
 
-/// What is not known to be safe.
-struct Sent {
-    offset: u64,
-    bytes: Bytes,
-    way: Way,
-}
-
-/// Where a piece is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Here: no lane has had room for it.
-    Held,
-    /// On the connection of that number.
-    Lane(u64),
-    /// The server has taken it in; whether it is on its disk nobody knows.
-    Taken,
-}
-
 /// The right to keep [`MORE_BYTES`] more.
 struct More(Arc<Inner>);
 
@@ -113,14 +95,8 @@ pub(super) struct SftpUpload {
     /// The piece that is being filled.
     filling: Vec<u8>,
     piece: usize,
-    sent: VecDeque<Sent>,
-    /// So many of the last of these are held.
-    held: usize,
+    pieces: Pieces,
     more: Option<More>,
-    /// Bytes of all pieces so far.
-    end: u64,
-    /// Bytes that are on the server's disk.
-    safe: u64,
     /// Nothing is left to be removed.
     finished: bool,
     /// A piece was refused, or the file could not be created: what was written isn't in it, and every further call fails with this.
@@ -139,11 +115,8 @@ impl SftpUpload {
             since: Instant::now(),
             filling: Vec::new(),
             piece: PIECE_BYTES,
-            sent: VecDeque::new(),
-            held: 0,
+            pieces: Pieces::default(),
             more: None,
-            end: 0,
-            safe: 0,
             finished: false,
             failed: None,
             store,
@@ -193,7 +166,7 @@ impl SftpUpload {
             })
         })?;
         match written {
-            true => (self.end, self.safe) = (body.len() as u64, body.len() as u64),
+            true => self.pieces = Pieces::all_safe(body.len() as u64),
             false => self.filling = body.into(),
         }
         Ok(written)
@@ -272,10 +245,7 @@ impl SftpUpload {
         while !filled.is_empty() {
             // What was filled before the file was begun may be several pieces.
             let bytes = filled.split_to(filled.len().min(self.piece));
-            let offset = self.end;
-            self.end += bytes.len() as u64;
-            self.sent.push_back(Sent { offset, bytes, way: Way::Held });
-            self.held += 1;
+            self.pieces.push(bytes);
             self.feed();
             // Whoever waits for room does so here, with the file at hand.
             let most = self.kept_most();
@@ -294,19 +264,15 @@ impl SftpUpload {
 
     /// Send what is held, as far as there is room for it on the lanes; more of them are opened if that helps.
     fn feed(&mut self) {
-        if self.held == 0 {
+        if !self.pieces.are_held() {
             return;
         }
         self.widen();
         let is_wide = self.may_widen()
             && self.under.as_ref().is_some_and(|under| under.lanes.len() > 1 || self.store.pool.may_grow());
         let most = if is_wide { LANE_BYTES_MAX } else { usize::MAX };
-        let Some(under) = &mut self.under else { return };
-        let first = self.sent.len() - self.held;
-        for sent in self.sent.iter_mut().skip(first) {
-            let Some(lane) = under.write(sent.offset, &sent.bytes, most) else { return };
-            sent.way = Way::Lane(lane);
-            self.held -= 1;
+        if let Some(under) = &mut self.under {
+            self.pieces.send(under, most);
         }
     }
 
@@ -358,14 +324,10 @@ impl SftpUpload {
         settled
     }
 
-    fn unsafe_bytes(&self) -> usize {
-        (self.end - self.safe) as usize
-    }
-
     fn take_answers(&mut self, most: usize) -> std::result::Result<(), Trouble> {
         loop {
             self.ask_to_sync(most);
-            let is_enough = self.unsafe_bytes() <= most;
+            let is_enough = self.pieces.unsafe_bytes() <= most;
             let Some(under) = &mut self.under else { return Ok(()) };
             let answer = match under.answers.try_recv() {
                 Ok(answer) => answer,
@@ -380,49 +342,28 @@ impl SftpUpload {
             if answer.tag == OF_SYNC {
                 done?;
                 if let Some(safe) = self.under.as_mut().and_then(|under| under.syncing.take()) {
-                    self.make_safe(safe);
+                    self.pieces.make_safe(safe);
                 }
                 continue;
             }
             done?;
-            let at = answer.tag as u64;
-            if let Some(sent) = self.sent.iter_mut().find(|sent| sent.offset == at)
-                && let Way::Lane(number) = std::mem::replace(&mut sent.way, Way::Taken)
-                && let Some(under) = &mut self.under
-            {
-                under.landed(number, sent.bytes.len());
+            if let Some(under) = &mut self.under {
+                self.pieces.take(answer.tag as u64, under);
             }
             self.feed();
             if self.under.as_ref().is_some_and(|under| !under.syncs()) {
                 // There is no more to be had here than that the server has taken it.
-                let taken = self.taken();
-                self.make_safe(taken);
+                let taken = self.pieces.taken();
+                self.pieces.make_safe(taken);
             }
-        }
-    }
-
-    /// Up to where the server has taken in everything.
-    fn taken(&self) -> u64 {
-        self.sent.iter().find(|sent| sent.way != Way::Taken).map_or(self.end, |sent| sent.offset)
-    }
-
-    /// Up to where all is sent.
-    fn sent_end(&self) -> u64 {
-        let first = self.sent.len() - self.held;
-        self.sent.get(first).map_or(self.end, |sent| sent.offset)
-    }
-
-    fn make_safe(&mut self, safe: u64) {
-        self.safe = self.safe.max(safe);
-        while self.sent.front().is_some_and(|sent| sent.offset + sent.bytes.len() as u64 <= self.safe) {
-            self.sent.pop_front();
         }
     }
 
     /// If enough has been sent since the last sync, or all has to be safe, ask for one. Requests to one file are carried out
     /// in order on one connection, so there it covers all that was sent before; over several, what has been taken in.
     fn ask_to_sync(&mut self, most: usize) {
-        let (taken, sent, end, safe) = (self.taken(), self.sent_end(), self.end, self.safe);
+        let pieces = &self.pieces;
+        let (taken, sent, end, safe) = (pieces.taken(), pieces.sent(), pieces.end(), pieces.safe());
         let Some(under) = &mut self.under else { return };
         let Some(lane) = under.lanes.first().filter(|lane| lane.peer.offers().sync && under.syncing.is_none()) else {
             return;
@@ -451,8 +392,7 @@ impl SftpUpload {
             }
             trouble => self.store.write_error(&peer, &self.name, &trouble),
         })?;
-        self.sent.iter_mut().for_each(|sent| sent.way = Way::Held);
-        self.held = self.sent.len();
+        self.pieces.hold_all();
         self.under = Some(Under::new(&peer, handle));
         self.feed();
         Ok(())
@@ -478,7 +418,7 @@ impl SftpUpload {
     }
 
     fn is_long_enough(&self, size: Option<u64>) -> std::result::Result<(), Trouble> {
-        if size.is_some_and(|size| size >= self.safe) {
+        if size.is_some_and(|size| size >= self.pieces.safe()) {
             return Ok(());
         }
         let words = "it has lost bytes that it had said were safe".into();
@@ -504,17 +444,18 @@ impl SftpUpload {
 
     fn copy_from(&self, peer: &Arc<Peer>, old: &str) -> std::result::Result<Vec<u8>, Trouble> {
         let new = self.create_file(peer, BORN)?;
-        if self.safe == 0 {
+        let safe = self.pieces.safe();
+        if safe == 0 {
             return Ok(new);
         }
         let from = peer.one(&Request::Open { path: &self.store.path(old), flags: open::READ, mode: None })?.handle()?;
         let mut at = 0;
-        while at < self.safe {
+        while at < safe {
             let mut flight = peer.flight();
             let mut starts = Vec::new();
             let mut next = at;
-            while next < self.safe && starts.len() < COPIED_AT_ONCE {
-                let len = (self.safe - next).min(self.piece as u64);
+            while next < safe && starts.len() < COPIED_AT_ONCE {
+                let len = (safe - next).min(self.piece as u64);
                 flight.add(&Request::Read { handle: &from, offset: next, len: len as u32 });
                 starts.push(next);
                 next += len;
@@ -639,7 +580,7 @@ impl SftpUpload {
         let missing = |trouble: &Trouble| trouble.is(status::NO_SUCH_FILE);
         let named = match named {
             // The name alone, which nothing has got yet.
-            Ok(named) if self.end > 0 && self.store.reserved.has(&self.name, &named) => {
+            Ok(named) if self.pieces.end() > 0 && self.store.reserved.has(&self.name, &named) => {
                 Err(Trouble::Status { code: status::NO_SUCH_FILE, words: String::new() })
             }
             named => named,
@@ -651,7 +592,7 @@ impl SftpUpload {
                 peer.tell(&Request::Remove { path: &ours });
                 Ok(Named::Done)
             }
-            (_, Ok(named)) if named.size != Some(self.end) => Ok(Named::Taken),
+            (_, Ok(named)) if named.size != Some(self.pieces.end()) => Ok(Named::Taken),
             (Err(gone), Ok(_)) if missing(&gone) => Ok(Named::Done),
             (Ok(_), Ok(_)) => Ok(Named::Taken),
             (Ok(ours), Err(none)) if missing(&none) && !is_last => {
