@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::dial;
 use crate::limit::Limits;
 
@@ -40,6 +42,14 @@ impl Socket {
         self.tcp.set_nonblocking(false).is_ok() && quiet
     }
 
+    /// The other side has closed its half, or all of it, whatever it said before.
+    fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.tcp, PollFlags::RDHUP)];
+        let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let looked = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        looked.is_ok() && polled[0].revents().intersects(closed)
+    }
+
     /// Bytes that were written and that the other side has not acknowledged.
     fn on_the_way(&self) -> i32 {
         let mut bytes: libc::c_int = 0;
@@ -48,8 +58,8 @@ impl Socket {
         if done == 0 { bytes } else { 0 }
     }
 
-    /// Repeat `call` while it only takes time, until nothing has moved for too long.
-    fn wait(&mut self, mut call: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+    /// Repeat `call` while it only takes time, until nothing has moved for too long; or, if it writes, the other side, which takes nothing, has closed.
+    fn wait(&mut self, writes: bool, mut call: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let (mut since, mut waiting) = (Instant::now(), i32::MAX);
         loop {
             match call(&mut self.tcp) {
@@ -58,6 +68,9 @@ impl Socket {
                     let now = self.on_the_way();
                     if now < waiting {
                         (since, waiting) = (Instant::now(), now);
+                    } else if writes && self.is_closed() {
+                        // It may have answered before: that is for who reads.
+                        return Err(io::Error::new(ErrorKind::BrokenPipe, "the server closed the connection"));
                     }
                     if since.elapsed() >= self.patience {
                         let words = format!("nothing has moved for {} seconds", self.patience.as_secs());
@@ -74,7 +87,7 @@ impl Socket {
 impl Read for Socket {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let room = if self.limits.download.is_any() { buf.len().min(PIECE_BYTES) } else { buf.len() };
-        let came = self.wait(|tcp| tcp.read(&mut buf[..room]))?;
+        let came = self.wait(false, |tcp| tcp.read(&mut buf[..room]))?;
         std::thread::sleep(self.limits.download.delay(came));
         Ok(came)
     }
@@ -86,7 +99,7 @@ impl Write for Socket {
         std::thread::sleep(self.limits.upload.delay(piece.len()));
         let mut sent = 0;
         while sent < piece.len() {
-            match self.wait(|tcp| tcp.write(&piece[sent..]))? {
+            match self.wait(true, |tcp| tcp.write(&piece[sent..]))? {
                 0 => return Err(ErrorKind::WriteZero.into()),
                 more => sent += more,
             }

@@ -103,3 +103,33 @@ fn silence_breaks_too() {
     assert!(broken.unheard && broken.silent, "{:?}", broken.error);
     drop(listener);
 }
+
+/// A server that has closed its side, with or without a word, and reads no more. Seen of one that went away while a line was full: what was to be sent waited for a minute.
+#[test]
+fn who_has_closed_it_is_sent_nothing_more() {
+    for answer in [&b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n"[..], b""] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let (end, ended) = channel::<()>();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1000]).unwrap();
+            stream.write_all(answer).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let _ = ended.recv();
+        });
+        let mut connection = dial(&endpoint);
+        let (headers, body) = ([("host", "h".to_owned())], vec![0; 64 << 20]);
+        let start = std::time::Instant::now();
+        let called = connection.call(&Request { method: "PUT", target: "/x", headers: &headers, body: &body }, &|_| 10);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        match (called, answer.is_empty()) {
+            (Ok(response), false) => assert_eq!(response.status, 503),
+            (Err(broken), true) => assert!(broken.unheard && !broken.silent, "{broken:?}"),
+            (other, _) => panic!("{other:?}"),
+        }
+        assert!(!connection.is_reusable());
+        drop(end);
+        server.join().unwrap();
+    }
+}
