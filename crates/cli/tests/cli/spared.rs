@@ -60,6 +60,8 @@ fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     let profiles = format!("[profile.third]\nrepository = '{third}'\nkey-file = '{key}'\n");
     home.write("home/.config/drumlin/profiles.toml", profiles);
     home.write("home/variable.key", "its");
+    // A repair would make the first one's config anew.
+    fs::remove_file(home.path("home/other/config")).unwrap();
     // And two that lie deeper in what is to go: below a new folder, and where a file was.
     home.write("home/disks/one/new", "new");
     run(&home, &["-r", "home/disks/one/deep", "-k", "usb3.key", "init"]).expect(0);
@@ -84,7 +86,7 @@ fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     assert!(!home.path("home/dir/new").exists() && !home.path("home/disks/one/new").exists());
     for there in [
         ".local/share/drumlin/repository/config",
-        "other/config",
+        "other/config.copy",
         "third/config",
         "third.key",
         "variable.key",

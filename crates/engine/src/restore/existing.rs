@@ -123,16 +123,26 @@ fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> Result<bool, S
     if convert::kind(stat.kind) != Kind::Dir {
         return Ok(false);
     }
-    let opened = handle.open_dir(name).and_then(|dir| dir.open_existing(names::CONFIG.as_bytes()));
-    match opened {
-        Ok((file, _)) => {
-            let mut bytes = Vec::new();
-            file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-            Ok(Header::decode(&bytes, ObjectType::Config).is_ok())
+    let unread = |e: place::Error| if e.is_unread() { Err(e.to_string()) } else { Ok(false) };
+    let dir = match handle.open_dir(name) {
+        Ok(dir) => dir,
+        Err(e) => return unread(e),
+    };
+    // By its copy a repair makes a lost one anew.
+    for config in [names::CONFIG, names::CONFIG_COPY] {
+        let is_config = match dir.open_existing(config.as_bytes()) {
+            Ok((file, _)) => {
+                let mut bytes = Vec::new();
+                file.take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+                Header::decode(&bytes, ObjectType::Config).is_ok()
+            }
+            Err(e) => unread(e)?,
+        };
+        if is_config {
+            return Ok(true);
         }
-        Err(e) if e.is_unread() => Err(e.to_string()),
-        Err(_) => Ok(false),
     }
+    Ok(false)
 }
 
 /// Whether a symlink is where a directory of the snapshot only leads to what was saved, as a path looks through it: that is no directory to be
