@@ -1,4 +1,4 @@
-//! No two backups of the same sources at once: an advisory lock on a file of this machine, let go by the system when the
+//! No two backups of the same sources at once, nor two copies between the same repositories: an advisory lock on a file of this machine, let go by the system when the
 //! process ends, however it ends.
 //!
 //! It spares work and snapshots that nobody asked for; the repository's safety rests on sessions, never on this.
@@ -36,11 +36,23 @@ fn name(repository: &RepositoryId, host: &str, paths: &[Vec<u8>]) -> String {
 /// # Errors
 /// [`Exit::Busy`] if another process backs them up.
 pub fn sources(caches: &Path, repository: &RepositoryId, host: &str, paths: &[Vec<u8>]) -> Result<Option<Lock>> {
+    hold(caches, &name(repository, host, paths), "a backup of the same sources to the same repository")
+}
+
+/// Lock the copying from one repository to another. `None` as for [`sources`].
+///
+/// # Errors
+/// [`Exit::Busy`] if another process copies.
+pub fn copies(caches: &Path, from: &RepositoryId, to: &RepositoryId) -> Result<Option<Lock>> {
+    hold(caches, &format!("{to}-from-{from}"), "a copy from the same repository to the same one")
+}
+
+fn hold(caches: &Path, name: &str, what: &str) -> Result<Option<Lock>> {
     let folder = caches.join(FOLDER);
     if crate::place::make_folder(&folder).is_err() {
         return Ok(None);
     }
-    let path = folder.join(name(repository, host, paths));
+    let path = folder.join(name);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let Ok(mut file) = opened else { return Ok(None) };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -52,14 +64,13 @@ pub fn sources(caches: &Path, repository: &RepositoryId, host: &str, paths: &[Ve
             let mut pid = String::new();
             let _ = file.take(32).read_to_string(&mut pid);
             let by = if pid.trim().is_empty() { String::new() } else { format!(" (process {})", pid.trim()) };
-            Err(Failure::new(Exit::Busy, format!("a backup of the same sources to the same repository is at work{by}"))
-                .hint("wait for its end"))
+            Err(Failure::new(Exit::Busy, format!("{what} is at work{by}")).hint("wait for its end"))
         }
         Err(_) => Ok(None),
     }
 }
 
-/// Whether a backup to this repository, or to any, is at work on this machine.
+/// Whether a backup or a copy to this repository, or to any, is at work on this machine.
 pub fn at_work(caches: &Path, repository: Option<&RepositoryId>) -> bool {
     let Ok(entries) = std::fs::read_dir(caches.join(FOLDER)) else { return false };
     let prefix = repository.map(|r| format!("{r}-")).unwrap_or_default();
@@ -88,6 +99,10 @@ mod tests {
         assert!(sources(dir.path(), &id, "host", &paths[..1]).unwrap().is_some());
         drop(held);
         assert!(sources(dir.path(), &id, "host", &paths).unwrap().is_some());
+        let copying = copies(dir.path(), &id, &other).unwrap();
+        assert!(copying.is_some() && at_work(dir.path(), Some(&other)));
+        assert_eq!(copies(dir.path(), &id, &other).unwrap_err().exit, Exit::Busy);
+        assert!(copies(dir.path(), &other, &id).unwrap().is_some());
         assert!(sources(Path::new("/proc/nowhere"), &id, "host", &paths).unwrap().is_none());
     }
 }

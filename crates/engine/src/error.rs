@@ -74,6 +74,12 @@ pub enum Error {
         /// What is missing, in the plural.
         what: String,
     },
+    /// Nothing of a snapshot can be read, and a copy of it would be one of nothing.
+    #[error("nothing of snapshot {0} can be read, and so it can't be copied")]
+    Hollow(SnapshotId),
+    /// What was to be copied has been copied by another run meanwhile.
+    #[error("another run has copied snapshot {0} meanwhile")]
+    Copied(SnapshotId),
     /// The user asked to end before there was anything worth keeping.
     #[error("interrupted")]
     Interrupted,

@@ -441,7 +441,7 @@ fn damage_in_the_source_costs_what_it_hits() {
     one.memory.list("", &mut |l| all.push(l.name)).unwrap();
     let packs: Vec<_> = all.iter().filter(|n| n.starts_with("data/") || n.starts_with("tree/")).cloned().collect();
     assert!(packs.len() > 6);
-    let mut hit = 0;
+    let (mut hit, mut hollow) = (0, 0);
     for pack in &packs {
         for damage in ["gone", "bent"] {
             let store = MemoryStore::new();
@@ -458,7 +458,20 @@ fn damage_in_the_source_costs_what_it_hits() {
             }
             let two = bench();
             let (from, monitor) = (over(&one, store), Quiet::default());
-            let copy = try_all(&from, &end(&two), &monitor).unwrap().remove(0).snapshot;
+            let copy = match try_all(&from, &end(&two), &monitor) {
+                Ok(mut copies) => copies.remove(0).snapshot,
+                Err(Error::Hollow(id)) => {
+                    assert!(
+                        id == whole.id && infos(&end(&two)).is_empty() && folder_is_empty(&two.memory, names::SESSIONS)
+                    );
+                    hollow += 1;
+                    continue;
+                }
+                Err(e) => panic!("{pack} {damage}: {e}"),
+            };
+            // By this a restore knows that it must not delete what the copy lacks.
+            let lost = monitor.counters().get().damaged;
+            assert_eq!(copy.summary.unreadable, whole.summary.unreadable + lost, "{pack} {damage}");
             let (damaged, problems) = (monitor.counters().get().damaged, monitor.problems());
             assert_eq!(damaged > 0, !problems.is_empty());
             // What is there is right: read by itself, from a repository that is whole.
@@ -501,7 +514,31 @@ fn damage_in_the_source_costs_what_it_hits() {
             }
         }
     }
+    assert!(hollow > 0, "the root was never lost");
     assert!(hit > packs.len(), "{hit} of {} damages were met", 2 * packs.len());
+}
+
+/// Two copies of a snapshot would count as two snapshots, for rules, too.
+#[test]
+fn what_another_run_copies_meanwhile_is_there_once() {
+    let (one, two) = (bench(), bench());
+    let folder = source(&one);
+    one.backup(&folder);
+    let (from, to) = (end(&one), end(&two));
+    let is_first = AtomicBool::new(true);
+    let then = {
+        let (from, to) = (from.clone(), to.clone());
+        move || {
+            if is_first.swap(false, Ordering::Relaxed) {
+                copy_all(&from, &to);
+            }
+        }
+    };
+    let store = WhileReading { inner: one.memory.clone(), prefix: "data/", then: Box::new(then) };
+    let late = try_all(&over(&one, store), &to, &Quiet::default()).unwrap_err();
+    assert!(matches!(&late, Error::Copied(_)), "{late}");
+    assert_eq!(infos(&to).len(), 1);
+    assert!(folder_is_empty(&two.memory, names::SESSIONS));
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use super::backup::memory;
 use super::snapshots::{SHORT, in_words};
-use super::{gather, processors, whole};
+use super::{add_once, gather, processors, whole};
 use crate::args::copy::{Copy, To};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
+use crate::lock;
 use crate::render::progress::Watch;
 use crate::render::size::{bytes, counted};
 use crate::render::time::now;
@@ -66,8 +67,15 @@ pub fn run(context: &Context, args: &Copy) -> Result<Exit> {
     // Told before anything is asked about the other one.
     source.may_read()?;
     let target = open_target(context, args, &to, &source)?;
+    let _lock = match context.caches().filter(|_| !args.dry_run) {
+        Some(caches) => lock::copies(&caches, &source.config().id, &target.config().id)?,
+        None => None,
+    };
     let (all, damaged) = source.snapshots()?;
     let chosen = chosen(context, args, &filter, &all)?;
+    if chosen.is_empty() && !all.is_empty() {
+        context.out.caution("no snapshot fits: there is nothing to copy");
+    }
     let options = options(context, args)?;
     let watch = Watch::new(context.out, "copy");
     let named = !args.snapshots.is_empty();
@@ -143,10 +151,7 @@ fn chosen(context: &Context, args: &Copy, filter: &SnapshotFilter, all: &[Snapsh
     }
     let mut named: Vec<SnapshotInfo> = Vec::new();
     for spec in &args.snapshots {
-        let info = whole(gather::find(context, all, spec.as_ref(), &args.select)?)?;
-        if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
-            named.push(info);
-        }
+        add_once(&mut named, whole(gather::find(context, all, spec.as_ref(), &args.select)?)?);
     }
     named.sort_by_key(|info| (info.snapshot.time, info.snapshot.id));
     Ok(named)
@@ -202,7 +207,16 @@ impl Copying<'_> {
                 Ok(())
             }
             Err(Error::Interrupted) => Err(failure(Error::Interrupted)),
+            Err(Error::Copied(_)) => {
+                self.tally.there += 1;
+                Ok(())
+            }
             // The others are still to be copied.
+            Err(e @ Error::Hollow(_)) if !self.named => {
+                self.context.out.trouble_with("copy", &e.to_string());
+                self.tally.left_out += 1;
+                Ok(())
+            }
             Err(_) if !self.named && self.reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() => {
                 let which = in_words(&info.snapshot);
                 self.context.out.note(format!("{which} was forgotten meanwhile, and not copied"));

@@ -1,7 +1,7 @@
 //! `stats` and `estimate`: how much there is, and how much there would be.
 
 use super::look::Look;
-use super::{gather, processors, walkers, whole};
+use super::{add_once, gather, processors, walkers, whole};
 use crate::args::count::{Estimate, Stats};
 use crate::context::{Context, Place};
 use crate::exit::{Exit, Result};
@@ -119,13 +119,11 @@ pub fn stats(context: &Context, args: &Stats) -> Result<Exit> {
             generations: s.generations.iter().map(Into::into).collect(),
         }
     } else {
-        let mut snapshots: Vec<Snapshot> = Vec::new();
-        if args.snapshots.is_empty() {
-            snapshots.extend(filter.select(&look.snapshots).into_iter().map(|i| i.snapshot));
-        }
+        let mut infos = if args.snapshots.is_empty() { filter.select(&look.snapshots) } else { Vec::new() };
         for spec in &args.snapshots {
-            snapshots.push(whole(look.find(context, spec, &args.select)?)?.snapshot);
+            add_once(&mut infos, whole(look.find(context, spec, &args.select)?)?);
         }
+        let snapshots: Vec<Snapshot> = infos.into_iter().map(|info| info.snapshot).collect();
         let s = look.watch.run(|monitor| of_snapshots(&look.reader, &snapshots, processors(), monitor))?;
         JsonStats {
             message_type: "stats",

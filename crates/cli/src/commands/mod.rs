@@ -141,6 +141,13 @@ pub fn whole(spec: SnapshotSpec) -> Result<SnapshotInfo> {
     Err(Failure::usage(format!("this command needs a whole snapshot: leave out ':{}'", spec.subfolder)))
 }
 
+/// Add a snapshot that was named, unless it was named before: by another name, perhaps.
+pub fn add_once(named: &mut Vec<SnapshotInfo>, info: SnapshotInfo) {
+    if named.iter().all(|known| known.snapshot.id != info.snapshot.id) {
+        named.push(info);
+    }
+}
+
 /// How many threads can run at once.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -1,6 +1,6 @@
 //! `snapshots`: which there are.
 
-use super::{gather, whole};
+use super::{add_once, gather, whole};
 use crate::args::snapshots::Snapshots;
 use crate::context::Context;
 use crate::exit::{Exit, Result};
@@ -118,7 +118,7 @@ pub fn run(context: &Context, args: &Snapshots) -> Result<Exit> {
         false => {
             let mut named = Vec::new();
             for spec in &args.snapshots {
-                named.push(whole(gather::find(context, &all, spec.as_ref(), &args.select)?)?);
+                add_once(&mut named, whole(gather::find(context, &all, spec.as_ref(), &args.select)?)?);
             }
             named
         }

@@ -88,7 +88,7 @@ fn some_of_them() {
     let home = home();
     home.run(&["backup", "src/deep", "-H", "other"]).ok();
     let count = || there(&home, &["--json", "snapshots"]).ok().objects().len();
-    copy(&home, &["--host", "nobody"]).ok();
+    copy(&home, &["--host", "nobody"]).expect(0);
     assert_eq!(count(), 0);
     copy(&home, &["--tag", "second"]).ok();
     assert_eq!(count(), 1);
@@ -211,4 +211,59 @@ fn cut_like_another_one_copies_and_backups_share() {
     home.run(&[&["-r", "no", "-k", "no.key"], &like[..]].concat()).expect(1);
     assert!(!home.path("no").exists() && !home.path("no.key").exists());
     home.run(&["-r", "no", "-k", "no.key", "init", "--like-key-file", "reader.key"]).expect(2);
+}
+
+/// What the copy of a damaged snapshot lacks is no reason to delete it where it was saved.
+#[test]
+fn a_copy_of_what_is_damaged_deletes_nothing() {
+    let home = Home::new();
+    for n in 0..3000 {
+        home.write(&format!("src/a/a-rather-long-name-of-a-file-{n}"), "x");
+    }
+    home.run(&["backup", "src"]).ok();
+    home.write("src/b/other", "other");
+    home.run(&["backup", "src"]).ok();
+    home.run(&["-r", "to", "-k", "to.key", "init"]).ok();
+    // The first tree pack has the first snapshot's root, too.
+    let mut packs = crate::kills::files(&home.repository().join("tree"));
+    packs.sort_by_key(|path| std::fs::metadata(path).unwrap().len());
+    std::fs::remove_file(packs.pop().unwrap()).unwrap();
+    let ran = copy(&home, &[]).expect(3);
+    assert!(ran.stderr.contains("nothing of snapshot"), "{}", ran.stderr);
+    let copies = there(&home, &["--json", "snapshots"]).ok().objects();
+    assert_eq!(copies.len(), 1, "{copies:?}");
+    assert!(copies[0]["summary"]["entries_unreadable"].as_u64() > Some(0), "{}", copies[0]);
+    let restore = ["restore", "latest", "-t", "/", "--delete"];
+    let ran = there(&home, &restore).expect(1);
+    assert!(ran.stderr.contains("could not be read when this snapshot was made"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(home.path("src/a")).unwrap().count(), 3000);
+    // By its own id the other one is told as what it is.
+    let ran = copy(&home, &["latest~1"]).expect(1);
+    assert!(ran.stderr.contains("nothing of snapshot"), "{}", ran.stderr);
+}
+
+/// Of two that begin at the same time, as by a timer that comes too often, one goes on.
+#[test]
+fn a_second_copy_is_refused_while_one_is_at_work() {
+    let home = home();
+    copy(&home, &[]).ok();
+    let locks = std::fs::read_dir(home.path("cache/drumlin/locks")).unwrap().map(|entry| entry.unwrap().path());
+    let lock = locks.filter(|path| path.to_str().unwrap().contains("-from-")).collect::<Vec<_>>();
+    assert_eq!(lock.len(), 1, "{lock:?}");
+    let held = std::fs::File::open(&lock[0]).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let ran = copy(&home, &[]).expect(11);
+    assert!(ran.stderr.contains("a copy from the same repository to the same one is at work"), "{}", ran.stderr);
+    copy(&home, &["-n"]).ok();
+    drop(held);
+    copy(&home, &[]).ok();
+}
+
+/// A slip in a filter copies nothing, and says so.
+#[test]
+fn a_filter_that_nothing_fits_is_told() {
+    let home = home();
+    let ran = copy(&home, &["--host", "typo"]).expect(0);
+    assert!(ran.stderr.contains("no snapshot fits"), "{}", ran.stderr);
+    assert!(there(&home, &["--json", "snapshots"]).ok().objects().is_empty());
 }

@@ -130,4 +130,9 @@ fn stats_and_estimate_count() {
     let estimate = bare.run(&["--json", "estimate", "src"]).ok().the("estimate");
     assert_eq!(estimate["total"]["files"], 4);
     assert!(!bare.path("data").exists());
+    // A snapshot counts once, whatever it is called.
+    let [once, twice] = [&["latest"][..], &["latest", "latest"]]
+        .map(|named| home.run(&[&["--json", "stats"], named].concat()).ok().the("stats"));
+    assert_eq!(once, twice);
+    assert_eq!(home.run(&["--json", "snapshots", "latest", "latest"]).ok().of_type("snapshot").len(), 1);
 }

@@ -5,12 +5,14 @@ use crate::Result;
 use drumlin_format::SnapshotId;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_repo::{Error as RepoError, Trust, names};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Copies, by what the snapshot was called when it was taken.
 #[derive(Default)]
 pub(super) struct Copies {
     found: HashMap<SnapshotId, Snapshot>,
+    /// The target's snapshots that were looked at.
+    seen: HashSet<SnapshotId>,
     /// Snapshots of the target that can't be read: what they may be copies of is copied once more.
     pub unreadable: Vec<RepoError>,
 }
@@ -20,6 +22,7 @@ impl Copies {
     pub fn find(target: &End) -> Result<Self> {
         let mut copies = Copies::default();
         if target.repository.secrets().meta.is_some() {
+            copies.seen = ids(target)?;
             let infos;
             (infos, copies.unreadable) = target.repository.snapshots()?;
             // What nobody known has signed may be the storage's word that there is nothing to do.
@@ -27,6 +30,19 @@ impl Copies {
             copies.found.extend(signed.map(|info| (info.snapshot.first_id(), info.snapshot)));
         }
         Ok(copies)
+    }
+
+    /// Look at what others have put since; these snapshots. A key that can't read them sees none.
+    pub fn renew(&mut self, target: &End) -> Result<HashSet<SnapshotId>> {
+        if target.repository.secrets().meta.is_none() {
+            return Ok(HashSet::new());
+        }
+        let new: HashSet<_> = ids(target)?.difference(&self.seen).copied().collect();
+        if !new.is_empty() {
+            let Copies { found, seen, .. } = Copies::find(target)?;
+            (self.found, self.seen) = (found, seen);
+        }
+        Ok(new)
     }
 
     /// The copy of a snapshot, if it is there.
@@ -51,11 +67,20 @@ impl Copies {
     /// Take note of a new copy.
     pub fn add(&mut self, target: &End, copy: &Snapshot) {
         self.found.insert(copy.first_id(), copy.clone());
+        self.seen.insert(copy.id);
         if target.repository.secrets().meta.is_none() {
             // Without it the snapshot is copied once more, which stores nothing twice.
             let _ = target.cache.remember(&name(copy.first_id()), &copy.to_plain());
         }
     }
+}
+
+fn ids(target: &End) -> Result<HashSet<SnapshotId>> {
+    let mut ids = HashSet::new();
+    let store = target.repository.store();
+    let listed = store.list(names::SNAPSHOTS, &mut |listed| ids.extend(SnapshotId::parse(names::last(&listed.name))));
+    listed.map_err(RepoError::from)?;
+    Ok(ids)
 }
 
 fn name(first: SnapshotId) -> String {

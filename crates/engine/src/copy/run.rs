@@ -31,7 +31,7 @@ impl Copier {
     ///
     /// # Errors
     /// [`Error::Interrupted`]; [`Error::Refused`] for a snapshot that no known key has signed, and if the target is damaged;
-    /// whatever either storage says, except for damage in the source, which is told to the monitor. Then there is no copy.
+    /// [`Error::Hollow`]; [`Error::Copied`]; whatever either storage says, except for damage in the source, which is told to the monitor. Then there is no copy.
     pub fn copy(&mut self, snapshot: &SnapshotInfo, others: &[SnapshotInfo], monitor: &dyn Monitor) -> Result<Report> {
         let SnapshotInfo { snapshot, trust, .. } = snapshot;
         // It would bear our signature from now on.
@@ -88,8 +88,13 @@ impl Copier {
                     "snapshot {} was forgotten and pruned while it was copied, and nothing of it was copied",
                     snapshot.id
                 ))),
-                false => Ok(root),
+                false if snapshot.root.is_some() && root.is_none() => Err(Error::Hollow(snapshot.id)),
+                false => self.is_copied(snapshot).and_then(|is_there| match is_there {
+                    true => Err(Error::Copied(snapshot.id)),
+                    false => Ok(root),
+                }),
             });
+        let lost = monitor.counters().get().damaged - damaged;
         let root = match flushed {
             Ok(root) => root,
             Err(e) => {
@@ -104,9 +109,13 @@ impl Copier {
                 return Err(e);
             }
         };
+        let mut summary = snapshot.summary;
+        // Whoever deletes what a snapshot doesn't have goes by this.
+        summary.unreadable += lost;
         let copy = Snapshot {
             id: SnapshotId(random_id()?),
             session: session.id(),
+            summary,
             root,
             parent,
             plans: known.ids(),
@@ -124,6 +133,12 @@ impl Copier {
         })?;
         self.copies.add(&self.target, &copy);
         Ok(Report { snapshot: copy, indexes, beside: pair.map(|pair| pair.source) })
+    }
+
+    /// Whether another run has copied it since this one began: two copies of it would count as two snapshots.
+    fn is_copied(&mut self, snapshot: &Snapshot) -> Result<bool> {
+        let new = self.copies.renew(&self.target)?;
+        Ok(!new.is_empty() && self.copies.of(&self.target, snapshot)?.is_some_and(|copy| new.contains(&copy.id)))
     }
 
     /// Whether the source has a snapshot no more.

@@ -180,7 +180,7 @@ impl<'a> Plan<'a> {
             self.symlinks.insert(checksum(&tree::join(entry.dir(), entry.name())));
         }
         if meta.marks & marks::CONTENTS_MISSING != 0 {
-            let cause = "its contents could not be read when it was backed up".to_owned();
+            let cause = "its contents could not be read when it was backed up or copied".to_owned();
             return Ok(self.push(Event::Missing(entry.path(), cause)));
         }
         let content = match entry.content() {

@@ -258,7 +258,7 @@ impl<'a> Planner<'a> {
         let (context, current) = (self.context, self.dir.as_mut().expect("begun by the caller"));
         let counters = context.counters();
         if meta.marks & marks::CONTENTS_MISSING != 0 {
-            context.differs(&path, "its contents could not be read when it was backed up");
+            context.differs(&path, "its contents could not be read when it was backed up or copied");
             return Ok(false);
         }
         if current.stays {

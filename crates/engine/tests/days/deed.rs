@@ -341,6 +341,7 @@ fn copy(from: End, to: End, monitor: &Quiet, told: &mut Told) -> Result<(Vec<Sna
             // One that can't be copied is told, and the others follow.
             match copier.copy(info, &infos, monitor) {
                 Err(Error::Repo(e)) if e.is_damage() => told.push(e.to_string()),
+                Err(e @ Error::Hollow(_)) => told.push(e.to_string()),
                 other => drop(other?),
             }
         }

@@ -3,6 +3,7 @@
 use super::entry::{JsonEntry, More, long};
 use super::{Look, Written, is_dir};
 use crate::args::look::{Find, Kind};
+use crate::commands::add_once;
 use crate::commands::snapshots::in_words;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
@@ -35,9 +36,9 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit> {
             below = spec.subfolder;
             // A folder that isn't there is a slip, and no search without a result.
             is_dir(&look.reader, spec.snapshot.snapshot.root, &below)?;
-            named.push(spec.snapshot.snapshot);
+            add_once(&mut named, spec.snapshot);
         }
-        named
+        named.into_iter().map(|info| info.snapshot).collect()
     };
     let time = |t: Time| tree::Time { sec: t.0, nsec: t.1 };
     let options = Options {
