@@ -158,8 +158,11 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
             become_close(&close, &name);
         }
     });
+    // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this.
+    let mut slot = opened.lock().unwrap_or_else(PoisonError::into_inner);
     let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
-    *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(user.clone());
+    *slot = Some(user.clone());
+    drop(slot);
     Ok(Some(Opened { profile, user, before_end }))
 }
 

@@ -236,6 +236,31 @@ fn what_a_hook_opens_is_closed_by_the_last_that_uses_it() {
     assert!(home.path("away").exists());
 }
 
+/// The hook goes on though the program is asked to end, and what it opens would stay open.
+#[test]
+fn what_a_hook_is_opening_when_a_signal_comes_is_closed() {
+    let home = home(
+        "[profile.home.hooks]\nopen = 'echo opening >> log; sleep 1; echo open >> log'\nclose = 'echo close >> log'\n",
+    );
+    let log = || std::fs::read_to_string(home.path("log")).unwrap_or_default();
+    for args in [&["snapshots"][..], &["backup"]] {
+        let child = home.start(&[&["--profile", "home"], args].concat());
+        until(|| log() == "opening\n");
+        crate::home::signal(&child, rustix::process::Signal::TERM);
+        let status = child.wait_with_output().unwrap().status;
+        assert_eq!((status.code(), &log()[..]), (Some(130), "opening\nopen\nclose\n"), "{args:?}: {status}");
+        std::fs::remove_file(home.path("log")).unwrap();
+    }
+    // What could not be opened is not closed.
+    let profiles = std::fs::read_to_string(home.path("config/drumlin/profiles.toml")).unwrap();
+    home.write("config/drumlin/profiles.toml", profiles.replace("echo open >>", "false >>"));
+    let child = home.start(&["--profile", "home", "snapshots"]);
+    until(|| log() == "opening\n");
+    crate::home::signal(&child, rustix::process::Signal::TERM);
+    assert!(!child.wait_with_output().unwrap().status.success());
+    assert_eq!(log(), "opening\n");
+}
+
 /// What is mounted can't be unmounted while this process has anything of it open.
 #[test]
 fn who_is_ended_by_a_signal_lets_go_of_what_is_closed() {
