@@ -28,8 +28,11 @@ pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf
     let mut named = given.clone();
     for (files, lines) in files {
         for file in *files {
-            let mut missing =
-                |pattern: &str| context.out.caution(format!("{}: nothing matches '{pattern}'", file.display()));
+            let mut missing = |pattern: &str| {
+                // A disk that isn't mounted, for whoever looks at the status alone.
+                context.note_doubt();
+                context.out.caution(format!("{}: nothing matches '{pattern}'", file.display()));
+            };
             given.extend(sources::from_file(file, *lines, &mut missing)?);
         }
     }

@@ -85,6 +85,10 @@ fn paths_from_files() {
     assert_eq!(names(&home), ["/deep", "/link", "/deep/b.txt"]);
     home.feed(&["backup", "--files-from-raw", "-"], b"src/odd\xff\n\0src/a.txt\0").ok();
     assert_eq!(names(&home), ["/a.txt", "/odd\u{fffd}\n"]);
+    home.write("list", "src/*.txt\nnothing*\n");
+    let ran = home.run(&["backup", "--files-from", "list"]).expect(3);
+    assert!(ran.stderr.contains("nothing matches 'nothing*'"), "{}", ran.stderr);
+    assert_eq!(names(&home), ["/a.txt"]);
     home.write("list", "nothing*\n");
     for quiet in [&[][..], &["-q"], &["--json"]] {
         let ran = home.run(&[quiet, &["backup", "--files-from", "list"]].concat()).expect(2);

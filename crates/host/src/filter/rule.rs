@@ -113,6 +113,9 @@ impl Pattern {
             Some(body) => ("!", body),
             None => ("", text),
         };
+        if body.trim_end().is_empty() {
+            return None;
+        }
         let escaped = if not.is_empty() && body.starts_with('#') { "\\" } else { "" };
         let body = format!("{escaped}{}", letters(&folded(body), self.ignore_case).unwrap_or_else(|_| body.to_owned()));
         let inner = body.trim_end().trim_end_matches('/');

@@ -25,6 +25,7 @@ fn patterns_match_as_in_gitignore_at_any_depth() {
     assert!(file(&["!a/b", "a/b"], "/q/a/b") && !file(&["a/b", "!a/b"], "/q/a/b"));
     assert!(file(&["#*#", "", "   "], "/a/#x#") && file(&["\\#x"], "/a/#x") && file(&["\\!x"], "/a/!x"));
     assert!(!file(&["#*#", "!#x#"], "/a/#x#"));
+    assert!(file(&["*.o", "!", "! "], "/a/c.o"), "takes nothing back");
     assert!(!file(&["dir/"], "/a/dir") && excluded(&["dir/"], "/a/dir", Kind::Dir));
     assert!(!file(&["a/dir/"], "/z/a/dir") && excluded(&["a/dir/"], "/z/a/dir", Kind::Dir));
     assert!(excluded(&["x*"], "/a/x\n\t", Kind::Symlink));
