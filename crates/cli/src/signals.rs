@@ -7,7 +7,7 @@
 //! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once; what has to be put right before that is
 //! ([`before_end`]).
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -27,10 +27,12 @@ pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// Take note of SIGUSR1 from now on; unheeded it would end the program.
+/// Take note of SIGUSR1 from now on; unheeded it would end the program. And have a file that grows beyond a limit (`ulimit -f`) be an error of who writes it, as on a full disk: SIGXFSZ
+/// would end the program without a word. (Programs that this one starts end by it as usual.)
 pub fn note_state_requests() {
     let state = STATE.get_or_init(Arc::default);
     let _ = flag::register(SIGUSR1, state.clone());
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
 impl Signals {

@@ -167,7 +167,11 @@ impl Made {
             false => format!("'{}'", word.replace('\'', r"'\''")),
         };
         Ok(match (&context.global.profile, context.place()?) {
-            (Some(profile), _) => format!("drumlin --profile {}", word(profile)),
+            (Some(profile), _) => {
+                let file = context.global.config.as_ref();
+                let file = file.map(|file| format!(" --config {}", word(&file.display().to_string())));
+                format!("drumlin{} --profile {}", file.unwrap_or_default(), word(profile))
+            }
             (None, Place::Default(_)) => "drumlin".into(),
             (None, Place::Named(_)) => {
                 let place = word(&self.repository.store().location());

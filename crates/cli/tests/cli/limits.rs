@@ -43,6 +43,22 @@ fn few_descriptors_do() {
     run(&["check"]).ok();
 }
 
+/// A limit for files is told as what it is.
+#[test]
+fn files_that_may_not_grow_are_an_error() {
+    let home = Home::new();
+    home.write("src/file", Rng::new(1).bytes(3 << 20));
+    home.run(&["init"]).ok();
+    let ran = limited(&home, "--fsize=1000000:1000000", None, &["backup", "src"]).expect(1);
+    assert!(ran.stderr.contains("File too large"), "{}", ran.stderr);
+    home.run(&["backup", "src"]).ok();
+    let restore = ["restore", &home.saved_folder(), "-t", "out"];
+    let ran = limited(&home, "--fsize=1000000:1000000", None, &restore);
+    assert!(matches!(ran.code, Some(1 | 3)) && ran.stderr.contains("File too large"), "{:?}: {}", ran.code, ran.stderr);
+    home.run(&["restore", &home.saved_folder(), "-t", "out"]).ok();
+    assert!(same(&home.path("src"), &home.path("out")));
+}
+
 /// What can't be looked at for lack of them may be a repository.
 #[test]
 fn with_few_descriptors_no_repository_is_deleted() {
