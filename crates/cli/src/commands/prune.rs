@@ -62,6 +62,7 @@ struct JsonPrune {
     unfinished_removed: u64,
     unfinished_bytes: u64,
     retained: u64,
+    lacked_room: bool,
 }
 
 /// Run it.
@@ -106,6 +107,7 @@ pub fn run_in(context: &Context, args: &Prune, repository: &Repository) -> Resul
             unfinished_removed: report.unfinished.objects,
             unfinished_bytes: report.unfinished.bytes,
             retained,
+            lacked_room: report.is_pared,
         });
         report.parity.iter().for_each(|parity| out.tell(&super::parity::json(parity, false)));
     } else {

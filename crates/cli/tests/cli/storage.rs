@@ -179,6 +179,34 @@ fn a_repository_that_has_no_room_can_be_made_once_there_is_some() {
     assert!(failed > 1 && left > 0, "{failed}, {left} of them with folders");
 }
 
+/// Whoever prunes a storage that is nearly full wants room, and there is none to write anything anew.
+#[test]
+fn a_prune_without_room_says_what_it_has_left() {
+    let home = Home::new();
+    let Some((fs, run)) = on_its_own(&home) else { return };
+    home.write("src/gone", Rng::new(1).bytes(20 << 20));
+    run(&["backup", "src"]).ok();
+    std::fs::remove_file(home.path("src/gone")).unwrap();
+    (0..20).for_each(|n| drop(home.write(&format!("src/mixed/{n}"), Rng::new(n + 2).bytes(1 << 20))));
+    run(&["backup", "src"]).ok();
+    (0..12).for_each(|n| std::fs::remove_file(home.path(&format!("src/mixed/{n}"))).unwrap());
+    run(&["backup", "src"]).ok();
+    run(&["forget", "--keep-last", "1"]).ok();
+    let full = std::fs::File::create(fs.path().join("filler")).unwrap();
+    let taken = fill(&full, 0);
+    full.set_len(taken - (2 << 20)).unwrap();
+    full.sync_all().unwrap();
+    let ran = run(&["--json", "prune"]).expect(3);
+    let pruned = ran.the("prune");
+    assert!(ran.stderr.contains("there was no room to write packs anew"), "{}", ran.stderr);
+    assert!(pruned["lacked_room"] == true && pruned["removed"]["bytes"].as_u64() > Some(20 << 20), "{pruned}");
+    drop(full);
+    std::fs::remove_file(fs.path().join("filler")).unwrap();
+    let pruned = run(&["--json", "prune"]).ok().the("prune");
+    assert!(pruned["lacked_room"] == false && pruned["bytes_written"].as_u64() > Some(7 << 20), "{pruned}");
+    run(&["check", "--read-data"]).ok();
+}
+
 /// Not with an advice to make a new one there.
 #[test]
 fn a_repository_without_its_config_is_told_as_that() {
