@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 use crate::name::is_below;
+use crate::readers::Readers;
 use crate::{Listed, Result};
 
 /// More than so many objects and listings are not asked for at once.
@@ -18,7 +19,8 @@ const LENGTHS_MAX: usize = 16;
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
-/// A range that has been here for so long, and that nobody has fetched, is given up. (One that is on its way may take far longer over a slow line.)
+/// A range that has been here for so long, and that nobody has fetched, is given up, once so many bytes of others that were asked for later have been fetched instead, [`RANGE_BYTES_MAX`], or nobody has fetched any
+/// for as long. (Over a slow line one that is on its way may take far longer, and come before one that is wanted first.)
 const RANGE_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// A store that can be asked from a thread, and has room for what was asked for in advance.
@@ -38,6 +40,7 @@ pub(crate) trait Asked: Send + Sync + 'static {
 #[derive(Default)]
 pub(crate) struct Ahead {
     under_way: Mutex<Vec<UnderWay>>,
+    readers: Readers,
 }
 
 struct UnderWay {
@@ -49,23 +52,24 @@ enum What {
     Object(JoinHandle<Option<Vec<u8>>>),
     Listing(JoinHandle<Option<Vec<Listed>>>),
     Length(JoinHandle<Option<Option<u64>>>),
-    /// `here`: when it was seen that it is.
+    /// `here`: when it was seen that it is. `overtaken`: bytes that were asked for later, and fetched.
     Range {
         offset: u64,
         len: usize,
         here: Option<Instant>,
+        overtaken: usize,
         read: JoinHandle<Option<Vec<u8>>>,
     },
 }
 
 impl What {
-    /// Whether it is a range that nobody wants, as it seems.
-    fn is_stale(&mut self) -> bool {
-        let What::Range { here, read, .. } = self else { return false };
+    /// Whether it is a range that nobody wants, as it seems. `quiet`: nobody has fetched any for a while.
+    fn is_stale(&mut self, quiet: bool) -> bool {
+        let What::Range { here, read, overtaken, .. } = self else { return false };
         if here.is_none() && read.is_finished() {
             *here = Some(Instant::now());
         }
-        here.is_some_and(|here| here.elapsed() > RANGE_FOR)
+        (quiet || *overtaken >= RANGE_BYTES_MAX) && here.is_some_and(|here| here.elapsed() > RANGE_FOR)
     }
 
     fn range_bytes(&self) -> Option<usize> {
@@ -101,8 +105,9 @@ pub(crate) fn listing<S: Asked>(store: &Arc<S>, folder: &str) {
 
 /// Ask for a range, if there is room for it.
 pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usize) {
+    let quiet = store.ahead().readers.are_quiet(RANGE_FOR);
     let mut under_way = lock(&store.ahead().under_way);
-    under_way.retain_mut(|of| !of.what.is_stale());
+    under_way.retain_mut(|of| !of.what.is_stale(quiet));
     let is_it = |of: &UnderWay| of.name == name && of.what.is_range(offset, len);
     let ranges = under_way.iter().filter_map(|of| of.what.range_bytes());
     let (many, bytes) = ranges.fold((0, 0), |(many, bytes), more| (many + 1, bytes + more));
@@ -115,7 +120,10 @@ pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usiz
         asked.read_at(&of, offset, &mut bytes).ok().map(|()| bytes)
     };
     if let Some(read) = start(read) {
-        under_way.push(UnderWay { name: name.to_owned(), what: What::Range { offset, len, here: None, read } });
+        under_way.push(UnderWay {
+            name: name.to_owned(),
+            what: What::Range { offset, len, here: None, overtaken: 0, read },
+        });
     }
 }
 
@@ -140,7 +148,8 @@ impl Ahead {
     fn take(&self, name: &str, is_it: impl Fn(&What) -> bool) -> Option<What> {
         let mut under_way = lock(&self.under_way);
         let place = under_way.iter().position(|of| of.name == name && is_it(&of.what))?;
-        Some(under_way.swap_remove(place).what)
+        // In the order in which they were asked for.
+        Some(under_way.remove(place).what)
     }
 
     /// The object, if it was asked for and is there.
@@ -174,7 +183,18 @@ impl Ahead {
 
     /// The range, if it was asked for and is there.
     pub(crate) fn range(&self, name: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
-        match self.take(name, |what| what.is_range(offset, len))? {
+        let _reading = self.readers.begin();
+        let taken = {
+            let mut under_way = lock(&self.under_way);
+            let place = under_way.iter().position(|of| of.name == name && of.what.is_range(offset, len))?;
+            for earlier in &mut under_way[..place] {
+                if let What::Range { overtaken, .. } = &mut earlier.what {
+                    *overtaken += len;
+                }
+            }
+            under_way.remove(place).what
+        };
+        match taken {
             What::Range { read, .. } => read.join().ok()?,
             _ => None,
         }
@@ -235,5 +255,28 @@ mod tests {
         thread::sleep(RANGE_FOR * 3 / 2);
         range(&store, "data/x", 15, 5);
         assert!(!has(5) && has(15));
+    }
+
+    /// Several come at the same time over a slow line, and the first to be here may be the last that is wanted.
+    #[test]
+    fn a_range_that_is_here_waits_while_another_one_is_waited_for() {
+        let store = Arc::new(Slow::default());
+        let has = |offset, len| lock(&store.ahead.under_way).iter().any(|of| of.what.is_range(offset, len));
+        range(&store, "data/x", 5, 5);
+        thread::sleep(RANGE_FOR * 2 + RANGE_FOR / 2);
+        range(&store, "data/x", 0, 5);
+        // By this it is seen that the first one is here.
+        range(&store, "data/x", 10, 5);
+        assert_eq!(store.ahead.range("data/x", 0, 5), Some(vec![0; 5]));
+        range(&store, "data/x", 15, 5);
+        assert!(has(5, 5), "somebody has waited for another one all the time");
+        // What others overtake is wanted by nobody.
+        for at in 0..3 {
+            let len = RANGE_BYTES_MAX / 2 - 100;
+            range(&store, "data/y", at, len);
+            assert!(store.ahead.range("data/y", at, len).is_some());
+        }
+        range(&store, "data/x", 20, 5);
+        assert!(!has(5, 5) && has(20, 5));
     }
 }

@@ -19,6 +19,7 @@ mod location;
 mod lock;
 mod memory;
 pub mod name;
+mod readers;
 mod readonly;
 mod record;
 mod retry;

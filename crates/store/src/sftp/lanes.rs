@@ -17,8 +17,8 @@ pub(super) struct Under {
     pub(super) answers: Receiver<Answer>,
     /// What a sync on its way will make safe.
     pub(super) syncing: Option<u64>,
-    /// Where it is being opened: answers come with [`OF_OPENING`] and below.
-    opening: Vec<Option<Arc<Peer>>>,
+    /// Where it was to be opened, by the numbers of connections, and is being opened: answers come with [`OF_OPENING`] and below.
+    opening: Vec<(u64, Option<Arc<Peer>>)>,
 }
 
 /// The file as it is open on one connection.
@@ -62,13 +62,13 @@ impl Under {
     pub(super) fn open(&mut self, peer: Arc<Peer>, path: &[u8]) {
         let open = Request::Open { path, flags: open::WRITE, mode: None };
         peer.ask(&open, &self.to, OF_OPENING - self.opening.len());
-        self.opening.push(Some(peer));
+        self.opening.push((peer.number, Some(peer)));
     }
 
     /// Take in an answer to one of those; others come back. Where it could not be opened, the others carry it.
     pub(super) fn opened(&mut self, answer: Answer) -> Option<Answer> {
         let place = OF_OPENING.checked_sub(answer.tag).and_then(|at| self.opening.get_mut(at));
-        let Some(place) = place else { return Some(answer) };
+        let Some((_, place)) = place else { return Some(answer) };
         let handle = answer.reply.ok().and_then(|reply| reply.handle().ok());
         self.lanes.extend(place.take().zip(handle).map(|(peer, handle)| Lane::new(peer, handle)));
         None
@@ -77,17 +77,19 @@ impl Under {
     /// Wait until nobody opens it any more, so that all who have it can close it. What else is answered is wanted by nobody.
     pub(super) fn settle(&mut self) {
         let start = Instant::now();
-        while self.opening.iter().flatten().any(|peer| peer.check().is_ok()) && start.elapsed() < SETTLING {
+        while self.opening.iter().flat_map(|(_, peer)| peer).any(|peer| peer.check().is_ok())
+            && start.elapsed() < SETTLING
+        {
             if let Ok(answer) = self.answers.recv_timeout(LOOK) {
                 self.opened(answer);
             }
         }
     }
 
-    /// The connections on which it is open, or about to be.
+    /// The connections on which it is open, or was to be: where that was refused it is not asked for again.
     pub(super) fn numbers(&self) -> Vec<u64> {
-        let opening = self.opening.iter().flatten();
-        self.lanes.iter().map(|lane| &lane.peer).chain(opening).map(|peer| peer.number).collect()
+        let opening = self.opening.iter().map(|(number, _)| *number);
+        self.lanes.iter().map(|lane| lane.peer.number).chain(opening).collect()
     }
 
     /// Close it on the connections that are left.
@@ -195,7 +197,7 @@ pub(super) mod tests {
         under.settle();
         let lanes: Vec<_> = under.lanes.iter().map(|lane| (lane.peer.number, lane.handle.clone())).collect();
         assert_eq!(lanes, [(one.number, b"h".to_vec()), (three.number, b"3".to_vec())]);
-        assert_eq!(under.numbers(), [one.number, three.number]);
+        assert_eq!(under.numbers(), [one.number, three.number, two.number, three.number], "nor where it was refused");
         // Answers to other requests are somebody else's.
         fill(&mut under, LEN);
         answer(&one, 1, done());

@@ -103,11 +103,14 @@ impl Pieces {
         self.kept.get(first).map_or(self.end, |piece| piece.offset)
     }
 
-    /// All up to there is on the server's disk, and kept no longer.
-    pub fn make_safe(&mut self, safe: u64) {
+    /// All up to there is on the server's disk, and kept no longer. Answers to some of it may still come: servers give them in any order.
+    pub fn make_safe(&mut self, safe: u64, under: &mut Under) {
         self.safe = self.safe.max(safe);
-        while self.kept.front().is_some_and(|piece| piece.offset + piece.bytes.len() as u64 <= self.safe) {
-            self.kept.pop_front();
+        let is_safe = |piece: &mut Piece| piece.offset + piece.bytes.len() as u64 <= self.safe;
+        while let Some(piece) = self.kept.pop_front_if(is_safe) {
+            if let Way::Lane(number) = piece.way {
+                under.landed(number, piece.bytes.len());
+            }
         }
     }
 }
@@ -134,7 +137,7 @@ mod tests {
         pieces.send(&mut under, 30);
         assert_eq!((state(&pieces), pieces.are_held()), ((40, 40, 20, 0), false));
         // Of a piece that is safe in part all is kept.
-        pieces.make_safe(15);
+        pieces.make_safe(15, &mut under);
         assert_eq!((state(&pieces), pieces.unsafe_bytes(), pieces.kept.len()), ((40, 40, 20, 15), 25, 3));
         // Another connection: from there all of it once more.
         let mut under = Under::new(&two, b"h".to_vec());
@@ -142,8 +145,24 @@ mod tests {
         assert_eq!(state(&pieces), (40, 10, 10, 15));
         pieces.send(&mut under, usize::MAX);
         [10, 20, 30].into_iter().for_each(|offset| pieces.take(offset, &mut under));
-        pieces.make_safe(40);
+        pieces.make_safe(40, &mut under);
         assert_eq!((state(&pieces), pieces.unsafe_bytes(), pieces.kept.len()), ((40, 40, 40, 40), 0, 0));
         assert_eq!(state(&Pieces::all_safe(7)), (7, 7, 7, 7));
+    }
+
+    /// Else its lane would have no room for ever.
+    #[test]
+    fn what_is_safe_before_it_is_answered_is_on_its_way_no_more() {
+        let (one, _heard) = connection();
+        let mut under = Under::new(&one, b"h".to_vec());
+        let mut pieces = Pieces::default();
+        (0..3).for_each(|_| pieces.push(Bytes::from_static(&[0; 10])));
+        pieces.send(&mut under, 20);
+        assert_eq!(pieces.sent(), 20);
+        pieces.make_safe(20, &mut under);
+        [0, 10].into_iter().for_each(|offset| pieces.take(offset, &mut under));
+        (0..2).for_each(|_| pieces.push(Bytes::from_static(&[0; 10])));
+        pieces.send(&mut under, 20);
+        assert_eq!((pieces.sent(), pieces.end()), (40, 50), "two of three");
     }
 }

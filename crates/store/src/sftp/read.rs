@@ -15,6 +15,7 @@ use super::Inner;
 use super::peer::{Answer, Gone, Peer, Together, Trouble};
 use super::wire::{Attrs, PIECE_BYTES, Reply, Request, Sort, open, status};
 use crate::lock::lock;
+use crate::readers::Readers;
 use crate::{Action, Error, Kind, Result, TOO_LONG, WHOLE_BYTES_MAX};
 
 /// Handles that are kept open.
@@ -31,7 +32,8 @@ const ALONG_BYTES_MAX: usize = 2 << 20;
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
 const EXPECTED_BYTES_MAX: usize = 16 << 20;
-/// What has been here for so long, and nobody has fetched, is given up. (What is on its way may take far longer over a slow line.)
+/// What has been here for so long, and nobody has fetched, is given up, once others that were asked for later have been fetched instead, [`EXPECTED_BYTES_MAX`] of them, or nobody has read anything for as long.
+/// (Over a slow line what is on its way may take far longer, and what comes over one connection be wanted behind what comes over another.)
 const EXPECTED_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// An object that is open on some connection; closed when dropped.
@@ -51,6 +53,7 @@ impl Drop for Handle {
 #[derive(Default)]
 pub(super) struct Kept {
     state: Mutex<State>,
+    readers: Readers,
 }
 
 #[derive(Default)]
@@ -72,15 +75,19 @@ struct Expected {
     pieces: Pieces,
     /// When it was seen that all of it is here.
     here: Option<Instant>,
+    /// Bytes that were asked for later, and fetched.
+    overtaken: usize,
 }
 
 impl Expected {
-    /// Whether nobody wants it, as it seems, or it will never come.
-    fn is_stale(&mut self) -> bool {
+    /// Whether nobody wants it, as it seems, or it will never come. `quiet`: nobody has read anything for a while.
+    fn is_stale(&mut self, quiet: bool) -> bool {
         if self.here.is_none() && self.pieces.are_here() {
             self.here = Some(Instant::now());
         }
-        self.here.is_some_and(|here| here.elapsed() > EXPECTED_FOR) || self.pieces.handle.peer.check().is_err()
+        let is_passed_over = quiet || self.overtaken >= EXPECTED_BYTES_MAX;
+        is_passed_over && self.here.is_some_and(|here| here.elapsed() > EXPECTED_FOR)
+            || self.pieces.handle.peer.check().is_err()
     }
 }
 
@@ -231,6 +238,7 @@ impl Kept {
         let mut state = lock(&self.state);
         let place = state.expected.iter().position(|e| e.name == name && e.offset == offset && e.len == len)?;
         let expected = state.expected.remove(place)?;
+        state.expected.iter_mut().take(place).for_each(|earlier| earlier.overtaken += expected.len);
         state.expected_bytes -= expected.len;
         Some(expected.pieces)
     }
@@ -397,6 +405,7 @@ impl Inner {
 
     /// Fill `buf` from `offset`.
     pub(super) fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let _reading = self.kept.readers.begin();
         let wanted = offset.saturating_add(buf.len() as u64);
         if let Some(pieces) = self.kept.fetch(name, offset, buf.len())
             && let Ok(true) = pieces.fill(buf)
@@ -488,15 +497,16 @@ impl Inner {
         if !is_whole || len > EXPECTED_BYTES_MAX {
             return true;
         }
+        let quiet = self.kept.readers.are_quiet(EXPECTED_FOR);
         let mut state = lock(&self.kept.state);
-        state.expected.retain_mut(|expected| !expected.is_stale());
+        state.expected.retain_mut(|expected| !expected.is_stale(quiet));
         state.expected_bytes = state.expected.iter().map(|expected| expected.len).sum();
         let is_known = state.expected.iter().any(|e| e.name == name && e.offset == offset);
         if is_known || state.expected_bytes + len > EXPECTED_BYTES_MAX {
             return true;
         }
         let pieces = Pieces::begin(handle, offset, len);
-        state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, here: None });
+        state.expected.push_back(Expected { name: name.to_owned(), offset, len, pieces, here: None, overtaken: 0 });
         state.expected_bytes += len;
         true
     }

@@ -628,3 +628,33 @@ fn what_was_asked_for_before_it_was_open_is_asked_for_once() {
     asked.dedup();
     assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
 }
+
+/// Over a slow line one that is here may be wanted only after another one has been waited for, and that may take long.
+#[test]
+fn what_is_here_is_kept_while_another_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
+    let name = format!("data/ab/{}", "ab".repeat(16));
+    let len = 200_000;
+    let direct = location(&folder, "").unwrap();
+    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &vec![7; 40 * len], Put::Create).unwrap();
+    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.2\n{SLOW}", log.display()));
+    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+    store.read_at(&name, 39 * len as u64, &mut [0; 10]).unwrap();
+    let expect = |of: usize| store.expect(Soon::Range { name: &name, offset: (of * len) as u64, len });
+    expect(0);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    // By this it is seen that the first one is here.
+    expect(1);
+    store.read_at(&name, 10 * len as u64, &mut vec![0; 20 * len]).unwrap();
+    expect(2);
+    (0..3).for_each(|of| store.read_at(&name, (of * len) as u64, &mut vec![0; len]).unwrap());
+    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().map(Into::into).collect();
+    let count = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
+}

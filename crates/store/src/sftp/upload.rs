@@ -341,21 +341,24 @@ impl SftpUpload {
             let done = answer.reply?.done();
             if answer.tag == OF_SYNC {
                 done?;
-                if let Some(safe) = self.under.as_mut().and_then(|under| under.syncing.take()) {
-                    self.pieces.make_safe(safe);
+                if let Some(under) = &mut self.under
+                    && let Some(safe) = under.syncing.take()
+                {
+                    self.pieces.make_safe(safe, under);
                 }
+                self.feed();
                 continue;
             }
             done?;
             if let Some(under) = &mut self.under {
                 self.pieces.take(answer.tag as u64, under);
+                if !under.syncs() {
+                    // There is no more to be had here than that the server has taken it.
+                    let taken = self.pieces.taken();
+                    self.pieces.make_safe(taken, under);
+                }
             }
             self.feed();
-            if self.under.as_ref().is_some_and(|under| !under.syncs()) {
-                // There is no more to be had here than that the server has taken it.
-                let taken = self.pieces.taken();
-                self.pieces.make_safe(taken);
-            }
         }
     }
 
