@@ -158,11 +158,13 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
             become_close(&close, &name);
         }
     });
-    // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this.
-    let mut slot = opened.lock().unwrap_or_else(PoisonError::into_inner);
-    let user = users::User::begin(profile, folder, || run(profile, When::Open))?;
-    *slot = Some(user.clone());
-    drop(slot);
+    // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this. (It doesn't wait for another one's turn.)
+    let mut slot = None;
+    let user = users::User::begin(profile, folder, || {
+        slot = Some(opened.lock().unwrap_or_else(PoisonError::into_inner));
+        run(profile, When::Open)
+    })?;
+    *slot.unwrap_or_else(|| opened.lock().unwrap_or_else(PoisonError::into_inner)) = Some(user.clone());
     Ok(Some(Opened { profile, user, before_end }))
 }
 

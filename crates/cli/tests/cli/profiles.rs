@@ -251,6 +251,17 @@ fn what_a_hook_is_opening_when_a_signal_comes_is_closed() {
         assert_eq!((status.code(), &log()[..]), (Some(130), "opening\nopen\nclose\n"), "{args:?}: {status}");
         std::fs::remove_file(home.path("log")).unwrap();
     }
+    // Who waits for another one's turn waits no longer, and opens nothing.
+    let mut first = home.start(&["--profile", "home", "snapshots"]);
+    until(|| log() == "opening\n");
+    let second = home.start(&["--profile", "home", "snapshots"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    crate::home::signal(&second, rustix::process::Signal::TERM);
+    let status = second.wait_with_output().unwrap().status;
+    assert!(!status.success() && log() == "opening\n", "{status}: {}", log());
+    assert!(first.wait().unwrap().success());
+    assert_eq!(log(), "opening\nopen\nclose\n");
+    std::fs::remove_file(home.path("log")).unwrap();
     // What could not be opened is not closed.
     let profiles = std::fs::read_to_string(home.path("config/drumlin/profiles.toml")).unwrap();
     home.write("config/drumlin/profiles.toml", profiles.replace("echo open >>", "false >>"));

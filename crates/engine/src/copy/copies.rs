@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub(super) struct Copies {
     found: HashMap<SnapshotId, Snapshot>,
-    /// The target's snapshots that were looked at.
+    /// The target's snapshots that count. One that is put, and not yet decided on, is new when it does.
     seen: HashSet<SnapshotId>,
     /// Snapshots of the target that can't be read: what they may be copies of is copied once more.
     pub unreadable: Vec<RepoError>,
@@ -22,9 +22,9 @@ impl Copies {
     pub fn find(target: &End) -> Result<Self> {
         let mut copies = Copies::default();
         if target.repository.secrets().meta.is_some() {
-            copies.seen = ids(target)?;
             let infos;
             (infos, copies.unreadable) = target.repository.snapshots()?;
+            copies.seen = infos.iter().map(|info| info.snapshot.id).collect();
             // What nobody known has signed may be the storage's word that there is nothing to do.
             let signed = infos.into_iter().filter(|info| matches!(info.trust, Trust::Signed(_)));
             copies.found.extend(signed.map(|info| (info.snapshot.first_id(), info.snapshot)));
