@@ -120,15 +120,18 @@ impl Ledger {
             put_back(pending);
             return Err(e.into());
         }
+        // So is one that is being put while others end the session.
+        let doubt = self.doubt.swap(true, Ordering::Relaxed);
         if let Err(e) = store.put(&name, &bytes, Put::Create) {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
             let _ = store.delete(&name);
-            match e.kind {
-                Kind::Io | Kind::Transient | Kind::Exhausted => self.doubt.store(true, Ordering::Relaxed),
-                _ => put_back(pending),
+            if !matches!(e.kind, Kind::Io | Kind::Transient | Kind::Exhausted) {
+                put_back(pending);
+                self.doubt.store(doubt, Ordering::Relaxed);
             }
             return Err(e.into());
         }
+        self.doubt.store(doubt, Ordering::Relaxed);
         self.puts.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
     }

@@ -182,7 +182,14 @@ fn one(context: &Context, first: &Link, link: &Link, there: Option<FileId>) -> p
 
 /// What has come to have the name since it was planned, if anything, and may be replaced as if it had been there by then; `None`: it may not.
 fn met(context: &Context, planned: &Planned, link: &Link, path: &[u8]) -> Result<Option<Option<Stat>>> {
-    let (leaf, _, at) = entry(context, planned, link)?;
+    let (leaf, _, at) = match entry(context, planned, link) {
+        Ok(found) => found,
+        Err(Error::Repo(e)) if e.is_damage() => {
+            context.problem(path, ProblemKind::Damaged, e);
+            return Ok(None);
+        }
+        Err(e) => return Err(e),
+    };
     let target = context.target.as_ref().expect("links are made only where there is a target");
     match target.dir(&link.dir) {
         Ok(handle) => {
