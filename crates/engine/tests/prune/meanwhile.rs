@@ -165,7 +165,7 @@ impl Upload for SlowUpload {
     fn finish(self: Box<Self>) -> drumlin_store::Result<()> {
         let [is_naming, has_ended, is_late] = self.marks;
         is_naming.store(true, Relaxed);
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(150));
         is_late.fetch_or(has_ended.load(Relaxed), Relaxed);
         self.inner.finish()
     }
