@@ -579,7 +579,7 @@ fn what_nobody_fetches_makes_room_for_what_comes_next() {
     let direct = location(&folder, "").unwrap();
     let store = SftpStore::create(&direct, &Surroundings::default()).unwrap();
     store.put(&name, &vec![7; 40 * len], Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0\n{SLOW}", log.display()));
+    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.005\n{SLOW}", log.display()));
     let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
     store.read_at(&name, 0, &mut [0; 10]).unwrap();
     let reads = || std::fs::read_to_string(&log).unwrap().lines().count();
@@ -596,9 +596,10 @@ fn what_nobody_fetches_makes_room_for_what_comes_next() {
     };
     let first = fill(0);
     assert!((8 * 5..20 * 5).contains(&first), "{first} reads: there is no room for all");
-    // By the first of these it is seen that the others are here.
-    assert_eq!(fill(20), 0);
-    assert_eq!(fill(20), first);
+    // By the first of these it is seen that the others are here; but for what was here while they were asked for, on a
+    // machine that is busy: that makes room at once, and what comes instead has none the next time.
+    let (second, third) = (fill(20), fill(20));
+    assert!(second < first && second + third >= first, "{first}, {second} and {third} reads");
 }
 
 /// What was asked for before its object was open is not asked for once more when it is.
