@@ -1,4 +1,5 @@
-//! What the fuzz targets call. Those of the format are the ones that `crates/format/tests/hostile` runs on every toolchain.
+//! What the fuzz targets call. Those of the format are the ones that `crates/format/tests/hostile` runs on every
+//! toolchain.
 
 use drumlin_chunk::{Chunker, Params, Path, WINDOW};
 use drumlin_store::{Location, name};

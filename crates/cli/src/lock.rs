@@ -1,5 +1,5 @@
-//! No two backups of the same sources at once, nor two copies between the same repositories: an advisory lock on a file of this machine, let go by the system when the
-//! process ends, however it ends.
+//! No two backups of the same sources at once, nor two copies between the same repositories: an advisory lock on a file
+//! of this machine, let go by the system when the process ends, however it ends.
 //!
 //! It spares work and snapshots that nobody asked for; the repository's safety rests on sessions, never on this.
 

@@ -4,14 +4,14 @@ use crate::exit::{Exit, Failure};
 use crate::render::Out;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// From this size on the C library's allocator takes memory from the system and gives it back when it is freed. This is what it
-/// begins with; left alone it raises that up to 32 MiB with each large piece that is freed, and then keeps what is freed
-/// between smaller pieces: a first backup of 3,000,000 files took 106 MB and takes 84.
+/// From this size on the C library's allocator takes memory from the system and gives it back when it is freed. This is
+/// what it begins with; left alone it raises that up to 32 MiB with each large piece that is freed, and then keeps what
+/// is freed between smaller pieces: a first backup of 3,000,000 files took 106 MB and takes 84.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: libc::c_int = 128 << 10;
 
-/// Heaps of the C library's allocator: one for each processor, not its eight, of which each keeps what is free in it. Of 3,000,000 files a first backup
-/// took 92 MB and takes 88, in the same time.
+/// Heaps of the C library's allocator: one for each processor, not its eight, of which each keeps what is free in it.
+/// Of 3,000,000 files a first backup took 92 MB and takes 88, in the same time.
 #[cfg(target_env = "gnu")]
 fn heaps() -> libc::c_int {
     std::thread::available_parallelism().ok().and_then(|n| n.get().try_into().ok()).unwrap_or(2)

@@ -232,7 +232,8 @@ impl Profile {
         Profile::parse(name, &path, text)
     }
 
-    /// Repositories on this machine, key files and files of passphrases that any profile of a file names, as far as it can be read.
+    /// Repositories on this machine, key files and files of passphrases that any profile of a file names, as far as it
+    /// can be read.
     pub fn files_of_all(file: &Path) -> Vec<PathBuf> {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let all = toml::from_str::<File>(&text).map(|file| file.profile).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Questions on the terminal whose answers are not shown.
 //!
-//! Not by a library: those that there are set the terminal's modes themselves, and back to what they found when a signal
-//! comes, while that ends the program and gives the terminal back. Whoever came last had it.
+//! Not by a library: those that there are set the terminal's modes themselves, and back to what they found when a
+//! signal comes, while that ends the program and gives the terminal back. Whoever came last had it.
 
 use crate::signals::{BeforeEnd, before_end};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};

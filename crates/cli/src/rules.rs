@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// The filter of these rules. Those of the command line stand last, and so count most.
 ///
-/// `own` are folders of the program's own (the repository, the caches) which a backup of what is around them leaves out.
+/// `own` are folders of the program's own (the repository, the caches) which a backup of what is around them leaves
+/// out.
 ///
 /// # Errors
 /// A pattern that makes no sense, or a file that can't be read.
@@ -76,8 +77,8 @@ fn read(path: &Path, ignore_case: bool) -> Result<Vec<Pattern>> {
     Ok(Pattern::file(path, &contents, ignore_case)?)
 }
 
-/// Rules for a folder of the program's own, for each source that is above it: matching costs time for each entry. As the source is spelt: on
-/// the way to it there may be symlinks, below it none are followed.
+/// Rules for a folder of the program's own, for each source that is above it: matching costs time for each entry. As
+/// the source is spelt: on the way to it there may be symlinks, below it none are followed.
 fn built_in(folder: &Path, sources: &[Vec<u8>]) -> Result<Vec<Pattern>> {
     let Ok(real) = folder.canonicalize() else { return Ok(Vec::new()) };
     let mut patterns = Vec::new();

@@ -1,11 +1,12 @@
 //! Signals: the first Ctrl-C (or SIGTERM) asks an operation to stop, the second ends the program; SIGUSR1 asks for the
 //! state.
 //!
-//! What comes right behind the first one is the same one: `timeout` signals its command and then its group, in which that is too. A terminal that goes away says so
-//! twice, by the shell and by the kernel, whenever they come to it, so that a second SIGHUP ends nothing at all.
+//! What comes right behind the first one is the same one: `timeout` signals its command and then its group, in which
+//! that is too. A terminal that goes away says so twice, by the shell and by the kernel, whenever they come to it, so
+//! that a second SIGHUP ends nothing at all.
 //!
-//! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once; what has to be put right before that is
-//! ([`before_end`]).
+//! Commands that only look at something leave SIGINT and SIGTERM to the system, which ends them at once; what has to be
+//! put right before that is ([`before_end`]).
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
@@ -27,8 +28,9 @@ pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// Take note of SIGUSR1 from now on; unheeded it would end the program. And have a file that grows beyond a limit (`ulimit -f`) be an error of who writes it, as on a full disk: SIGXFSZ
-/// would end the program without a word. (Programs that this one starts end by it as usual.)
+/// Take note of SIGUSR1 from now on; unheeded it would end the program. And have a file that grows beyond a limit
+/// (`ulimit -f`) be an error of who writes it, as on a full disk: SIGXFSZ would end the program without a word.
+/// (Programs that this one starts end by it as usual.)
 pub fn note_state_requests() {
     let state = STATE.get_or_init(Arc::default);
     let _ = flag::register(SIGUSR1, state.clone());
@@ -119,7 +121,8 @@ fn undo() -> MutexGuard<'static, Vec<Undo>> {
 /// While this lives, something is put right before a signal ends the program.
 pub struct BeforeEnd(u64);
 
-/// Have something put right if a signal comes that no operation heeds, or, with `always`, even if one does: the program ends then.
+/// Have something put right if a signal comes that no operation heeds, or, with `always`, even if one does: the program
+/// ends then.
 pub fn before_end(always: bool, put_right: impl FnOnce() + Send + 'static) -> BeforeEnd {
     static WATCHED: Once = Once::new();
     let mut all = undo();
@@ -136,7 +139,8 @@ impl Drop for BeforeEnd {
     }
 }
 
-/// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to it.
+/// Wait for signals for as long as the program runs: once it has asked for them they end it only if somebody sees to
+/// it.
 fn watch() {
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !is_ignored(*s));
     let Ok(mut signals) = signal_hook::iterator::Signals::new(heard) else { return };

@@ -9,8 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// The path as a source: absolute, without `.`, doubled slashes and, where it isn't a symlink, without a slash at its end;
-/// so that a source has one spelling and is recognised the next time.
+/// The path as a source: absolute, without `.`, doubled slashes and, where it isn't a symlink, without a slash at its
+/// end; so that a source has one spelling and is recognised the next time.
 ///
 /// # Errors
 /// It is empty, or there is no working directory to start from.
@@ -130,8 +130,8 @@ pub fn of_profile(sources: &[String]) -> Result<Vec<OsString>> {
 }
 
 mod glob {
-    //! Patterns of the shell, expanded: `*`, `?` and `[…]` within a name. Names that begin with a dot are matched only by
-    //! patterns that do.
+    //! Patterns of the shell, expanded: `*`, `?` and `[…]` within a name. Names that begin with a dot are matched only
+    //! by patterns that do.
 
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};

@@ -61,7 +61,8 @@ impl Interruptible {
     }
 }
 
-/// Whether it is what the runtime opens where a descriptor was closed: `/dev/null`, to be read and written. Nobody redirects a standard input so.
+/// Whether it is what the runtime opens where a descriptor was closed: `/dev/null`, to be read and written. Nobody
+/// redirects a standard input so.
 fn stands_for_none(fd: &OwnedFd) -> bool {
     use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
     let is_null = fstat(fd).is_ok_and(|stat| {

@@ -1,5 +1,5 @@
-//! Finding what unlocks a repository: flags, then the profile, then the environment, then the key file kept for it, then
-//! a question on the terminal.
+//! Finding what unlocks a repository: flags, then the profile, then the environment, then the key file kept for it,
+//! then a question on the terminal.
 
 use crate::args::Global;
 use crate::exit::{Exit, Failure, Result};
@@ -232,7 +232,8 @@ pub fn open(store: Arc<dyn Store>, given: Option<Given>) -> Result<Repository> {
     open_as(store, given, "give --password-file or --key-file, or set DRUMLIN_PASSWORD or DRUMLIN_KEY_FILE")
 }
 
-/// The same of another repository than the one that is worked on: `name` is in the names of options and variables for it.
+/// The same of another repository than the one that is worked on: `name` is in the names of options and variables for
+/// it.
 ///
 /// # Errors
 /// As [`open`].

@@ -1,6 +1,6 @@
 //! Measures the operations that only read on a tree of three million entries:
-//! `read_ops FOLDER build`, then `read_ops FOLDER ls|du|find|diff|stats|dump`. Each prints seconds and the peak of memory;
-//! `dump` streams a file of a gibibyte that doesn't compress.
+//! `read_ops FOLDER build`, then `read_ops FOLDER ls|du|find|diff|stats|dump`. Each prints seconds and the peak of
+//! memory; `dump` streams a file of a gibibyte that doesn't compress.
 
 use drumlin_engine::backup::{self, Compression, Parent, Source};
 use drumlin_engine::list::Depth;

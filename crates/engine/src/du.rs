@@ -1,7 +1,7 @@
 //! How much is below a path and each of its directories, from the sums that inner nodes keep.
 //!
-//! Only leaves at the edges of directories are read: the listings that lead to the wanted depth, and where one directory's
-//! contents end and the next one's begin. A file with several hard links counts once for each of its names.
+//! Only leaves at the edges of directories are read: the listings that lead to the wanted depth, and where one
+//! directory's contents end and the next one's begin. A file with several hard links counts once for each of its names.
 
 use crate::list::{Entered, Nodes, Span, Steps, find_entry, partition, report_damage};
 use crate::monitor::Monitor;

@@ -53,8 +53,8 @@ pub struct Report {
 /// Walk the sources. With `previous`, say what is new and what changed since then; without, all is new.
 ///
 /// # Errors
-/// [`Error::NoSource`] if none of the sources could be read; what concerns the repository as a whole. Entries that can't be
-/// looked at are told to the monitor and counted.
+/// [`Error::NoSource`] if none of the sources could be read; what concerns the repository as a whole. Entries that
+/// can't be looked at are told to the monitor and counted.
 pub fn estimate(
     options: Options,
     previous: Option<(&Arc<Reader>, &ParentSnapshots)>,

@@ -1,4 +1,5 @@
-//! Whether a file system answers late, so that a worker would spend its time waiting: then many threads wait in its place.
+//! Whether a file system answers late, so that a worker would spend its time waiting: then many threads wait in its
+//! place.
 
 use std::time::Duration;
 

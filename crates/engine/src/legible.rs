@@ -1,7 +1,7 @@
 //! Words that somebody else chose, for people to read.
 
-/// Such words without anything that would steer a terminal, begin a line, or turn the direction of what follows: whoever made a snapshot or registered a
-/// session chose its words.
+/// Such words without anything that would steer a terminal, begin a line, or turn the direction of what follows:
+/// whoever made a snapshot or registered a session chose its words.
 pub(crate) fn legible(text: impl AsRef<[u8]>) -> String {
     let steers = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

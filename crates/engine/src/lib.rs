@@ -1,10 +1,10 @@
 //! The operations: backup, restore, and what is asked of snapshots.
 //!
-//! Each takes an open repository, an options struct and a [`Monitor`], and gives a report. Nothing here prints, prompts,
-//! reads the environment or exits.
+//! Each takes an open repository, an options struct and a [`Monitor`], and gives a report. Nothing here prints,
+//! prompts, reads the environment or exits.
 //!
-//! Threads wait for one another: whoever calls these operations has a panic in any thread end the program (a hook does that, as `cli/src/process.rs`
-//! sets one), or one that is a bug leaves the others waiting.
+//! Threads wait for one another: whoever calls these operations has a panic in any thread end the program (a hook does
+//! that, as `cli/src/process.rs` sets one), or one that is a bug leaves the others waiting.
 
 pub mod backup;
 pub mod check;

@@ -108,8 +108,9 @@ pub struct SnapshotSpec {
 
 /// The snapshot that `spec` names among `snapshots` (oldest first, as [`Repository::snapshots`] gives them).
 ///
-/// The filter narrows `latest`; an id is looked for among all. `now` is in seconds since 1970: a snapshot that is ahead of it by more than a day, made where a clock
-/// was wrong, would be the latest for years, and isn't as long as there are others.
+/// The filter narrows `latest`; an id is looked for among all. `now` is in seconds since 1970: a snapshot that is ahead
+/// of it by more than a day, made where a clock was wrong, would be the latest for years, and isn't as long as there
+/// are others.
 ///
 /// # Errors
 /// [`Error::NoSnapshot`] if none fits, or several do: these are listed.

@@ -1,8 +1,8 @@
 //! How much there is, and what deduplication and compression each save.
 //!
-//! For single snapshots what they refer to is followed, each node once however many snapshots share it; which chunks were
-//! met is kept as one bit for each chunk. For the whole repository its index objects are read, one after the other, and no
-//! tree at all.
+//! For single snapshots what they refer to is followed, each node once however many snapshots share it; which chunks
+//! were met is kept as one bit for each chunk. For the whole repository its index objects are read, one after the
+//! other, and no tree at all.
 
 use crate::list::report_damage;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
@@ -272,7 +272,8 @@ fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usiz
 /// What some snapshots refer to, together.
 ///
 /// # Errors
-/// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not counted.
+/// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not
+/// counted.
 pub fn of_snapshots(
     reader: &Arc<Reader>,
     snapshots: &[Snapshot],

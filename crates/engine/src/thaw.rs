@@ -27,8 +27,8 @@ impl Default for Options {
     }
 }
 
-/// See to it that these packs can be read, and wait until they can. Whether they can; if not, the user has ended it, and they will
-/// be there when they are asked for again.
+/// See to it that these packs can be read, and wait until they can. Whether they can; if not, the user has ended it,
+/// and they will be there when they are asked for again.
 ///
 /// # Errors
 /// The storage can't or won't bring one of them back.

@@ -3,8 +3,8 @@
 use crate::{Error, Result};
 use std::thread::{Builder, Scope};
 
-/// Do the same on several threads of this name; this one is the first of them. The first failure is given, once all have
-/// ended.
+/// Do the same on several threads of this name; this one is the first of them. The first failure is given, once all
+/// have ended.
 pub(crate) fn on_threads(name: &str, threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let spawn = |_| Builder::new().name(name.into()).spawn_scoped(scope, &work).ok();
@@ -15,7 +15,8 @@ pub(crate) fn on_threads(name: &str, threads: usize, work: impl Fn() -> Result<(
     })
 }
 
-/// Start so many workers in threads of this name, or as many as there can be: those that are there do the work. Gives how many there are.
+/// Start so many workers in threads of this name, or as many as there can be: those that are there do the work. Gives
+/// how many there are.
 ///
 /// # Errors
 /// There can be none at all; what making a worker fails with.

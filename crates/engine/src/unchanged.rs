@@ -27,7 +27,8 @@ impl Unchanged {
         self.above.contains(&join(dir, name))
     }
 
-    /// The number of an entry's file system, by which hard links of one are told from those of another; 0 for what has none.
+    /// The number of an entry's file system, by which hard links of one are told from those of another; 0 for what has
+    /// none.
     pub fn filesystem(&mut self, stat: &Stat) -> u32 {
         if stat.nlink < 2 || stat.kind == drumlin_host::meta::Kind::Dir {
             return 0;
@@ -36,10 +37,11 @@ impl Unchanged {
         *self.filesystems.entry(stat.dev).or_insert(next)
     }
 
-    /// Whether an entry is as it was; `key` is `dir`'s key in the tree, `filesystem` what [`Unchanged::filesystem`] says of it.
+    /// Whether an entry is as it was; `key` is `dir`'s key in the tree, `filesystem` what [`Unchanged::filesystem`]
+    /// says of it.
     ///
-    /// Where numbers don't last (FUSE, FAT, SMB) another one alone is no change, or each mount would have all read again
-    /// (docs/decisions/0018-numbers.md).
+    /// Where numbers don't last (FUSE, FAT, SMB) another one alone is no change, or each mount would have all read
+    /// again (docs/decisions/0018-numbers.md).
     pub fn is(&mut self, old: &Meta, dir: &Dir, key: &[u8], name: &[u8], stat: &Stat, filesystem: u32) -> bool {
         let same = |stat: &Stat| {
             unchanged(old, stat, filesystem)
@@ -63,14 +65,15 @@ impl Unchanged {
     }
 }
 
-/// Whether nothing but its number and its contents could tell an entry from another of its name: it has one name alone, as
-/// those of several are told by their numbers, and it was born when the old one was, as far as the file system knows.
+/// Whether nothing but its number and its contents could tell an entry from another of its name: it has one name alone,
+/// as those of several are told by their numbers, and it was born when the old one was, as far as the file system
+/// knows.
 fn may_have_another_number(old: &Meta, stat: &Stat) -> bool {
     old.nlink < 2 && old.btime == stat.btime.map(time)
 }
 
-/// Everything that a change would touch. Birth times are not compared, nor devices, which change from one mount to the next.
-/// Some file systems say of a file that it has no link at all.
+/// Everything that a change would touch. Birth times are not compared, nor devices, which change from one mount to the
+/// next. Some file systems say of a file that it has no link at all.
 #[inline]
 fn unchanged(old: &Meta, stat: &Stat, filesystem: u32) -> bool {
     let kind = kind(stat.kind);

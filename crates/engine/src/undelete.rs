@@ -1,8 +1,8 @@
 //! Bringing a forgotten snapshot back.
 //!
-//! A collector may be at work, so this is a writer like any other (`docs/collection.md`): it registers a session, opens the
-//! index of what that may refer to, and then looks whether each node and each chunk of the tree is still there. Then the
-//! snapshot is written anew, under a new id, as this session's. Nothing is written if anything is missing.
+//! A collector may be at work, so this is a writer like any other (`docs/collection.md`): it registers a session, opens
+//! the index of what that may refer to, and then looks whether each node and each chunk of the tree is still there.
+//! Then the snapshot is written anew, under a new id, as this session's. Nothing is written if anything is missing.
 
 use crate::legible::legible;
 use crate::list::{Span, Steps, body};
@@ -46,8 +46,8 @@ pub struct Options {
 /// What came of it.
 #[derive(Debug)]
 pub struct Report {
-    /// The snapshot as it stands now. But for its id, its session and the plans that it knows it is as it was; and it says
-    /// what it was called first.
+    /// The snapshot as it stands now. But for its id, its session and the plans that it knows it is as it was; and it
+    /// says what it was called first.
     pub snapshot: Snapshot,
     /// Why what was forgotten is still among the forgotten ones, if so: that does no harm.
     pub leftover: Option<RepoError>,
@@ -95,8 +95,8 @@ pub fn undelete(
     Ok(Report { snapshot, leftover })
 }
 
-/// Make sure that all of it is there. Whatever plans the snapshot knew or was known to, it had no part in any since it was
-/// forgotten.
+/// Make sure that all of it is there. Whatever plans the snapshot knew or was known to, it had no part in any since it
+/// was forgotten.
 fn look(
     repository: &Repository,
     cache: &Arc<Cache>,
@@ -133,8 +133,8 @@ fn look(
     }
 }
 
-/// By their numbers: data packs that the session may refer to and that are in the store as long as they should be. Nothing is guessed
-/// in a pack that the index hasn't given before.
+/// By their numbers: data packs that the session may refer to and that are in the store as long as they should be.
+/// Nothing is guessed in a pack that the index hasn't given before.
 fn usable(keys: &Keys, index: &Index, present: &HashMap<PackId, u64>) -> Vec<bool> {
     let mut usable = vec![false; keys.len() as usize];
     for info in index.packs().into_iter().filter(|info| is_there(info, present)) {

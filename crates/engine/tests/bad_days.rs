@@ -1,5 +1,5 @@
-//! Storage that is full, fails or may not be written to, and paths that aren't what they should be: told with the name of
-//! what failed, never a panic, and the repository is as good as before.
+//! Storage that is full, fails or may not be written to, and paths that aren't what they should be: told with the name
+//! of what failed, never a panic, and the repository is as good as before.
 
 mod common;
 
@@ -87,7 +87,8 @@ impl Scene {
     fn backup(&self, cache: &Arc<Cache>, source: &Path) -> Result<Report> {
         let monitor = Quiet::default();
         let report = backup::backup(&self.repository, cache, options(&[source]), &monitor);
-        // What can't be read of the backup before is told, and it goes on without that; as it does without what only an index object names that can't be.
+        // What can't be read of the backup before is told, and it goes on without that; as it does without what only an
+        // index object names that can't be.
         let problems = monitor.problems();
         let is_told = |cause: &str| cause.contains("the test says so") || !self.repository.passed_over().is_empty();
         assert!(problems.iter().all(|problem| is_told(&problem.cause)), "{problems:?}");

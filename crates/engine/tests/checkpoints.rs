@@ -1,5 +1,5 @@
-//! Whatever a run refers to is there before it refers to it: the storage is looked at in each moment in which a snapshot
-//! appears in it, as if the machine had died right then.
+//! Whatever a run refers to is there before it refers to it: the storage is looked at in each moment in which a
+//! snapshot appears in it, as if the machine had died right then.
 
 mod common;
 

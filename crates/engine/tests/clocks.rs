@@ -1,5 +1,5 @@
-//! Clocks that are wrong: a day off, years off, running backwards, set in the midst of a run. What is saved is whole, what is
-//! kept doesn't depend on them, and who is taken for dead wrongly loses no more than one run.
+//! Clocks that are wrong: a day off, years off, running backwards, set in the midst of a run. What is saved is whole,
+//! what is kept doesn't depend on them, and who is taken for dead wrongly loses no more than one run.
 //!
 //! The C library's clock is defined here once more, and all that is linked into this program asks it.
 
@@ -220,7 +220,8 @@ fn a_snapshot_from_the_future_pushes_nothing_out() {
     // By one that is years ahead nothing is from the future. The rules then count what is there, and not the years.
     assert_eq!(going(now + 9 * YEAR, 3), []);
     assert_eq!(going(now + 9 * YEAR, 1), [ids[0]]);
-    // What is made after it goes by its own time once there are enough newer ones: one slip of a clock doesn't keep all for good.
+    // What is made after it goes by its own time once there are enough newer ones: one slip of a clock doesn't keep all
+    // for good.
     let mut made: Vec<SnapshotId> = vec![ids[2]];
     for _ in 0..9 {
         made.push(history.step().snapshot.unwrap().id);
@@ -233,8 +234,8 @@ fn a_snapshot_from_the_future_pushes_nothing_out() {
     history.whole();
 }
 
-/// A machine whose clock begins somewhere in the past each time it is switched on, and that forgets right after each backup: what was saved last
-/// is never what goes, though by its time it would be.
+/// A machine whose clock begins somewhere in the past each time it is switched on, and that forgets right after each
+/// backup: what was saved last is never what goes, though by its time it would be.
 #[test]
 fn a_clock_that_is_behind_makes_no_snapshot_the_first_to_go() {
     let clock = Clock::take();

@@ -217,7 +217,8 @@ fn what_is_there_is_not_asked_for() {
     assert!(scene.is_same(""));
 }
 
-/// What a restore has done itself, before it met a pack in cold storage, it must not take for what the user has done since.
+/// What a restore has done itself, before it met a pack in cold storage, it must not take for what the user has done
+/// since.
 #[test]
 fn what_has_to_be_spared_is_known_before_anything_is_written() {
     for overwrite in [Overwrite::Never, Overwrite::IfNewer] {
@@ -313,7 +314,8 @@ fn it_can_be_left_alone_or_given_up() {
     assert!(scene.is_same(""));
 }
 
-/// With parity across packs, too: bands that would have to be read stay as they are, and what is in them; all else is pruned.
+/// With parity across packs, too: bands that would have to be read stay as they are, and what is in them; all else is
+/// pruned.
 #[test]
 fn bands_of_what_is_frozen_stay() {
     let scene = scene();

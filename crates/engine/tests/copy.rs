@@ -1,5 +1,5 @@
-//! Copies into another repository: the same comes back from there, nothing is copied twice, and what goes wrong on either
-//! side leaves no copy that isn't what it says.
+//! Copies into another repository: the same comes back from there, nothing is copied twice, and what goes wrong on
+//! either side leaves no copy that isn't what it says.
 
 mod common;
 #[allow(dead_code, reason = "the tests of prunes have more use of them")]
@@ -395,7 +395,8 @@ fn the_source_is_read_and_the_target_written_by_whoever_may() {
     }
     assert!(matches!(Copier::new(end(&one), end(&one), how()), Err(Error::Refused(_))));
 
-    // A reader's key here and a writer's there are enough, for the next copy too: the writer knows its own by its cache.
+    // A reader's key here and a writer's there are enough, for the next copy too: the writer knows its own by its
+    // cache.
     let (from, to) = (with_role(&one, Role::Reader), with_role(&two, Role::Writer));
     let copy_at = |from: &End| {
         let all = infos(from);

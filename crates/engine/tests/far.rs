@@ -1,4 +1,5 @@
-//! A storage that is far away is asked for each block of a tree but once: copies are kept, and trusted no further than their seals.
+//! A storage that is far away is asked for each block of a tree but once: copies are kept, and trusted no further than
+//! their seals.
 
 mod common;
 
@@ -252,8 +253,8 @@ impl Store for Late {
     }
 }
 
-/// A large file of which every now and then a piece is newer: what was stored before and after that is in the same block, and wanted while that is
-/// still on its way.
+/// A large file of which every now and then a piece is newer: what was stored before and after that is in the same
+/// block, and wanted while that is still on its way.
 #[test]
 fn a_restore_of_a_patched_file_fetches_no_block_twice() {
     let memory = MemoryStore::new();
@@ -510,7 +511,8 @@ fn metadata_of_one_file_is_what_leads_to_it() {
     assert!(*least > 0 && *most < whole / 3 && *most <= 3 * least, "{all:?} of {whole}");
 }
 
-/// A table names all chunks of its pack, which are many where files are small: of a storage far away it comes with the index, once.
+/// A table names all chunks of its pack, which are many where files are small: of a storage far away it comes with the
+/// index, once.
 #[test]
 fn what_the_index_told_of_packs_is_not_asked_again() {
     let Scene { bench, log, source, last } = scene();
@@ -543,7 +545,8 @@ fn what_the_index_told_of_packs_is_not_asked_again() {
     }
 }
 
-/// An index object may have blocks of a pack elsewhere than they are, by a key that may only add: what was kept of it is of no use, and the packs' own tables are.
+/// An index object may have blocks of a pack elsewhere than they are, by a key that may only add: what was kept of it
+/// is of no use, and the packs' own tables are.
 #[test]
 fn what_an_index_object_told_wrongly_of_packs_is_thrown_away() {
     let Scene { bench, log, source, last } = scene();
@@ -553,7 +556,8 @@ fn what_an_index_object_told_wrongly_of_packs_is_thrown_away() {
     }
     let mut wrong = HashSet::new();
     for entry in &mut entries {
-        // Of two neighbours the first is said to be longer, and the other shorter. Of raw blocks that would be noticed at once.
+        // Of two neighbours the first is said to be longer, and the other shorter. Of raw blocks that would be noticed
+        // at once.
         let (blocks, chunks) = (&mut entry.table.blocks, &mut entry.table.chunks);
         if blocks[..2].iter().all(|block| block.codec != Codec::Raw) {
             blocks[0].stored_len += 1;
@@ -600,7 +604,8 @@ fn index_read(calls: &[Call], memory: &MemoryStore) -> (u64, usize) {
     (bytes, whole)
 }
 
-/// Many small files, so that the index is worth not being fetched: in `36`, which comes first in packs of its own, and in `00` to `35`.
+/// Many small files, so that the index is worth not being fetched: in `36`, which comes first in packs of its own, and
+/// in `00` to `35`.
 fn many(scene: &Scene) -> (Snapshot, u64) {
     let mut rng = Rng::new(8);
     for n in 0..24_000 {
@@ -634,7 +639,8 @@ fn a_new_machine_that_wants_a_part_fetches_a_part_of_the_index() {
     let of_contents = |call: &&Call| matches!(call, Call::ReadAt { name, .. } if name.starts_with("data/"));
     assert_eq!(calls.iter().filter(of_contents).count(), 0, "of contents nothing is needed");
 
-    // Where contents went depends on who came first, and ids are random: of some files no hook around leads to the pack. Of most one does.
+    // Where contents went depends on who came first, and ids are random: of some files no hook around leads to the
+    // pack. Of most one does.
     let by_hooks = (0..6).filter(|n| {
         let machine = self::other(bench);
         let file = 3020 + 3000 * n;

@@ -1,5 +1,5 @@
-//! Forgetting and having back, on real snapshots: what is forgotten is out of the list and whole for as long as its packs
-//! are; what is not whole any more doesn't come back; no failure of the storage loses a snapshot.
+//! Forgetting and having back, on real snapshots: what is forgotten is out of the list and whole for as long as its
+//! packs are; what is not whole any more doesn't come back; no failure of the storage loses a snapshot.
 
 mod common;
 

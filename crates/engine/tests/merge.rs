@@ -51,8 +51,8 @@ fn firsts(bench: &Bench, snapshot: &Snapshot) -> Vec<String> {
     firsts
 }
 
-/// What was taken over is what would have been made from scratch: so that equal trees are stored once, whatever they were
-/// before.
+/// What was taken over is what would have been made from scratch: so that equal trees are stored once, whatever they
+/// were before.
 #[track_caller]
 fn as_from_scratch(bench: &Bench, source: &Path, snapshot: &Snapshot) {
     let options = backup::Options { parent: backup::Parent::None, ..common::options(&[source]) };

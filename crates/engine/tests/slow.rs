@@ -1,4 +1,5 @@
-//! A slow storage: the processors have time to spare, and `auto` spends it on size; and whoever restores waits for several blocks at once.
+//! A slow storage: the processors have time to spare, and `auto` spends it on size; and whoever restores waits for
+//! several blocks at once.
 
 mod common;
 
@@ -154,7 +155,8 @@ fn a_slow_storage_gets_fewer_bytes() {
     }
     let (fast, slow) = (1 << 40, 2 << 20);
     let fixed = stored(source.path(), slow, Compression::Level(3));
-    // The level has to be learned, so that not all of it gains. Where the processor has much else to do, it rightly stays low.
+    // The level has to be learned, so that not all of it gains. Where the processor has much else to do, it rightly
+    // stays low.
     let patiently: Vec<u64> = (0..3).map(|_| stored(source.path(), slow, Compression::Auto)).collect();
     let is_less = |bytes: &u64| bytes * 100 < fixed * 95;
     assert!(patiently.iter().any(is_less), "{patiently:?} bytes at a slow storage, {fixed} at a fixed level");
@@ -207,7 +209,8 @@ fn what_comes_next_is_read_while_a_pack_is_sent() {
     assert_eq!(report.counts.bytes, ALL);
 }
 
-/// Where many large files are read at once, each has fewer pieces under way: else their memory would grow by the square of the workers.
+/// Where many large files are read at once, each has fewer pieces under way: else their memory would grow by the square
+/// of the workers.
 #[test]
 fn many_large_files_share_the_pieces_that_are_under_way() {
     const WORKERS: usize = 8;

@@ -1,13 +1,14 @@
-//! Bands: packs that are coded together, so that some of them may be lost as a whole and are made again from the others. What
-//! it takes is in recovery objects.
+//! Bands: packs that are coded together, so that some of them may be lost as a whole and are made again from the
+//! others. What it takes is in recovery objects.
 //!
 //! ```text
 //! header (32) | head | zeros | recovery data, unless its number is 0 | sums | head
 //! ```
 //!
-//! A band has *seats*, each for a pack or empty, and so many *rows* of recovery data, each as long as the longest pack. All are cut into
-//! slices; the sums tell of each slice whether it is whole. So each row bears one damaged slice at every place of its band. This is geometry
-//! and bytes; the code itself is `repo`'s. All is specified in `docs/format.md`.
+//! A band has *seats*, each for a pack or empty, and so many *rows* of recovery data, each as long as the longest pack.
+//! All are cut into slices; the sums tell of each slice whether it is whole. So each row bears one damaged slice at
+//! every place of its band. This is geometry and bytes; the code itself is `repo`'s. All is specified in
+//! `docs/format.md`.
 //!
 //! Nothing here is secret or authenticated. Whatever is made again by it is opened and checked as if it had been read.
 
@@ -22,8 +23,8 @@ use std::collections::HashSet;
 const OBJECT: &str = "recovery object";
 const MAGIC: &[u8; 8] = b"drumbnd\x01";
 
-/// Bytes of a slice: of each place in a band so many are coded together. In a pack of ordinary length it is one shard of each of
-/// the codewords of its own parity.
+/// Bytes of a slice: of each place in a band so many are coded together. In a pack of ordinary length it is one shard
+/// of each of the codewords of its own parity.
 pub const SLICE_BYTES: usize = 65_536;
 /// The most seats of a band.
 pub const SEATS_MAX: usize = 128;

@@ -51,7 +51,8 @@ pub struct Config {
     pub meta_key: PublicKey,
     /// The owner's key: it signs this config and who may write.
     pub owner: VerifyingKey,
-    /// The number of the newest generation that there was when it was written; there may be newer ones. 0: the first one is all.
+    /// The number of the newest generation that there was when it was written; there may be newer ones. 0: the first
+    /// one is all.
     pub generation: u32,
 }
 

@@ -1,17 +1,17 @@
 //! A generation: new secrets for what comes after it, handed to the keys that are left.
 //!
-//! All that is written is sealed with the secrets of one generation, whose *tag* stands in its header. The first generation
-//! (tag 0) has no object: its secrets are those that a key was made with. Each later one is an object, signed by the owner,
-//! with its number, its public keys, and for each key that the owner hands it to a *share*: the secrets as far as the key's
-//! role goes, sealed to the key's own public key.
+//! All that is written is sealed with the secrets of one generation, whose *tag* stands in its header. The first
+//! generation (tag 0) has no object: its secrets are those that a key was made with. Each later one is an object,
+//! signed by the owner, with its number, its public keys, and for each key that the owner hands it to a *share*: the
+//! secrets as far as the key's role goes, sealed to the key's own public key.
 //!
 //! ```text
 //! header (32; its id is the number) | CBOR [body bytes, signature] | checksum (16)
 //! share:  wrapped key (1168) | sealed: CBOR map of secrets, padded
 //! ```
 //!
-//! Numbers order generations: the highest is the newest. Tags tell them apart: they are random, so that one tag never has two
-//! meanings, whatever becomes of the storage.
+//! Numbers order generations: the highest is the newest. Tags tell them apart: they are random, so that one tag never
+//! has two meanings, whatever becomes of the storage.
 
 use crate::cbor::{decode, encode, encode_into, plain_body, plain_object};
 use crate::error::malformed;
@@ -259,8 +259,8 @@ impl Generation {
         Header::new(ObjectType::Generation, self.suite, number_id(self.number)).of(self.tag)
     }
 
-    /// Hand it to a key whose public key this is: `secrets` are this generation's, as far as the key's role goes. `wrapping`
-    /// and `seed` are fresh.
+    /// Hand it to a key whose public key this is: `secrets` are this generation's, as far as the key's role goes.
+    /// `wrapping` and `seed` are fresh.
     pub fn share(
         &mut self,
         key: KeyId,

@@ -1,5 +1,5 @@
-//! An entry of the history: what its signer removes from the repository, put before anything of it goes. Whoever has seen an
-//! object that is not there any more finds it in an entry, or knows that it went by nobody's word.
+//! An entry of the history: what its signer removes from the repository, put before anything of it goes. Whoever has
+//! seen an object that is not there any more finds it in an entry, or knows that it went by nobody's word.
 //!
 //! ```text
 //! header (32) | fresh (16) | sealed, for every role: CBOR [key id, signature, body bytes], padded
@@ -26,8 +26,8 @@ pub struct Entry {
     pub snapshots: Vec<SnapshotId>,
     /// Index objects that go.
     pub indexes: Vec<IndexId>,
-    /// Entries that need not stand any more: all that they said is said here, and those that they absorbed are named here,
-    /// too.
+    /// Entries that need not stand any more: all that they said is said here, and those that they absorbed are named
+    /// here, too.
     pub absorbed: Vec<HistoryId>,
 }
 

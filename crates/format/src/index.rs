@@ -7,8 +7,8 @@
 //! part 1:  tables | zeros
 //! ```
 //!
-//! The hooks come first, so that a client which holds only those reads the start of the object alone. The signature is on
-//! both parts: directly on the first, by its hash on the second.
+//! The hooks come first, so that a client which holds only those reads the start of the object alone. The signature is
+//! on both parts: directly on the first, by its hash on the second.
 
 use crate::error::malformed;
 use crate::generation::IndexKeys;
@@ -23,7 +23,8 @@ const OBJECT: &str = "index object";
 pub const PREFIX_BYTES: usize = HEADER_BYTES + FRESH_BYTES + 4;
 /// What is sealed is as long as a multiple of this.
 const PART_STEP: usize = 1024;
-/// The sealed hooks of one object are no longer than this: of the usual 64 Ki chunks they are some kilobytes, and of as many packs four megabytes.
+/// The sealed hooks of one object are no longer than this: of the usual 64 Ki chunks they are some kilobytes, and of as
+/// many packs four megabytes.
 pub const HOOKS_BYTES_MAX: u32 = 64 << 20;
 /// Stands in the type of a pack whose generation follows, because it is not the first.
 const TAGGED: u8 = 0x80;
@@ -108,7 +109,8 @@ pub fn seal(header: &Header, entries: &[Entry], with: Sealing) -> Vec<u8> {
     [&context[..], &with.fresh, &len.to_le_bytes(), &hooks, &tables].concat()
 }
 
-/// How long the sealed hooks are, from the first [`PREFIX_BYTES`] of the object. Nothing vouches for that number yet, and memory is taken by it.
+/// How long the sealed hooks are, from the first [`PREFIX_BYTES`] of the object. Nothing vouches for that number yet,
+/// and memory is taken by it.
 ///
 /// # Errors
 /// The object is shorter than that, or says more than [`HOOKS_BYTES_MAX`].
@@ -123,8 +125,8 @@ pub fn hooks_len(prefix: &[u8]) -> Result<u32> {
     Ok(len)
 }
 
-/// Open the hooks alone, from the start of an object (as many bytes as [`hooks_len`] asks for, or more). Whose word they
-/// are is checked by [`Signer::verify`].
+/// Open the hooks alone, from the start of an object (as many bytes as [`hooks_len`] asks for, or more). Whose word
+/// they are is checked by [`Signer::verify`].
 pub fn open_hooks(id: IndexId, keys: &impl IndexKeys, object: &[u8]) -> Result<(Vec<Hooks>, Signer)> {
     let parts = Parts::of(id, object)?;
     let (hooks, _, signer) = parts.open_hooks(keys)?;

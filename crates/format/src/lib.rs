@@ -1,4 +1,5 @@
-//! Format v1: what each object of a repository looks like, encoded and decoded. `docs/format.md` specifies it byte by byte.
+//! Format v1: what each object of a repository looks like, encoded and decoded. `docs/format.md` specifies it byte by
+//! byte.
 //!
 //! Pure: no I/O, no clock, no randomness. Every decoder takes hostile bytes and answers with an [`Error`], never with a
 //! panic or with memory out of proportion to its input.

@@ -1,5 +1,6 @@
-//! A loss: what is damaged or missing in a repository and could not be healed. Backups that meet such contents again store them
-//! again; prunes know that these chunks are missing, and leave the packs alone in which they may yet be found.
+//! A loss: what is damaged or missing in a repository and could not be healed. Backups that meet such contents again
+//! store them again; prunes know that these chunks are missing, and leave the packs alone in which they may yet be
+//! found.
 //!
 //! ```text
 //! header (32) | fresh (16) | sealed, for every role: CBOR [key id, signature, body bytes], padded

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A block is one message sealed under a pack's key. The key is sealed to the repository's public key and stands in the
-//! table, in a *slot*: a pack that took blocks over from others, sealed as they were, has a slot for each origin, and all of
-//! them are of its own generation. The table is signed by whoever wrote the pack.
+//! table, in a *slot*: a pack that took blocks over from others, sealed as they were, has a slot for each origin, and
+//! all of them are of its own generation. The table is signed by whoever wrote the pack.
 
 use crate::error::malformed;
 use crate::generation::IndexKeys;
@@ -50,7 +50,8 @@ pub enum Codec {
 /// A pack key, sealed, and the pack for which it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The pack for which the key was made, of the same generation; its header is authenticated with each of its blocks.
+    /// The pack for which the key was made, of the same generation; its header is authenticated with each of its
+    /// blocks.
     pub origin: PackId,
     /// The key as `drumlin_seal::PublicKey::wrap` made it (KEM number 1: HPKE with X-Wing).
     pub wrapped: Vec<u8>,
@@ -255,8 +256,8 @@ impl Table {
         Ok(table)
     }
 
-    /// How long the sealed table shall be, with room for one more block without chunks: what is sealed is then a multiple
-    /// of 1 KiB, so that it tells little of what the pack holds.
+    /// How long the sealed table shall be, with room for one more block without chunks: what is sealed is then a
+    /// multiple of 1 KiB, so that it tells little of what the pack holds.
     pub fn sealed_len(&self) -> usize {
         (ATTRIBUTION_BYTES + self.encode().len() + 32).next_multiple_of(TABLE_STEP) + TABLE_EXTRA
     }
@@ -409,8 +410,8 @@ fn footer_sum(footer: &[u8; FOOTER_BYTES], header: &Header) -> [u8; 16] {
 
 /// The size class of a pack of `len` bytes: the next multiple of 1/128 of the power of two below, at least of 4 KiB.
 ///
-/// After Padmé (Nikitin et al., PETS 2019), a little finer: at most 0.8 % more bytes, and an observer learns only the class.
-/// No pack is so long that there is no class: then it is all of 64 bits.
+/// After Padmé (Nikitin et al., PETS 2019), a little finer: at most 0.8 % more bytes, and an observer learns only the
+/// class. No pack is so long that there is no class: then it is all of 64 bits.
 pub fn size_class(len: u64) -> u64 {
     let step = (1u64 << (63 - len.max(1).leading_zeros())) >> 7;
     len.checked_next_multiple_of(step.max(4096)).unwrap_or(u64::MAX)

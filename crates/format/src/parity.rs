@@ -4,9 +4,10 @@
 //! header, blocks, table (T + L bytes) | zeros | directory, zeros | recovery shards | directory | footer
 //! ```
 //!
-//! All before the parity is cut into shards of a disk's sector. A directory tells each shard's sum, so that those which are
-//! damaged are found; the recovery shards make them again. How many there are and where they lie follows from T + L alone:
-//! [`Layout`]. This is pure geometry and bytes; the code itself is `repo`'s. All is specified in `docs/format.md`.
+//! All before the parity is cut into shards of a disk's sector. A directory tells each shard's sum, so that those which
+//! are damaged are found; the recovery shards make them again. How many there are and where they lie follows from T + L
+//! alone: [`Layout`]. This is pure geometry and bytes; the code itself is `repo`'s. All is specified in
+//! `docs/format.md`.
 //!
 //! Nothing here is secret or authenticated. Whatever is made again by it is opened and checked as if it had been read.
 
@@ -245,7 +246,8 @@ pub fn encode(head: &Head, layout: &Layout, sums: &[Sums]) -> Vec<u8> {
     out
 }
 
-/// Read the sums of one stripe from a directory whose head is `head`; `None` if they are damaged, or `directory` ends before.
+/// Read the sums of one stripe from a directory whose head is `head`; `None` if they are damaged, or `directory` ends
+/// before.
 pub fn decode_sums(head: &Head, layout: &Layout, number: usize, directory: &[u8]) -> Option<Sums> {
     let (mut at, mut stripes) = (HEAD_BYTES, layout.stripes());
     for before in stripes.by_ref().take(number) {

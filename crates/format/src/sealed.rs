@@ -105,8 +105,8 @@ fn seal_signed_to(header: &Header, public: &PublicKey, signed: &[u8], key: &Secr
     Ok([&context[..], &wrapped, &message].concat())
 }
 
-/// Seal what [`seal_to`] made, an object of `header`, to another generation's public key: what was signed, and by whom, stays
-/// as it is. `key` and `seed` are fresh.
+/// Seal what [`seal_to`] made, an object of `header`, to another generation's public key: what was signed, and by whom,
+/// stays as it is. `key` and `seed` are fresh.
 pub(crate) fn reseal_to(
     header: &Header,
     keys: &impl MetaKeys,

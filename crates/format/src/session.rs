@@ -48,7 +48,8 @@ pub struct Session {
     pub process: Option<Process>,
 }
 
-/// A process, told apart from all that there were and will be, so that whoever shares its system can tell that it is gone.
+/// A process, told apart from all that there were and will be, so that whoever shares its system can tell that it is
+/// gone.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Process {

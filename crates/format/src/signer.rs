@@ -1,7 +1,7 @@
 //! Who made an object: the key id and the signature that stand in it, inside the seal.
 //!
-//! Every role can seal under the index secret; only the signature tells who did. It counts as somebody's word once it was
-//! compared with that key's certificate, which is the reader's part: [`Signer::verify`].
+//! Every role can seal under the index secret; only the signature tells who did. It counts as somebody's word once it
+//! was compared with that key's certificate, which is the reader's part: [`Signer::verify`].
 
 use crate::error::malformed;
 use crate::generation::IndexKeys;

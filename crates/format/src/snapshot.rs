@@ -81,8 +81,8 @@ pub struct Summary {
     /// A number of the rules for what is left out, by which they can be known again; `None` if there were none.
     #[n(11)]
     pub rules: Option<u64>,
-    /// So many seconds later than its own time it was made, by the times of those that were made before it: one of the clocks was wrong. `None` if
-    /// nothing says so.
+    /// So many seconds later than its own time it was made, by the times of those that were made before it: one of the
+    /// clocks was wrong. `None` if nothing says so.
     #[n(12)]
     pub behind: Option<u64>,
 }
@@ -116,7 +116,8 @@ pub struct Snapshot {
     pub summary: Summary,
     /// The collection plans that its session knew: it refers to nothing that they condemn.
     pub plans: Vec<PlanId>,
-    /// What it was called when it was taken, if it is a copy of that: from another repository, or back from the forgotten.
+    /// What it was called when it was taken, if it is a copy of that: from another repository, or back from the
+    /// forgotten.
     pub original: Option<SnapshotId>,
 }
 
@@ -253,8 +254,8 @@ pub fn seal(
     seal_to(&header, to.meta_key, encode(&Body::of(snapshot)), signer, key, seed)
 }
 
-/// Seal a snapshot's object anew, to another generation: it stays what it is, its name and its signature too. `key` is fresh,
-/// `seed` too.
+/// Seal a snapshot's object anew, to another generation: it stays what it is, its name and its signature too. `key` is
+/// fresh, `seed` too.
 pub fn reseal(
     id: SnapshotId,
     keys: &impl MetaKeys,

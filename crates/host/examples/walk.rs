@@ -1,7 +1,7 @@
 //! Measures the walk against a bare one: `walk DIR [THREADS [ROUNDS]]`. Both stay on the file system of DIR.
 //!
-//! The bare walk does the system calls and nothing else: open, `getdents64`, `statx` of every entry in the order in which
-//! they come, close; threads share directories through stacks of their own. It gives no order, keeps nothing.
+//! The bare walk does the system calls and nothing else: open, `getdents64`, `statx` of every entry in the order in
+//! which they come, close; threads share directories through stacks of their own. It gives no order, keeps nothing.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};

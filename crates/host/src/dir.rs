@@ -1,8 +1,9 @@
 //! A directory that was listed: its path, and a descriptor through which its entries are opened later.
 //!
 //! Descriptors are scarce. A `Dir` keeps the one it was listed with as long as few are open; else it opens itself again
-//! when asked, component by component from `/`, and refuses symlinks on the way. A directory that was replaced meanwhile
-//! gives other files under the same names: who reads them compares what `restat` says with what the walk said.
+//! when asked, component by component from `/`, and refuses symlinks on the way. A directory that was replaced
+//! meanwhile gives other files under the same names: who reads them compares what `restat` says with what the walk
+//! said.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -12,9 +12,10 @@ use crate::sys::{self, Follow};
 
 /// FUSE: sshfs, rclone, unRAID's shares; fuseblk; virtiofs.
 pub(crate) const FUSE: u32 = 0x6573_5546;
-/// The types, as `statfs` tells them (its manual page, and the kernel's `magic.h`), of file systems that have no numbers of their own: the kernel, a library or
-/// a server makes them up, and a file has another one after the next mount, or as soon as the kernel has forgotten it. Some that pass their files' own numbers
-/// on look the same from here.
+/// The types, as `statfs` tells them (its manual page, and the kernel's `magic.h`), of file systems that have no
+/// numbers of their own: the kernel, a library or a server makes them up, and a file has another one after the next
+/// mount, or as soon as the kernel has forgotten it. Some that pass their files' own numbers on look the same from
+/// here.
 const MADE_UP: [u32; 7] = [
     FUSE,
     0x0000_4d44, // FAT

@@ -19,7 +19,8 @@ pub struct Process {
     pub id: u32,
     /// When it began, in ticks since the boot.
     pub began: u64,
-    /// What its system calls itself (uname(2)): clones of one image, and containers, may share an id. `None`: it doesn't say.
+    /// What its system calls itself (uname(2)): clones of one image, and containers, may share an id. `None`: it
+    /// doesn't say.
     pub node: Option<String>,
 }
 
@@ -47,8 +48,8 @@ impl Process {
         Some(Process { machine: machine(), boot, namespace, id, began: began(id)?, node: Some(node()) })
     }
 
-    /// Whether it still runs, as far as this system knows. `has_same_label`: whoever wrote calls the machine as this one is called; it
-    /// counts for a process that doesn't say what its system calls itself.
+    /// Whether it still runs, as far as this system knows. `has_same_label`: whoever wrote calls the machine as this
+    /// one is called; it counts for a process that doesn't say what its system calls itself.
     pub fn alive(&self, has_same_label: bool) -> Alive {
         let has_same_name = self.node.as_ref().map_or(has_same_label, |name| *name == node());
         let is_same_machine = has_same_name && !self.machine.is_empty() && self.machine == machine();
@@ -57,7 +58,8 @@ impl Process {
             Some((boot, _)) if boot != self.boot && is_same_machine => Alive::No,
             Some((boot, namespace)) if (&boot, namespace) == (&self.boot, self.namespace) => match began(self.id) {
                 Some(began) if began == self.began => Alive::Yes,
-                // `/proc` may hide the processes of others (hidepid): then an id that exists looks like one that doesn't.
+                // `/proc` may hide the processes of others (hidepid): then an id that exists looks like one that
+                // doesn't.
                 None if exists(self.id) => Alive::Unknown,
                 _ => Alive::No,
             },

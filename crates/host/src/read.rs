@@ -1,6 +1,7 @@
 //! Reading what a listing names: contents, extended attributes, flags, holes.
 //!
-//! No call here follows a symlink (unless it stands on the way to a source; or, where `/proc` isn't mounted, somebody puts one there just then), waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
+//! No call here follows a symlink (unless it stands on the way to a source; or, where `/proc` isn't mounted, somebody
+//! puts one there just then), waits for a writer at a pipe, or (where the kernel permits) touches an access time. A
 //! file may change while it is read: read no more than the size that the walk gave, then compare [`restat`] with it.
 
 use std::ffi::CString;
@@ -20,7 +21,8 @@ use crate::sys::{self, Follow};
 const ATTR_BYTES: usize = 4096;
 /// How often a value that grows between two calls is asked for again.
 const ATTR_TRIES: usize = 8;
-/// What all attributes of an entry may take, each with [`ATTR_COST`]: what is beyond that isn't read. Nothing that is made in earnest comes near.
+/// What all attributes of an entry may take, each with [`ATTR_COST`]: what is beyond that isn't read. Nothing that is
+/// made in earnest comes near.
 pub const ATTRS_BYTES_MAX: usize = 4 << 20;
 /// What an attribute counts besides the bytes of its name and its value.
 pub const ATTR_COST: usize = 64;
@@ -49,20 +51,22 @@ pub fn restat(fd: impl AsFd) -> io::Result<Stat> {
     Ok(sys::stat_at(fd.as_fd(), b"\0", Follow::No)?)
 }
 
-/// Whether anybody has this file open for writing. Who has mapped it so that he can store into it is one of them. For a moment nobody else can open it for
-/// writing, and waits.
+/// Whether anybody has this file open for writing. Who has mapped it so that he can store into it is one of them. For a
+/// moment nobody else can open it for writing, and waits.
 ///
 /// # Errors
-/// It isn't known: it takes the file's owner or root (`CAP_LEASE`), and a file system with leases, which those of other machines aren't.
+/// It isn't known: it takes the file's owner or root (`CAP_LEASE`), and a file system with leases, which those of other
+/// machines aren't.
 pub fn has_writer(file: &File) -> io::Result<bool> {
     Ok(sys::has_writer(file.as_fd())?)
 }
 
 /// See to it that whatever is stored into an open file through a mapping from now on gives it another time.
 ///
-/// The kernel stamps a file at the first such store into a page that is clean, and at no other until that page is written back, half a minute later by
-/// default. So the pages are begun to be written back, which costs nothing where none is dirty. File systems that don't write pages back (tmpfs), or keep
-/// them elsewhere (overlayfs), don't do it; that is no error.
+/// The kernel stamps a file at the first such store into a page that is clean, and at no other until that page is
+/// written back, half a minute later by default. So the pages are begun to be written back, which costs nothing where
+/// none is dirty. File systems that don't write pages back (tmpfs), or keep them elsewhere (overlayfs), don't do it;
+/// that is no error.
 pub fn have_stores_stamped(file: impl AsFd) {
     // Whatever it says, the file is read.
     let _ = sys::write_out(file.as_fd());
@@ -74,16 +78,17 @@ pub fn expect(file: impl AsFd, from: u64, len: u64) {
     let _ = rustix::fs::fadvise(file, from, std::num::NonZeroU64::new(len), rustix::fs::Advice::WillNeed);
 }
 
-/// Whether a file that says it is empty is so. Some file systems of FUSE's know how long a document is only once they have been asked for it (those of
-/// clouds, as rclone shows them); of proc and its like, which don't know it either, nothing is worth saving.
+/// Whether a file that says it is empty is so. Some file systems of FUSE's know how long a document is only once they
+/// have been asked for it (those of clouds, as rclone shows them); of proc and its like, which don't know it either,
+/// nothing is worth saving.
 pub fn knows_its_length(file: impl AsFd) -> bool {
     numbers::type_of(file) != Ok(numbers::FUSE)
 }
 
 /// Whether opening what the walk has found failed because nothing of that name is left, or something of another type.
 pub fn is_gone(error: &io::Error) -> bool {
-    // A symlink isn't followed, a file is no directory, a socket can't be opened at all. ESTALE may be said of a whole file system that is
-    // still there: then nothing of it may go without a word.
+    // A symlink isn't followed, a file is no directory, a socket can't be opened at all. ESTALE may be said of a whole
+    // file system that is still there: then nothing of it may go without a word.
     let other = [libc::ENOENT, libc::ELOOP, libc::ENOTDIR, libc::ENXIO, libc::ENODEV];
     error.raw_os_error().is_some_and(|code| other.contains(&code))
 }
@@ -129,7 +134,8 @@ impl Dir {
     /// Target of a symlink, attributes and flags of an entry. For a file that is open, [`extras_of_fd`] is cheaper.
     ///
     /// # Errors
-    /// Those of the system where the entry itself isn't to be had, or the target of a symlink; a file system without attributes or flags has none, which is no error.
+    /// Those of the system where the entry itself isn't to be had, or the target of a symlink; a file system without
+    /// attributes or flags has none, which is no error.
     pub fn extras(&self, name: &[u8], kind: Kind) -> io::Result<Had> {
         let mut extras = Extras::default();
         let mut unreadable = None;
@@ -149,8 +155,8 @@ impl Dir {
             }
             Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {}
         }
-        // Through the descriptor, so that the path is short however deep the directory; the last component of the path is
-        // never followed by the `l` calls.
+        // Through the descriptor, so that the path is short however deep the directory; the last component of the path
+        // is never followed by the `l` calls.
         let dir = self.fd()?;
         let through = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
         let (mut xattrs, mut lost) = self.attributes_at(through, name, kind)?;
@@ -266,7 +272,8 @@ pub struct DataRanges<'a> {
     size: u64,
 }
 
-/// Whether a file has holes, as far as can be told. A file system that compresses (ZFS) has fewer blocks for a file without any.
+/// Whether a file has holes, as far as can be told. A file system that compresses (ZFS) has fewer blocks for a file
+/// without any.
 ///
 /// # Errors
 /// Its position can't be put back to the beginning.
@@ -276,7 +283,8 @@ pub fn is_sparse(mut file: &File, size: u64) -> io::Result<bool> {
     Ok(!matches!(first, Some(Ok(range)) if range == (0, size)))
 }
 
-/// Where the next data of a file begin, at `at` or behind it; `None`: nothing but a hole comes any more. Where the file system can't tell, it is data.
+/// Where the next data of a file begin, at `at` or behind it; `None`: nothing but a hole comes any more. Where the file
+/// system can't tell, it is data.
 pub fn next_data(fd: impl AsFd, at: u64) -> Option<u64> {
     match rustix::fs::seek(fd, SeekFrom::Data(at)) {
         Ok(data) => Some(data.max(at)),

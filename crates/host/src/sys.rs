@@ -1,6 +1,8 @@
 //! The system calls that a walk is made of, each one call and no allocation.
 //!
-//! `unsafe` is kept to four places here: two for which the safe ways copy or scan more than a walk can afford, and two calls that have none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond `PATH_MAX`.
+//! `unsafe` is kept to four places here: two for which the safe ways copy or scan more than a walk can afford, and two
+//! calls that have none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond
+//! `PATH_MAX`.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -88,8 +90,8 @@ pub(crate) fn getdents(dir: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Err
     usize::try_from(n).map_err(|_| last_errno())
 }
 
-/// Begin to write out what of a file is dirty; nothing is synced, and nothing waited for: whoever waits takes the failures of earlier writes with him, which
-/// are for those who sync.
+/// Begin to write out what of a file is dirty; nothing is synced, and nothing waited for: whoever waits takes the
+/// failures of earlier writes with him, which are for those who sync.
 pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: no memory is handed over, and the descriptor is open as long as it is borrowed.
     match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
@@ -98,7 +100,8 @@ pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Whether anybody has a file open for writing, who may have mapped it: while this is so nobody gets a lease for reading it. The file is open for reading alone.
+/// Whether anybody has a file open for writing, who may have mapped it: while this is so nobody gets a lease for
+/// reading it. The file is open for reading alone.
 pub(crate) fn has_writer(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     /// From `asm-generic/fcntl.h`; the `libc` crate doesn't have it.
     const F_SETSIG: i32 = 10;
@@ -109,7 +112,8 @@ pub(crate) fn has_writer(file: BorrowedFd<'_>) -> Result<bool, Errno> {
             _ => Ok(()),
         }
     };
-    // Whoever opens it for writing while the lease stands has us told, and the usual signal ends the program: this one is ignored.
+    // Whoever opens it for writing while the lease stands has us told, and the usual signal ends the program: this one
+    // is ignored.
     fcntl(F_SETSIG, libc::SIGURG)?;
     match fcntl(libc::F_SETLEASE, libc::F_RDLCK) {
         Ok(()) => fcntl(libc::F_SETLEASE, libc::F_UNLCK).map(|()| false),
@@ -121,10 +125,11 @@ pub(crate) fn has_writer(file: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// Where the name stands in a record of `getdents64`.
 pub(crate) const NAME_AT: usize = 19;
 
-/// The records that `getdents` left in a buffer, as (offset of the name, length of the name); `.` and `..` are left out.
+/// The records that `getdents` left in a buffer, as (offset of the name, length of the name); `.` and `..` are left
+/// out.
 ///
-/// A record is inode (8), offset (8), length (2), type (1), then the name with its NUL, filled up to a multiple of 8: so
-/// the NUL is the first zero byte of the last eight that belongs to the name.
+/// A record is inode (8), offset (8), length (2), type (1), then the name with its NUL, filled up to a multiple of 8:
+/// so the NUL is the first zero byte of the last eight that belongs to the name.
 pub(crate) struct Dirents<'a> {
     pub(crate) buf: &'a [u8],
     pub(crate) at: usize,
@@ -213,8 +218,8 @@ fn open_steadfast(dir: BorrowedFd<'_>, step: &[u8]) -> Result<OwnedFd, Errno> {
     fd.ok_or(Errno::INVAL)
 }
 
-/// Opens a directory on the way to others: one that may be entered and not listed (`/home` of mode 0711, or on a server that maps root to
-/// nobody) as a path, by which others in it can be found.
+/// Opens a directory on the way to others: one that may be entered and not listed (`/home` of mode 0711, or on a server
+/// that maps root to nobody) as a path, by which others in it can be found.
 pub(crate) fn open_way<T>(open: impl Fn(OFlags) -> Result<T, Errno>, flags: OFlags) -> Result<T, Errno> {
     match open_retry(|| open(flags)) {
         Err(Errno::ACCESS) => {

@@ -56,8 +56,8 @@ impl Repository {
         Ok((secrets, by))
     }
 
-    /// Fails if another key than this one has the passphrase already: of two whoever opens the repository by it would get either, and perhaps not
-    /// the one that may do what he wants.
+    /// Fails if another key than this one has the passphrase already: of two whoever opens the repository by it would
+    /// get either, and perhaps not the one that may do what he wants.
     pub(crate) fn refuse_twin(&self, lock: &NewLock, own: Option<KeyId>) -> Result<()> {
         let NewLock::Passphrase(passphrase, _) = lock else { return Ok(()) };
         let store = &**self.store();
@@ -83,7 +83,8 @@ fn is_of(secrets: &Secrets, config: &Config, store: &dyn Store) -> Result<()> {
     })
 }
 
-/// What it holds needs no object of the repository, but a key that its owner has revoked opens nothing in this way either.
+/// What it holds needs no object of the repository, but a key that its owner has revoked opens nothing in this way
+/// either.
 fn by_recovery_file(store: &dyn Store, config: &Config, text: &str) -> Result<(Secrets, By)> {
     let secrets = key_file::decode_recovery(text).map_err(Error::damaged("the recovery file"))?;
     is_of(&secrets, config, store)?;
@@ -140,8 +141,9 @@ fn open(object: &KeyObject, unlock: &Secret) -> std::result::Result<Option<Secre
 }
 
 fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Result<(Secrets, By)> {
-    // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one opens; and where others could be tried, it is
-    // told that the passphrase isn't theirs: anybody who may add could otherwise have each slip of the finger pass for damage.
+    // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one
+    // opens; and where others could be tried, it is told that the passphrase isn't theirs: anybody who may add could
+    // otherwise have each slip of the finger pass for damage.
     let (mut damage, mut tried) = (None, false);
     let ids = keys::ids(store)?;
     for id in ids.iter().copied() {
@@ -167,8 +169,9 @@ fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Resul
     })
 }
 
-/// `None` if the key is not of this passphrase, or of none: a key file's, or revoked. Nothing is tried on what the owner has not certified: a try takes as long as whoever
-/// wrote the object likes, within limits, and anybody who may add can write many.
+/// `None` if the key is not of this passphrase, or of none: a key file's, or revoked. Nothing is tried on what the
+/// owner has not certified: a try takes as long as whoever wrote the object likes, within limits, and anybody who may
+/// add can write many.
 fn try_passphrase(
     object: &KeyObject,
     config: &Config,

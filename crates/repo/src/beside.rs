@@ -1,5 +1,5 @@
-//! Work beside other work: in a thread of its own where there can be one. Where there can't (a limit of processes, no room for a stack) it is done at once
-//! and here, which takes longer and comes to the same.
+//! Work beside other work: in a thread of its own where there can be one. Where there can't (a limit of processes, no
+//! room for a stack) it is done at once and here, which takes longer and comes to the same.
 
 use crate::lock::lock;
 use std::panic::resume_unwind;

@@ -9,7 +9,8 @@ fn twice<'a>(store: &'a dyn Store, decode: impl Fn(&[u8]) -> drumlin_format::Res
     Twice { store, name: names::CONFIG.into(), decode: Box::new(decode), counts, copy_is_owed: false }
 }
 
-/// A copy of a higher generation is what a rekey left that was cut short, or the config is an old one: the next rekey is past both.
+/// A copy of a higher generation is what a rekey left that was cut short, or the config is an old one: the next rekey
+/// is past both.
 fn counts(config: &Config, copy: &Config) -> Counts {
     if copy.generation > config.generation { Counts::Neither } else { Counts::Object }
 }

@@ -1,4 +1,5 @@
-//! Making a repository. It is drawn up whole, so that its key's file can be in a safe place, before anything of it is in the storage.
+//! Making a repository. It is drawn up whole, so that its key's file can be in a safe place, before anything of it is
+//! in the storage.
 
 use crate::many::ask_store;
 use crate::{Error, Generations, NewLock, Repository, Result, names, random_id, random_secret, twice};
@@ -58,9 +59,9 @@ impl NewRepository {
         NewRepository::with(store, options, random_secret()?, lock, label, now)
     }
 
-    /// The same, with contents and trees cut where `like` cuts them: what is copied from there and what is backed up here
-    /// are the same chunks. All other secrets are new. `options.chunks` is that of `like`. Its key must be one that may
-    /// write.
+    /// The same, with contents and trees cut where `like` cuts them: what is copied from there and what is backed up
+    /// here are the same chunks. All other secrets are new. `options.chunks` is that of `like`. Its key must be one
+    /// that may write.
     ///
     /// # Errors
     /// As [`NewRepository::draw`]; [`Error::NotAllowed`].
@@ -136,8 +137,8 @@ impl NewRepository {
         &self.repository
     }
 
-    /// Put it into the storage. The key object is durable before the config appears: a repository that is seen can be opened, by
-    /// whoever has kept its key.
+    /// Put it into the storage. The key object is durable before the config appears: a repository that is seen can be
+    /// opened, by whoever has kept its key.
     ///
     /// # Errors
     /// [`Error::Exists`] if somebody was faster; the storage fails.
@@ -152,7 +153,8 @@ impl NewRepository {
         match put {
             Ok(()) => Ok(self.repository),
             Err(e) => {
-                // Or what is left would be in the way of the next attempt, or pass for a repository that nobody can open.
+                // Or what is left would be in the way of the next attempt, or pass for a repository that nobody can
+                // open.
                 let is_gone = twice::take_back(store, names::CONFIG, &self.config);
                 twice::take_back(store, &key, &self.key_object);
                 // What seems to be gone may be on its way yet, where a line broke.
@@ -184,7 +186,8 @@ fn refuse_another(store: &dyn Store) -> Result<()> {
 }
 
 impl Repository {
-    /// Make a repository whose key is at hand, or need not be kept: [`NewRepository::draw`] and [`NewRepository::make`] in one.
+    /// Make a repository whose key is at hand, or need not be kept: [`NewRepository::draw`] and [`NewRepository::make`]
+    /// in one.
     ///
     /// # Errors
     /// As those.
@@ -206,7 +209,8 @@ mod tests {
     use super::*;
     use drumlin_store::{Fault, FaultStore, MemoryStore, Op, When};
 
-    /// Of who could not put all of it some may be there, that nobody could take away: then its key is all that opens it.
+    /// Of who could not put all of it some may be there, that nobody could take away: then its key is all that opens
+    /// it.
     #[test]
     fn what_may_be_there_all_the_same_is_told() {
         let unsure_where = |put: (&str, Fault), keeps: bool| {

@@ -191,7 +191,8 @@ pub enum Error {
     /// What this client has seen is not there any more, and no entry of the history says who removed it.
     #[error("the storage has lost or withholds what this client has seen in {place}: {0}", place = .0.place)]
     Unexplained(Box<crate::history::Missing>),
-    /// A pack could not be written before, of which somebody else was told: what was to be in it may be referred to, and is nowhere.
+    /// A pack could not be written before, of which somebody else was told: what was to be in it may be referred to,
+    /// and is nowhere.
     #[error("a pack could not be written, so nothing that refers to it is kept: {0}")]
     Unwritten(String),
     /// A snapshot's name fits none, or several.
@@ -287,7 +288,8 @@ impl Error {
         }
     }
 
-    /// Whether this is about one object's bytes, so that others may still be read: damaged, gone, or on a place that can't be read.
+    /// Whether this is about one object's bytes, so that others may still be read: damaged, gone, or on a place that
+    /// can't be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damaged { .. } | Error::DamagedBlock { .. } | Error::MissingChunk(_) => true,

@@ -1,8 +1,8 @@
-//! Snapshots that were forgotten. Their objects lie in a folder of their own, so that they can be had back for as long as
-//! no prune has removed what they refer to.
+//! Snapshots that were forgotten. Their objects lie in a folder of their own, so that they can be had back for as long
+//! as no prune has removed what they refer to.
 //!
-//! Crash order: the copy, durable → an entry of the history → the snapshot's removal. A snapshot is in one of the two places at any time, or in
-//! both; then it counts as it did before. Packs are not touched.
+//! Crash order: the copy, durable → an entry of the history → the snapshot's removal. A snapshot is in one of the two
+//! places at any time, or in both; then it counts as it did before. Packs are not touched.
 
 use crate::history::Act;
 use crate::{Error, Repository, Result, SnapshotInfo, names};
@@ -76,8 +76,8 @@ impl Repository {
         }
     }
 
-    /// The snapshots that were forgotten, oldest first, and the errors of those that could not be read. One that is still
-    /// among the snapshots, too, wasn't forgotten.
+    /// The snapshots that were forgotten, oldest first, and the errors of those that could not be read. One that is
+    /// still among the snapshots, too, wasn't forgotten.
     ///
     /// # Errors
     /// [`Error::Rekeyed`] as of [`Repository::snapshots`]; or the storage fails.

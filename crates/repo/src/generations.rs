@@ -1,7 +1,7 @@
 //! The generations of a repository as a key sees them: which there are, which is the newest, what it opens.
 //!
-//! Each stands there twice (`twice`). Everything new is sealed in the newest one. Where that can't be had, because its object is gone or
-//! because the key was not given it, what there is can still be read, and nothing is written.
+//! Each stands there twice (`twice`). Everything new is sealed in the newest one. Where that can't be had, because its
+//! object is gone or because the key was not given it, what there is can still be read, and nothing is written.
 
 use crate::lock::lock;
 use crate::twice::{Counts, Found, Mended, Twice};
@@ -128,8 +128,8 @@ impl Repository {
         Ok(troubles)
     }
 
-    /// Put what is wrong with the objects of generations right, each by the other one. Those that a rekey left which came to no end are
-    /// among them: the next one makes them known.
+    /// Put what is wrong with the objects of generations right, each by the other one. Those that a rekey left which
+    /// came to no end are among them: the next one makes them known.
     ///
     /// # Errors
     /// The storage fails.
@@ -213,8 +213,9 @@ impl Repository {
         self.secrets().generations.iter().rev().map(|of| of.tag).chain([0])
     }
 
-    /// Fails if the repository has been given new secrets since it was opened: what is sealed with those can't be read then, and
-    /// is not damaged. For whoever draws conclusions from what can't be read; to be asked after everything was listed.
+    /// Fails if the repository has been given new secrets since it was opened: what is sealed with those can't be read
+    /// then, and is not damaged. For whoever draws conclusions from what can't be read; to be asked after everything
+    /// was listed.
     ///
     /// # Errors
     /// [`Error::Rekeyed`]; or the storage fails.
@@ -244,8 +245,9 @@ impl Repository {
         Ok(())
     }
 
-    /// The same where something can't be opened for want of a generation's secrets. Of any other error nothing is asked, nor of a generation that there was, or
-    /// once more of one that has been asked for: many objects may be of the same.
+    /// The same where something can't be opened for want of a generation's secrets. Of any other error nothing is
+    /// asked, nor of a generation that there was, or once more of one that has been asked for: many objects may be of
+    /// the same.
     pub(crate) fn refuse_if_rekeyed(&self, error: &Error) -> Result<()> {
         let Error::UnknownGeneration { generation, .. } = error else { return Ok(()) };
         if self.generations().iter().any(|of| of.tag == *generation) || lock(&self.met.lost).contains(generation) {
@@ -256,8 +258,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Whether index objects were done without since the repository was opened, because they were made with secrets that have been given since. What seems to be
-    /// gone may be where they say.
+    /// Whether index objects were done without since the repository was opened, because they were made with secrets
+    /// that have been given since. What seems to be gone may be where they say.
     pub fn is_behind(&self) -> bool {
         self.met.is_behind.load(Ordering::Relaxed)
     }

@@ -41,8 +41,8 @@ pub struct KeyInfo {
 pub struct Keys {
     /// Those that the owner certified, in the order in which they were made.
     pub sound: Vec<KeyInfo>,
-    /// Those of which neither the object nor its copy is what the owner put, and why: they open nothing, and whose word it is that they signed
-    /// can't be told.
+    /// Those of which neither the object nor its copy is what the owner put, and why: they open nothing, and whose word
+    /// it is that they signed can't be told.
     pub lost: Vec<(KeyId, Error)>,
 }
 
@@ -133,7 +133,8 @@ impl Repository {
         key_file::encode_recovery(self.secrets())
     }
 
-    /// Make the object of the key in use again, if it is an owner's and [`Repository::lacks_its_key`]: what it has signed is its word once more.
+    /// Make the object of the key in use again, if it is an owner's and [`Repository::lacks_its_key`]: what it has
+    /// signed is its word once more.
     pub fn remake_key(&self, lock: &NewLock, label: &str, now: i64) -> Result<()> {
         let secrets = self.secrets();
         self.refuse_twin(lock, Some(secrets.key))?;
@@ -168,9 +169,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone from
-    /// the repository (not from whoever has kept them). The last owner key stays: without it nobody could ever open the
-    /// repository as its owner. A key that is lost has nothing to be revoked: what is left of it goes.
+    /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone
+    /// from the repository (not from whoever has kept them). The last owner key stays: without it nobody could ever
+    /// open the repository as its owner. A key that is lost has nothing to be revoked: what is left of it goes.
     pub fn remove_key(&self, id: KeyId, now: i64) -> Result<()> {
         let secrets = self.secrets();
         let owner = secrets.owner_signing.as_ref().ok_or_else(|| self.not_allowed("remove keys"))?;
@@ -256,8 +257,8 @@ impl Repository {
         Ok(keys)
     }
 
-    /// The verifying halves of all keys that the owner certified, revoked ones among them; a key object that is damaged or that the owner didn't
-    /// certify has none.
+    /// The verifying halves of all keys that the owner certified, revoked ones among them; a key object that is damaged
+    /// or that the owner didn't certify has none.
     pub(crate) fn trusted_keys(&self) -> Result<HashMap<KeyId, TrustedKey>> {
         self.trusted_among(self.key_ids()?)
     }
@@ -309,7 +310,8 @@ impl Repository {
         Ok(ids(&**self.store())?.into_iter().collect())
     }
 
-    /// See whether a key's object and its copy are sound and the same. Gives its certificate, if the owner has given it one.
+    /// See whether a key's object and its copy are sound and the same. Gives its certificate, if the owner has given it
+    /// one.
     ///
     /// # Errors
     /// The storage fails.

@@ -1,5 +1,5 @@
-//! What a collection has made worthless, and clears away: snapshots that were forgotten and whose packs may be gone, and
-//! snapshots of sessions that were evicted.
+//! What a collection has made worthless, and clears away: snapshots that were forgotten and whose packs may be gone,
+//! and snapshots of sessions that were evicted.
 
 use crate::collection::Desk;
 use crate::history::Act;
@@ -24,10 +24,12 @@ impl Repository {
         Ok(self.store().sync()?)
     }
 
-    /// Remove the snapshots of evicted sessions, which never count, and the decisions of sessions that have ended and whose snapshots are gone: they
-    /// were left as those sessions may come back ([`crate::collection::Board::may_come_back`]), which harms nobody any more.
+    /// Remove the snapshots of evicted sessions, which never count, and the decisions of sessions that have ended and
+    /// whose snapshots are gone: they were left as those sessions may come back
+    /// ([`crate::collection::Board::may_come_back`]), which harms nobody any more.
     pub fn clear_decided(&self) -> Result<()> {
-        // In this order: of a session that ends meanwhile the snapshot is seen, and of a snapshot that is being forgotten its copy.
+        // In this order: of a session that ends meanwhile the snapshot is seen, and of a snapshot that is being
+        // forgotten its copy.
         let decided: HashSet<SessionId> = self.decided_on()?.into_iter().collect();
         if decided.is_empty() || self.secrets().meta.is_none() {
             return Ok(());

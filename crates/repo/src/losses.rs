@@ -93,8 +93,8 @@ impl Repository {
 }
 
 impl Repository {
-    /// What some packs say themselves: their own tables, and who has signed them, if the owner has certified that key. Those that can't be read
-    /// say nothing.
+    /// What some packs say themselves: their own tables, and who has signed them, if the owner has certified that key.
+    /// Those that can't be read say nothing.
     ///
     /// # Errors
     /// The storage fails.

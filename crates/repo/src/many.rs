@@ -1,4 +1,5 @@
-//! Many small requests of the storage: one after the other where it is at hand, many at once where each waits for its answer.
+//! Many small requests of the storage: one after the other where it is at hand, many at once where each waits for its
+//! answer.
 
 use crate::Repository;
 use crate::beside::beside;

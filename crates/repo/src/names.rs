@@ -35,7 +35,8 @@ pub const GENERATIONS: &str = "generations";
 /// The folder of recovery objects: parity across packs.
 pub const PARITY: &str = "parity";
 
-/// What a repository can't do without, and what is removed by nobody but a prune: the rest lasts as long as a run, or until the next one.
+/// What a repository can't do without, and what is removed by nobody but a prune: the rest lasts as long as a run, or
+/// until the next one.
 pub const LASTING: [&str; 10] = [CONFIG, CONFIG_COPY, KEYS, GENERATIONS, SNAPSHOTS, HISTORY, INDEX, TREE, DATA, PARITY];
 
 /// A key object.

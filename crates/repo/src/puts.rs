@@ -1,4 +1,5 @@
-//! What a session has put, and whether the storage still has it: that may have been put back to an older state meanwhile.
+//! What a session has put, and whether the storage still has it: that may have been put back to an older state
+//! meanwhile.
 
 use crate::lock::lock;
 use crate::many::ask_store;
@@ -73,7 +74,8 @@ impl Puts {
         self.objects().all.iter().filter_map(index).collect()
     }
 
-    /// Ask the storage for what was put: for all of it, or for what came since it was asked last. There are about so many packs in all.
+    /// Ask the storage for what was put: for all of it, or for what came since it was asked last. There are about so
+    /// many packs in all.
     ///
     /// # Errors
     /// [`Error::Undone`] for the first that isn't there as it was put.

@@ -1,9 +1,11 @@
 //! Giving a repository new secrets for all that comes, by one small object: a generation.
 //!
-//! Crash order: the config's copy is put as it is, to see whether that may be done → keys that go with it are revoked → the owner's own key gets its pair, if it has none → the generation, which
-//! nobody else can have made under this number → its copy → the config's copy says that there is one → the config does. Until the config
-//! speaks of generations nobody looks for them, so a first one that was left by a killed run means nothing, unless the config is lost and
-//! its copy speaks of it; the next run makes another. A later one is complete, and in force, the moment it is there.
+//! Crash order: the config's copy is put as it is, to see whether that may be done → keys that go with it are revoked →
+//! the owner's own key gets its pair, if it has none → the generation, which nobody else can have made under this
+//! number → its copy → the config's copy says that there is one → the config does. Until the config speaks of
+//! generations nobody looks for them, so a first one that was left by a killed run means nothing, unless the config is
+//! lost and its copy speaks of it; the next run makes another. A later one is complete, and in force, the moment it is
+//! there.
 
 use crate::generations::Generations;
 use crate::keys::KeyInfo;
@@ -56,7 +58,8 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::OldKeys`] if keys can't be given them and shall not be revoked, [`Error::Unexplained`] if something is
-    /// missing that this client has seen, [`Error::Unsteady`] if another owner does the same just now: then nothing has changed but for old keys, which are removed, and named.
+    /// missing that this client has seen, [`Error::Unsteady`] if another owner does the same just now: then nothing has
+    /// changed but for old keys, which are removed, and named.
     pub fn rekey(&self, options: RekeyOptions) -> Result<Rekeyed> {
         let own = self.secrets().key;
         let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("rekey"))?;
@@ -93,7 +96,8 @@ impl Repository {
             twice::put(&**self.store(), &names::key(own), &bytes, Put::Replace)?;
         }
         let secrets = self.fresh_generation()?;
-        // Behind that listing: another owner's may have come since the keys were looked at, of which he may have removed some. One that comes later takes the same number.
+        // Behind that listing: another owner's may have come since the keys were looked at, of which he may have
+        // removed some. One that comes later takes the same number.
         match self.refuse_rekeyed() {
             Err(Error::Rekeyed { .. }) => return Err(outrun(&old)),
             is_newest => is_newest?,
@@ -124,8 +128,8 @@ impl Repository {
         Ok(Rekeyed { repository, number: secrets.number, given, removed: old })
     }
 
-    /// See whether this account may replace what is there, by putting the config's copy as it is: of one that may not new secrets would come, and the config would
-    /// never tell of them.
+    /// See whether this account may replace what is there, by putting the config's copy as it is: of one that may not
+    /// new secrets would come, and the config would never tell of them.
     fn try_to_replace(&self) -> Result<()> {
         let store = self.store();
         if store.retains() {

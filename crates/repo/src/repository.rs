@@ -59,8 +59,9 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Whether the object of the key in use is gone with its copy, or neither is sound. A recovery file opens the repository all the same, but what it signs then counts for
-    /// nobody else, who can't tell whose word it is: [`Repository::remake_key`].
+    /// Whether the object of the key in use is gone with its copy, or neither is sound. A recovery file opens the
+    /// repository all the same, but what it signs then counts for nobody else, who can't tell whose word it is:
+    /// [`Repository::remake_key`].
     pub fn lacks_its_key(&self) -> bool {
         self.lacks_key
     }
@@ -89,8 +90,8 @@ impl Repository {
         }
     }
 
-    /// The names of what was found damaged or gone since the repository was opened, and made up for: packs by their parity, the config
-    /// and the key in use by their copies. They should be repaired.
+    /// The names of what was found damaged or gone since the repository was opened, and made up for: packs by their
+    /// parity, the config and the key in use by their copies. They should be repaired.
     pub fn healed(&self) -> Vec<String> {
         lock(&self.healed).iter().cloned().collect()
     }
@@ -102,8 +103,8 @@ impl Repository {
         }
     }
 
-    /// The names of index objects that are damaged and were done without since the repository was opened, and what is wrong with each. What only they name
-    /// was not found.
+    /// The names of index objects that are damaged and were done without since the repository was opened, and what is
+    /// wrong with each. What only they name was not found.
     pub fn passed_over(&self) -> BTreeMap<String, String> {
         lock(&self.passed_over).clone()
     }
@@ -112,7 +113,8 @@ impl Repository {
         lock(&self.passed_over).insert(name.to_owned(), cause);
     }
 
-    /// Why something that this client keeps to be fast could not be kept since the repository was opened, the first time.
+    /// Why something that this client keeps to be fast could not be kept since the repository was opened, the first
+    /// time.
     pub fn unkept(&self) -> Option<&str> {
         self.unkept.get().map(String::as_str)
     }
@@ -153,7 +155,8 @@ impl Repository {
         &self.store
     }
 
-    /// Have a pack brought back from cold storage, if it is there. Whether it can be read already; asking again tells how far it is.
+    /// Have a pack brought back from cold storage, if it is there. Whether it can be read already; asking again tells
+    /// how far it is.
     pub fn thaw(&self, pack: &PackInfo, haste: Haste) -> Result<bool> {
         Ok(self.store.thaw(&names::pack(pack.kind, pack.id), haste)? == Thaw::Ready)
     }

@@ -1,7 +1,7 @@
 //! Sealing snapshots anew, after the repository was given new secrets: each keeps its name, and what was signed in it.
 //!
-//! One put replaces the object in one step. Whoever does it has a session, so no other collector ends meanwhile, unless it evicts him: who
-//! finds his session gone looks whether the snapshot is, too.
+//! One put replaces the object in one step. Whoever does it has a session, so no other collector ends meanwhile, unless
+//! it evicts him: who finds his session gone looks whether the snapshot is, too.
 
 use crate::history::Act;
 use crate::{Error, Repository, Result, names, random_secret};
@@ -27,8 +27,8 @@ impl Repository {
         Ok(older)
     }
 
-    /// Seal a snapshot with the newest secrets, unless it is being written or forgotten. Whether it was done. `me` is the session of who
-    /// does it.
+    /// Seal a snapshot with the newest secrets, unless it is being written or forgotten. Whether it was done. `me` is
+    /// the session of who does it.
     ///
     /// # Errors
     /// It is damaged, or the storage fails.

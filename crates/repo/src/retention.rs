@@ -1,7 +1,7 @@
 //! Retention: objects that the storage keeps from being removed, for a while that has to be begun anew now and then.
 //!
-//! The config is the last one whose time is begun anew, so that how much of it is left tells how long ago all the others' was. What is
-//! written meanwhile has its whole time.
+//! The config is the last one whose time is begun anew, so that how much of it is left tells how long ago all the
+//! others' was. What is written meanwhile has its whole time.
 
 use crate::{Repository, Result, names};
 
@@ -9,8 +9,9 @@ use crate::{Repository, Result, names};
 const AT_ONCE: usize = 4096;
 
 impl Repository {
-    /// Begin the time anew for which the storage keeps objects from being removed, if the user has asked for that and less than half of it is
-    /// left. How many objects that were: 0, most often, for one request. Where `stop` says so, it ends before it is done.
+    /// Begin the time anew for which the storage keeps objects from being removed, if the user has asked for that and
+    /// less than half of it is left. How many objects that were: 0, most often, for one request. Where `stop` says so,
+    /// it ends before it is done.
     ///
     /// # Errors
     /// The storage doesn't do it, or this user may not. The next call begins anew.

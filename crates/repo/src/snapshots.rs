@@ -55,23 +55,26 @@ impl Repository {
     /// evicted never does.
     ///
     /// # Errors
-    /// [`Error::Rekeyed`] if there are some that were made with secrets that have been given since the repository was opened.
+    /// [`Error::Rekeyed`] if there are some that were made with secrets that have been given since the repository was
+    /// opened.
     pub fn snapshots(&self) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.snapshots_before(&[])
     }
 
-    /// The same, for whoever will list these folders next: a storage far away is asked for them along with what snapshots say, so that they are
-    /// seen as they are after the snapshots were listed.
+    /// The same, for whoever will list these folders next: a storage far away is asked for them along with what
+    /// snapshots say, so that they are seen as they are after the snapshots were listed.
     pub fn snapshots_before(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         let (infos, errors) = self.snapshots_so_far(folders)?;
         errors.iter().try_for_each(|error| self.refuse_if_rekeyed(error))?;
         Ok((infos, errors))
     }
 
-    /// The same, for whoever goes on with the secrets that he has, if others were given since: of what was made with those it can't be told what it is.
+    /// The same, for whoever goes on with the secrets that he has, if others were given since: of what was made with
+    /// those it can't be told what it is.
     pub fn snapshots_so_far(&self, folders: &[&str]) -> Result<(Vec<SnapshotInfo>, Vec<Error>)> {
         self.may_list()?;
-        // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has ended.
+        // Snapshots first: a session is there before its snapshots, so a run under way is never taken for one that has
+        // ended.
         let (mut ids, mut open, mut decided) = (Vec::new(), HashSet::new(), HashSet::new());
         let mut keys = BTreeSet::new();
         let own = [names::SNAPSHOTS, names::SESSIONS, names::DECISIONS, names::KEYS];
@@ -109,11 +112,12 @@ impl Repository {
         Ok((infos, errors))
     }
 
-    /// All snapshots whose chunks must stay, newest first: those that count, and those of open sessions, which may count yet.
+    /// All snapshots whose chunks must stay, newest first: those that count, and those of open sessions, which may
+    /// count yet.
     ///
     /// # Errors
-    /// One of them can't be read: then nobody knows what it needs. [`Error::Unexplained`] if one is gone that this client has
-    /// seen.
+    /// One of them can't be read: then nobody knows what it needs. [`Error::Unexplained`] if one is gone that this
+    /// client has seen.
     pub fn standing_snapshots(&self) -> Result<Vec<Snapshot>> {
         self.may_list()?;
         let (mut snapshots, mut gone) = (Vec::new(), Vec::new());
@@ -229,8 +233,8 @@ impl Repository {
         Ok((snapshot, trust))
     }
 
-    /// What was decided on a session, by somebody who may, and by whom. `listed`: something is known to have been, so that if it isn't where this
-    /// storage has it, it is where another one has: the repository was copied from there.
+    /// What was decided on a session, by somebody who may, and by whom. `listed`: something is known to have been, so
+    /// that if it isn't where this storage has it, it is where another one has: the repository was copied from there.
     fn verdict(
         &self,
         session: SessionId,
@@ -350,8 +354,8 @@ impl Sessions<'_> {
             self.said.insert(snapshot.session, said);
         }
         Ok(match &self.said[&snapshot.session] {
-            // A writer puts a whole snapshot last, so one that is whole counts. At worst, the writer was told that putting it
-            // had failed.
+            // A writer puts a whole snapshot last, so one that is whole counts. At worst, the writer was told that
+            // putting it had failed.
             Said::Unreadable if snapshot.partial.is_none() => Some(Verdict::Committed { snapshot: snapshot.id }),
             Said::Unreadable => None,
             // A decision signed by another key says nothing about this snapshot.
@@ -374,8 +378,8 @@ enum Said {
     Unreadable,
 }
 
-/// Of each session's snapshots leave the one that got furthest: the others are checkpoints that its account was not allowed to remove,
-/// and whose session was cleared up by somebody who can't read snapshots.
+/// Of each session's snapshots leave the one that got furthest: the others are checkpoints that its account was not
+/// allowed to remove, and whose session was cleared up by somebody who can't read snapshots.
 fn leave_checkpoints(infos: &mut Vec<SnapshotInfo>) {
     let further = |one: &Snapshot, other: &Snapshot| {
         let reached = |of: &Snapshot| of.partial.as_ref().map(|at| (at.dir.clone(), at.name.clone()));

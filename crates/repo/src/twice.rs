@@ -1,5 +1,5 @@
-//! Objects that stand in the store twice, the same bytes under a name and under that of its copy: small ones, with each of which
-//! everything would be lost.
+//! Objects that stand in the store twice, the same bytes under a name and under that of its copy: small ones, with each
+//! of which everything would be lost.
 //!
 //! | object | without it | put by |
 //! |---|---|---|
@@ -7,9 +7,10 @@
 //! | a key object | its holder doesn't | owners, and who changes what opens it |
 //! | a generation of the secrets | what is sealed in it can't be read | who rekeys |
 //!
-//! Crash order: what is new is put before its copy, so that a creation that was cut short has made it, or nothing. When it is put anew its
-//! copy comes first: all that a copy speaks of was there before it, so that it may take the place of an object that is lost later. As
-//! long as the object is sound it counts. Repositories of before there were copies get them by a repair.
+//! Crash order: what is new is put before its copy, so that a creation that was cut short has made it, or nothing. When
+//! it is put anew its copy comes first: all that a copy speaks of was there before it, so that it may take the place of
+//! an object that is lost later. As long as the object is sound it counts. Repositories of before there were copies get
+//! them by a repair.
 
 use crate::{Error, Repository, Result, names};
 use drumlin_store::{Kind, Put, Soon, Store};
@@ -120,7 +121,8 @@ impl<T> Twice<'_, T> {
         [self.name.clone(), names::copy_of(&self.name)]
     }
 
-    /// Read it, and tell whether it was the copy that was read: the object is gone, damaged, or not given out by the storage.
+    /// Read it, and tell whether it was the copy that was read: the object is gone, damaged, or not given out by the
+    /// storage.
     ///
     /// # Errors
     /// What is wrong with the object, if the copy is worth no more; with the copy, if the object is gone.
@@ -205,8 +207,8 @@ impl<T> Twice<'_, T> {
         Ok(Examined { object: [first, copy].into_iter().find_map(sound), troubles, lacks_copy })
     }
 
-    /// Put each right by the other one, and look again: had somebody put them anew meanwhile (a revocation, say), an old state would now
-    /// stand in one of the two. How many were put, and how the object stands now.
+    /// Put each right by the other one, and look again: had somebody put them anew meanwhile (a revocation, say), an
+    /// old state would now stand in one of the two. How many were put, and how the object stands now.
     ///
     /// # Errors
     /// The storage fails, gives out neither, or refuses one of them to this user.
@@ -270,8 +272,8 @@ pub(crate) fn put(store: &dyn Store, name: &str, bytes: &[u8], how: Put) -> drum
     store.put(second, bytes, how)
 }
 
-/// Remove an object and its copy again, as far as they are these bytes and it can be done: for who could not put all that he had to. Whether neither is there for
-/// sure.
+/// Remove an object and its copy again, as far as they are these bytes and it can be done: for who could not put all
+/// that he had to. Whether neither is there for sure.
 pub(crate) fn take_back(store: &dyn Store, name: &str, bytes: &[u8]) -> bool {
     let taken = [name, &names::copy_of(name)].map(|name| match store.get(name) {
         Ok(there) => there != bytes || store.delete(name).is_ok(),
@@ -304,8 +306,8 @@ impl Repository {
         all.map(|twice| self.mend_twice(&twice)).try_fold(Mended::default(), |sum, one| Ok(sum.and(one?)))
     }
 
-    /// Put all objects that stand there twice right, each by the other one: [`Repository::mend_config`], [`Repository::mend_keys`],
-    /// [`Repository::mend_generations`].
+    /// Put all objects that stand there twice right, each by the other one: [`Repository::mend_config`],
+    /// [`Repository::mend_keys`], [`Repository::mend_generations`].
     ///
     /// # Errors
     /// The storage fails, or this user may not.

@@ -1,5 +1,5 @@
-//! A writing session: registered before its first pack, with everything in it made durable in order, and one decision at
-//! its end. `docs/format.md` states the order; this is where it is kept.
+//! A writing session: registered before its first pack, with everything in it made durable in order, and one decision
+//! at its end. `docs/format.md` states the order; this is where it is kept.
 
 use crate::beside::{Beside, beside};
 use crate::collection::{self, Announced, Board, Desk, Registration};
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// keeps in memory for its index objects.
 const PENDING_CHUNKS_MAX: usize = 64 << 10;
 
-/// Or so long after the last one: what a killed run leaves in packs that no index object names is stored again by the next. Over a line that is slow a pack
-/// takes minutes, and a large file may be hundreds of them.
+/// Or so long after the last one: what a killed run leaves in packs that no index object names is stored again by the
+/// next. Over a line that is slow a pack takes minutes, and a large file may be hundreds of them.
 const NAMING_EVERY: Duration = Duration::from_secs(60);
 
 /// For so long packs that nobody wants any more are waited for: who has stopped the run wants it to end.
@@ -123,7 +123,8 @@ impl Ledger {
         // So is one that is being put while others end the session.
         let doubt = self.doubt.swap(true, Ordering::Relaxed);
         if let Err(e) = store.put(&name, &bytes, Put::Create) {
-            // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it may be on its way.
+            // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it
+            // may be on its way.
             let _ = store.delete(&name);
             if !matches!(e.kind, Kind::Io | Kind::Transient | Kind::Exhausted) {
                 put_back(pending);
@@ -245,14 +246,14 @@ impl WriteSession {
         }
     }
 
-    /// Have a pack that others wrote named by the index objects of this session as well: for a collector that removes the
-    /// object which names it.
+    /// Have a pack that others wrote named by the index objects of this session as well: for a collector that removes
+    /// the object which names it.
     pub fn name_again(&self, entry: Entry) -> Result<()> {
         self.ledger.add(entry)
     }
 
-    /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it may
-    /// be written. No block may be under way.
+    /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it
+    /// may be written. No block may be under way.
     pub fn flush(&self) -> Result<()> {
         self.finish_packs()?;
         self.ledger.write(0)
@@ -263,11 +264,12 @@ impl WriteSession {
     /// by then, the next prune removes them. `closing`: the packs at hand are closed first, which takes its time.
     ///
     /// # Errors
-    /// Those of a snapshot ([`WriteSession::put_snapshot`]): nothing is named then. That of the first pack that can't be closed, else that of the index
-    /// object.
+    /// Those of a snapshot ([`WriteSession::put_snapshot`]): nothing is named then. That of the first pack that can't
+    /// be closed, else that of the index object.
     pub fn name_finished(&self, closing: bool) -> Result<()> {
         let finished = if closing { self.finish_packs() } else { Ok(()) };
-        // Who reads the index trusts it: what an eviction or an older state of the storage has taken away mustn't be named.
+        // Who reads the index trusts it: what an eviction or an older state of the storage has taken away mustn't be
+        // named.
         self.refuse_unprotected()?;
         if Desk::new(&self.repository).is_evicted(self.id)? {
             return Err(Error::Evicted);
@@ -277,12 +279,14 @@ impl WriteSession {
         finished
     }
 
-    /// Whether a pack, or a part of one, could not be written: then nothing that this session has stored may be referred to.
+    /// Whether a pack, or a part of one, could not be written: then nothing that this session has stored may be
+    /// referred to.
     pub fn has_failed(&self) -> bool {
         self.data.has_failed() || self.tree.has_failed() || lock(&self.older).values().any(|of| of.has_failed())
     }
 
-    /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session. Threads that close one are waited for, for a moment.
+    /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session.
+    /// Threads that close one are waited for, for a moment.
     pub fn give_up(&self) {
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of));
@@ -298,8 +302,9 @@ impl WriteSession {
         finished.into_iter().collect()
     }
 
-    /// Whether an index object that could not be put may yet appear: its packs would be taken for stored by whoever reads it, though they were removed
-    /// as nobody's, if the session had ended. So it isn't to be ended: once it is evicted, nobody refers to what it names.
+    /// Whether an index object that could not be put may yet appear: its packs would be taken for stored by whoever
+    /// reads it, though they were removed as nobody's, if the session had ended. So it isn't to be ended: once it is
+    /// evicted, nobody refers to what it names.
     pub fn is_in_doubt(&self) -> bool {
         self.ledger.doubt.load(Ordering::Relaxed)
     }
@@ -319,11 +324,12 @@ impl WriteSession {
         self.ledger.puts.indexes()
     }
 
-    /// See that all that this session has put is in the storage: that may have been put back to an older state meanwhile. For who is about to
-    /// decide that it counts.
+    /// See that all that this session has put is in the storage: that may have been put back to an older state
+    /// meanwhile. For who is about to decide that it counts.
     ///
     /// # Errors
-    /// [`Error::Undone`] for the first that isn't, unless the session was evicted: then others clear up after it, and nobody can decide on it any more.
+    /// [`Error::Undone`] for the first that isn't, unless the session was evicted: then others clear up after it, and
+    /// nobody can decide on it any more.
     pub fn refuse_lost(&self) -> Result<()> {
         match self.ledger.refuse_lost(true) {
             Err(Error::Undone { .. }) if Desk::new(&self.repository).is_evicted(self.id)? => Ok(()),
@@ -331,12 +337,12 @@ impl WriteSession {
         }
     }
 
-    /// Write a snapshot object, durably. All that it refers to must have been flushed; of what this session has put itself the storage is asked whether
-    /// it is there, for a partial snapshot what came since it was asked last.
+    /// Write a snapshot object, durably. All that it refers to must have been flushed; of what this session has put
+    /// itself the storage is asked whether it is there, for a partial snapshot what came since it was asked last.
     ///
     /// # Errors
-    /// [`Error::SessionLost`] or [`Error::Evicted`] if nothing protects that any more: a snapshot without its session would count at once.
-    /// [`Error::Undone`] as [`WriteSession::refuse_lost`].
+    /// [`Error::SessionLost`] or [`Error::Evicted`] if nothing protects that any more: a snapshot without its session
+    /// would count at once. [`Error::Undone`] as [`WriteSession::refuse_lost`].
     pub fn put_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         let name = names::snapshot(snapshot.id);
         let bytes = match lock(&self.expected).take().filter(|(expected, _)| expected == snapshot) {
@@ -377,7 +383,8 @@ impl WriteSession {
         sealed.map_err(Error::damaged(&names::snapshot(snapshot.id)))
     }
 
-    /// A hint that this snapshot will be put once all is flushed, and the session committed with it. What is wrong is told then.
+    /// A hint that this snapshot will be put once all is flushed, and the session committed with it. What is wrong is
+    /// told then.
     pub fn expect_snapshot(&self, snapshot: &Snapshot) {
         if let Ok(bytes) = self.seal_snapshot(snapshot) {
             self.repository.store().expect(Soon::Bytes { name: &names::snapshot(snapshot.id), bytes: &bytes });
@@ -404,8 +411,8 @@ impl WriteSession {
         })
     }
 
-    /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector was
-    /// faster.
+    /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector
+    /// was faster.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
         self.give_up();
         if !self.asked.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Bands: up to as many packs as there are rows may be lost, or slices of as many at each place, and all is as it was; beyond that
-//! it is said. Recovery objects that are damaged or that lie make nothing worse.
+//! Bands: up to as many packs as there are rows may be lost, or slices of as many at each place, and all is as it was;
+//! beyond that it is said. Recovery objects that are damaged or that lie make nothing worse.
 
 use drumlin_format::band::{Head, Member, SLICE_BYTES};
 use drumlin_format::pack::{self, Footer, PackKind};
@@ -247,12 +247,13 @@ impl Scene {
     }
 }
 
-/// What had rotted before a band covered it is nothing that the band makes again, and what rots after that is read through the band while the
-/// pack's own parity is at work.
+/// What had rotted before a band covered it is nothing that the band makes again, and what rots after that is read
+/// through the band while the pack's own parity is at work.
 #[test]
 fn packs_seen_through_bands_are_healed_by_their_own_parity() {
     let mut scene = Scene::new(&[], 5);
-    // Longer than what is looked at of a band at once: the pack's end, where its parity is found, is another part than its beginning.
+    // Longer than what is looked at of a band at once: the pack's end, where its parity is found, is another part than
+    // its beginning.
     (0..4).for_each(|n| scene.add_whole_pack(20 * SLICE_BYTES, n));
     scene.damage(1, 1000, 5);
     scene.make(scene.members(), 1, &[]);
@@ -295,7 +296,8 @@ fn a_band_takes_the_place_of_others_and_what_stays_is_not_read() {
             }
             made.band
         };
-        // One goes; one goes, the longest, and two come, one of them the longest; two bands become one, one of them moves.
+        // One goes; one goes, the longest, and two come, one of them the longest; two bands become one, one of them
+        // moves.
         let without = same_as_new(pick(&[Some(0), None, Some(2), None, Some(3), None]), &[first.id()], &[1]);
         same_as_new(pick(&[Some(0), Some(1), None, None, Some(3), None]), &[first.id()], &[2]);
         same_as_new(pick(&[Some(0), Some(6), None, Some(7), Some(3), None]), &[without.id()], &[2, 6, 7]);

@@ -1,5 +1,5 @@
-//! Packs of many sizes, damaged in many ways: up to what their parity bears they are healed to the same bytes, and beyond that
-//! it is said.
+//! Packs of many sizes, damaged in many ways: up to what their parity bears they are healed to the same bytes, and
+//! beyond that it is said.
 
 use drumlin_format::PackId;
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind};

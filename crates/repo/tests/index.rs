@@ -101,7 +101,8 @@ fn many_small_runs_are_merged_and_still_right() {
     drop(folder);
 }
 
-/// Whatever becomes of the cache in the midst of a run (a disk is cleaned up, a home folder is unmounted), the run goes on without.
+/// Whatever becomes of the cache in the midst of a run (a disk is cleaned up, a home folder is unmounted), the run goes
+/// on without.
 #[test]
 fn a_cache_that_goes_in_the_midst_of_a_session_fails_nothing() {
     let repository = repository();
@@ -126,7 +127,8 @@ fn a_cache_that_goes_in_the_midst_of_a_session_fails_nothing() {
     assert!(repository.unkept().is_some());
 }
 
-/// What a killed run leaves in packs that nothing names is stored again: so they are named in time, one large file's too.
+/// What a killed run leaves in packs that nothing names is stored again: so they are named in time, one large file's
+/// too.
 #[test]
 fn finished_packs_are_named_in_time() {
     let memory = MemoryStore::new();
@@ -242,8 +244,8 @@ fn the_sparse_index_is_chosen_by_size() {
     assert!(!sparse(1 << 20));
 }
 
-/// Sessions that didn't see each other have stored the same; then packs are lost, all but one of them. Whoever reads the index
-/// anew, in one run for all of its objects, finds the chunks in the one that is left.
+/// Sessions that didn't see each other have stored the same; then packs are lost, all but one of them. Whoever reads
+/// the index anew, in one run for all of its objects, finds the chunks in the one that is left.
 #[test]
 fn what_stands_in_several_packs_is_found_in_each() {
     let memory = MemoryStore::new();
@@ -371,7 +373,8 @@ fn deed() -> impl Strategy<Value = Deed> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Whatever clients store, lose and find damaged, and whatever goes: each finds what index objects name, and nothing else.
+    /// Whatever clients store, lose and find damaged, and whatever goes: each finds what index objects name, and
+    /// nothing else.
     #[test]
     fn whatever_happens_each_client_finds_what_is_named(deeds in proptest::collection::vec(deed(), 1..20)) {
         let repository = repository();

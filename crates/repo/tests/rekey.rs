@@ -107,7 +107,8 @@ fn every_key_that_is_left_reads_and_writes_before_and_after() {
     // Whoever opened it before goes on as he was.
     assert!(Desk::new(&stolen).session(before).unwrap().is_some());
     assert!(Desk::new(&stolen).session(after).unwrap().is_none(), "the thief's secrets open nothing new");
-    // With all that he has, opened anew, by a program that doesn't ask whether his key was removed: he can't learn the new ones.
+    // With all that he has, opened anew, by a program that doesn't ask whether his key was removed: he can't learn the
+    // new ones.
     let kept = stolen.recovery_file().to_string();
     assert!(matches!(open(&bench.memory, &kept), Err(Error::RevokedKey { .. })));
     let his = MemoryStore::new();
@@ -328,7 +329,8 @@ fn of_two_at_once_one_is_told() {
             self.inner.sync()
         }
     }
-    // The other one does all of it between the last look and the put, or once the keys have been read, of which he has removed one.
+    // The other one does all of it between the last look and the put, or once the keys have been read, of which he has
+    // removed one.
     let (mut generations, mut removed) = (2, vec![0, 1].into_iter());
     for prefix in [names::GENERATIONS, names::CONFIG_COPY] {
         let (inside, gone) = (bench.owner(), bench.files[removed.next().unwrap()].1);

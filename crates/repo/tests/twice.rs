@@ -1,4 +1,5 @@
-//! Objects that stand there twice: which of the two is read, what is told, how each is put again by the other one, and stops between them.
+//! Objects that stand there twice: which of the two is read, what is told, how each is put again by the other one, and
+//! stops between them.
 
 use drumlin_format::key::Role;
 use drumlin_repo::{CreateOptions, Error, Mended, NewLock, RekeyOptions, Repository, Unlock, names};

@@ -60,7 +60,8 @@ impl SealKey {
             .expect("sealing fails only beyond 64 GiB a message");
     }
 
-    /// Like [`SealKey::seal`], but `message` is left as it is, and `sealed` becomes what it is sealed: one pass less over it.
+    /// Like [`SealKey::seal`], but `message` is left as it is, and `sealed` becomes what it is sealed: one pass less
+    /// over it.
     pub fn seal_into(&self, part: u64, context: &[u8], message: &[u8], sealed: &mut Vec<u8>) {
         sealed.resize(message.len() + TAG_BYTES, 0);
         // All of the message is its "extra" part, which is the one that may come from elsewhere.

@@ -16,8 +16,8 @@ impl IdKey {
         IdKey::from_derived(&derive(secret, purpose, &[]))
     }
 
-    /// The identity key of 32 bytes that [`IdKey::derived`] gave: for who may check identities of one domain and not know
-    /// the secret behind all of them.
+    /// The identity key of 32 bytes that [`IdKey::derived`] gave: for who may check identities of one domain and not
+    /// know the secret behind all of them.
     pub fn from_derived(bytes: &Secret) -> Self {
         IdKey(*bytes.expose())
     }

@@ -3,7 +3,8 @@
 //! Everything here is deterministic: randomness comes in as an argument ([`Seed`]), so that golden vectors can be made
 //! and the callers decide where entropy comes from. Secrets are wiped when dropped and never printed.
 //!
-//! What each key is for is laid down in `docs/format.md`, what an attacker gains by which key in `docs/threat-model.md`.
+//! What each key is for is laid down in `docs/format.md`, what an attacker gains by which key in
+//! `docs/threat-model.md`.
 
 mod aead;
 mod hash;

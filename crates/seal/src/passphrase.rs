@@ -16,8 +16,9 @@ pub struct PassphraseCost {
 }
 
 impl PassphraseCost {
-    /// What new keys get: 48 MiB, 4 passes, 4 lanes. As much memory filled as by RFC 9106's second recommendation (64 MiB, 3
-    /// passes), and more than OWASP asks for (46 MiB, 1 pass), within the 64 MB that commands which only look may take.
+    /// What new keys get: 48 MiB, 4 passes, 4 lanes. As much memory filled as by RFC 9106's second recommendation (64
+    /// MiB, 3 passes), and more than OWASP asks for (46 MiB, 1 pass), within the 64 MB that commands which only look
+    /// may take.
     pub const DEFAULT: PassphraseCost = PassphraseCost { memory_kib: 48 * 1024, passes: 4, lanes: 4 };
 
     /// The most that a key object may ask for: 1 GiB, so that a hostile storage can't exhaust the machine.

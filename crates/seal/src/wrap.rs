@@ -161,7 +161,8 @@ mod tests {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// Never edited: what was wrapped once must open for ever. An implementation of its own, from the papers, opened it.
+    /// Never edited: what was wrapped once must open for ever. An implementation of its own, from the papers, opened
+    /// it.
     #[test]
     fn golden_wrap() {
         let private = PrivateKey::new(Secret::new([3; 32])).unwrap();
@@ -173,8 +174,8 @@ mod tests {
             hex(&wrapped[ENCAPSULATION_BYTES..]),
             "8d632ebadd039253dbd5b9ca83334fe4d50cf8259ef81f67a99d5fd63bbf2c761bd644ec2c617ed15f10b6ef30a78f91"
         );
-        // An ephemeral X25519 key of zeros, so that its shared secret is zeros, too: the format accepts it. ML-KEM alone then
-        // hides the key, and whoever wraps knows it anyway.
+        // An ephemeral X25519 key of zeros, so that its shared secret is zeros, too: the format accepts it. ML-KEM
+        // alone then hides the key, and whoever wraps knows it anyway.
         wrapped[ENCAPSULATION_BYTES - 32..ENCAPSULATION_BYTES].fill(0);
         let sealed = "e7c6676c9df0f43d04e18fc68845e2294731afc3778079e9ad792b9540fcd9b97384ffe3918cf115a032da738f19e8e6";
         for (byte, pair) in wrapped[ENCAPSULATION_BYTES..].iter_mut().zip(sealed.as_bytes().chunks(2)) {

@@ -1,6 +1,6 @@
-//! What was asked for in advance, in threads of its own, because somebody said that he will ask for it: objects, lengths,
-//! listings and, where the storage has no better way, ranges. Each is given out once. What this store writes or removes since is
-//! not in it, so it is forgotten then.
+//! What was asked for in advance, in threads of its own, because somebody said that he will ask for it: objects,
+//! lengths, listings and, where the storage has no better way, ranges. Each is given out once. What this store writes
+//! or removes since is not in it, so it is forgotten then.
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -19,8 +19,9 @@ const LENGTHS_MAX: usize = 16;
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
-/// A range that has been here for so long, and that nobody has fetched, is given up, once so many bytes of others that were asked for later have been fetched instead, [`RANGE_BYTES_MAX`], or nobody has fetched any
-/// for as long. (Over a slow line one that is on its way may take far longer, and come before one that is wanted first.)
+/// A range that has been here for so long, and that nobody has fetched, is given up, once so many bytes of others that
+/// were asked for later have been fetched instead, [`RANGE_BYTES_MAX`], or nobody has fetched any for as long. (Over a
+/// slow line one that is on its way may take far longer, and come before one that is wanted first.)
 const RANGE_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// A store that can be asked from a thread, and has room for what was asked for in advance.
@@ -238,7 +239,8 @@ mod tests {
         }
     }
 
-    /// Over a slow line that may be long: thrown away, it would be asked for once more. What is here and isn't fetched makes room one day.
+    /// Over a slow line that may be long: thrown away, it would be asked for once more. What is here and isn't fetched
+    /// makes room one day.
     #[test]
     fn a_range_waits_for_as_long_as_it_takes_to_come() {
         let store = Arc::new(Slow::default());

@@ -31,9 +31,11 @@ pub struct Surroundings {
     pub ssh_command: Option<String>,
     /// The server of S3 repositories whose address names none: a URL.
     pub endpoint: Option<String>,
-    /// The variables of the environment whose names begin with `AWS_`, by which all programs for S3 are told of credentials and regions.
+    /// The variables of the environment whose names begin with `AWS_`, by which all programs for S3 are told of
+    /// credentials and regions.
     pub aws: HashMap<String, String>,
-    /// The variables of the environment whose names end with `_proxy`, in either case, by which all programs are told of proxies: S3's servers are asked by these.
+    /// The variables of the environment whose names end with `_proxy`, in either case, by which all programs are told
+    /// of proxies: S3's servers are asked by these.
     pub proxies: HashMap<String, String>,
     /// A server may be spoken to without TLS even if it is another machine.
     pub allow_http: bool,
@@ -41,7 +43,8 @@ pub struct Surroundings {
     pub storage_classes: Vec<(String, String)>,
     /// Objects and folders of a repository in S3 that are kept from being removed, and for how long.
     pub object_lock: Option<(ObjectLock, Vec<String>)>,
-    /// A repository is shown as it was then, in seconds since 1970, from the versions that a bucket keeps, and can't be changed.
+    /// A repository is shown as it was then, in seconds since 1970, from the versions that a bucket keeps, and can't be
+    /// changed.
     pub as_of: Option<i64>,
     /// Objects of the repository that will be read first: a store that is far away may ask for them as it connects.
     pub first: Vec<String>,

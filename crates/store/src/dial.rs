@@ -1,7 +1,9 @@
-//! A connection to a host that may have several addresses: each is tried beside those before it, so that one that swallows whatever is sent
-//! to it, as IPv6 does where it is set up and leads nowhere, costs a moment and not all patience.
+//! A connection to a host that may have several addresses: each is tried beside those before it, so that one that
+//! swallows whatever is sent to it, as IPv6 does where it is set up and leads nowhere, costs a moment and not all
+//! patience.
 //!
-//! After RFC 8305 ("Happy Eyeballs"), but for its resolver: names are resolved by the system, all families at once, in its order.
+//! After RFC 8305 ("Happy Eyeballs"), but for its resolver: names are resolved by the system, all families at once, in
+//! its order.
 
 use std::io::{self, ErrorKind};
 use std::net::{self, SocketAddr, ToSocketAddrs};
@@ -19,8 +21,8 @@ pub(crate) fn connect((host, port): (&str, u16), patience: Duration) -> io::Resu
     connect_any(&addresses(host, port)?, patience)
 }
 
-/// A host's addresses. Whatever is below `localhost` is this machine (RFC 6761, 6.3), which not every system's resolver knows: a server
-/// of one's own that has its buckets in its name is asked so.
+/// A host's addresses. Whatever is below `localhost` is this machine (RFC 6761, 6.3), which not every system's resolver
+/// knows: a server of one's own that has its buckets in its name is asked so.
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let is_here = host.to_ascii_lowercase().ends_with(".localhost");
     Ok((if is_here { "localhost" } else { host }, port).to_socket_addrs()?.collect())

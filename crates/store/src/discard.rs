@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use crate::lock::lock;
 use crate::{Action, Haste, Listed, Put, Result, Soon, Store, Thaw, Upload, name};
 
-/// Reads go to the store inside; writes vanish, but for the names of objects and their lengths: who has put one finds that it is there.
+/// Reads go to the store inside; writes vanish, but for the names of objects and their lengths: who has put one finds
+/// that it is there.
 pub struct DiscardStore<S> {
     inner: S,
     put: Arc<Mutex<HashMap<String, u64>>>,

@@ -26,7 +26,8 @@ pub enum Kind {
     Full,
     /// A failure that may pass: a broken line, an interrupted call.
     Transient,
-    /// This machine is short of something: file descriptors, memory. It says nothing of the storage, or of what is in it.
+    /// This machine is short of something: file descriptors, memory. It says nothing of the storage, or of what is in
+    /// it.
     Exhausted,
     /// Anything else that the storage reports.
     Io,

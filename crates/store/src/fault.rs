@@ -108,8 +108,8 @@ impl Faults {
         self.plan().rules.push((when, fault));
     }
 
-    /// Accept `bytes` more bytes of `put` and `write`; a call that would go beyond fails with [`Kind::Full`]. What an upload took that is given up is free
-    /// again.
+    /// Accept `bytes` more bytes of `put` and `write`; a call that would go beyond fails with [`Kind::Full`]. What an
+    /// upload took that is given up is free again.
     pub fn full_after(&self, bytes: u64) {
         self.plan().room = Some(bytes);
     }

@@ -1,5 +1,5 @@
-//! Objects that were put more than once, because an answer was lost or somebody on the way had given up: the attempts that seemed to have failed
-//! may be carried out later, when the object has long been removed.
+//! Objects that were put more than once, because an answer was lost or somebody on the way had given up: the attempts
+//! that seemed to have failed may be carried out later, when the object has long been removed.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

@@ -95,8 +95,8 @@ pub enum Look<'a> {
     Empty(&'a str),
     /// What is in this folder.
     Listing(&'a str),
-    /// The same, given out by [`Store::list_in_order`] alone, to who lists it behind the folder before it: by itself it may be older than what the asker has
-    /// seen of another one.
+    /// The same, given out by [`Store::list_in_order`] alone, to who lists it behind the folder before it: by itself it
+    /// may be older than what the asker has seen of another one.
     InOrder(&'a str),
     /// How long this object is.
     Length(&'a str),
@@ -148,19 +148,21 @@ pub trait Store: Send + Sync {
     /// Where this is, for messages: a path or a URL without secrets.
     fn location(&self) -> String;
 
-    /// Whether every call takes its time, however small it is, so that what is read again and again is better kept on this side.
+    /// Whether every call takes its time, however small it is, so that what is read again and again is better kept on
+    /// this side.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// Whether of several who put an object with [`Put::Create`] exactly one wins, and nothing is ever overwritten. Where it isn't so,
-    /// a creation fails if the object is seen to be there, and no more can be said.
+    /// Whether of several who put an object with [`Put::Create`] exactly one wins, and nothing is ever overwritten.
+    /// Where it isn't so, a creation fails if the object is seen to be there, and no more can be said.
     fn creates_atomically(&self) -> Result<bool> {
         Ok(true)
     }
 
-    /// Whether an object that was put from here may be put once more by the storage itself, minutes or hours later, even though it was removed
-    /// meanwhile: an attempt that seemed to have failed may be carried out yet, while another one has succeeded.
+    /// Whether an object that was put from here may be put once more by the storage itself, minutes or hours later,
+    /// even though it was removed meanwhile: an attempt that seemed to have failed may be carried out yet, while
+    /// another one has succeeded.
     fn may_come_late(&self, name: &str) -> bool {
         let _ = name;
         false
@@ -190,15 +192,15 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// See to it that an object that may be in cold storage can be read for some days. Asking again does no harm and costs
-    /// little: so one finds out whether it is there. [`Kind::Missing`] if there is no such object.
+    /// See to it that an object that may be in cold storage can be read for some days. Asking again does no harm and
+    /// costs little: so one finds out whether it is there. [`Kind::Missing`] if there is no such object.
     fn thaw(&self, name: &str, haste: Haste) -> Result<Thaw> {
         let _ = (name, haste);
         Ok(Thaw::Ready)
     }
 
-    /// Keep an object from being removed for as long as the user has asked for, from now on, where the storage does that. An object that
-    /// isn't there is no error.
+    /// Keep an object from being removed for as long as the user has asked for, from now on, where the storage does
+    /// that. An object that isn't there is no error.
     fn retain(&self, name: &str) -> Result<()> {
         let _ = name;
         Ok(())
@@ -226,16 +228,17 @@ pub trait Store: Send + Sync {
     /// Write a small object (up to a few MiB) whole and durably.
     fn put(&self, name: &str, bytes: &[u8], how: Put) -> Result<()>;
 
-    /// [`Store::put`] a new object ([`Put::Create`]), and look at these once it is durable, one after the other. A storage far away is asked along
-    /// with the put where it can be held to that order; what was seen is given out once, by [`Store::list`], [`Store::list_in_order`] and
-    /// [`Store::len`], until something else is put, removed or uploaded here. Elsewhere they are passed over, and asked for when they are wanted.
+    /// [`Store::put`] a new object ([`Put::Create`]), and look at these once it is durable, one after the other. A
+    /// storage far away is asked along with the put where it can be held to that order; what was seen is given out
+    /// once, by [`Store::list`], [`Store::list_in_order`] and [`Store::len`], until something else is put, removed or
+    /// uploaded here. Elsewhere they are passed over, and asked for when they are wanted.
     fn put_and_look(&self, name: &str, bytes: &[u8], looks: &[Look<'_>]) -> Result<()> {
         let _ = looks;
         self.put(name, bytes, Put::Create)
     }
 
-    /// Begin a large object that is written in order. It appears when [`Upload::finish`] is called; dropped before, it leaves nothing.
-    /// `len_hint` is the expected length in bytes, 0 if unknown; a wrong one costs time, nothing else.
+    /// Begin a large object that is written in order. It appears when [`Upload::finish`] is called; dropped before, it
+    /// leaves nothing. `len_hint` is the expected length in bytes, 0 if unknown; a wrong one costs time, nothing else.
     fn upload(&self, name: &str, len_hint: u64) -> Result<Box<dyn Upload>>;
 
     /// Make every object that was finished, and every removal that returned, before this call durable.
@@ -244,8 +247,8 @@ pub trait Store: Send + Sync {
     /// Remove an object; removing one that is not there is no error. The removal is durable after [`Store::sync`].
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Remove what writers that are gone left unfinished, where the storage doesn't do so by itself. It has no name that
-    /// anybody could see, and takes room. Whatever somebody may still be writing stays.
+    /// Remove what writers that are gone left unfinished, where the storage doesn't do so by itself. It has no name
+    /// that anybody could see, and takes room. Whatever somebody may still be writing stays.
     fn clear_unfinished(&self) -> Result<Cleared> {
         Ok(Cleared::default())
     }

@@ -1,5 +1,6 @@
-//! Who waits for something to come: as long as anybody does, or did a moment ago, what was asked for in advance is not unwanted because nobody has fetched it. Over a slow line what comes
-//! first may be what is wanted last, by many minutes.
+//! Who waits for something to come: as long as anybody does, or did a moment ago, what was asked for in advance is not
+//! unwanted because nobody has fetched it. Over a slow line what comes first may be what is wanted last, by many
+//! minutes.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

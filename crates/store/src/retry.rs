@@ -1,8 +1,8 @@
 //! Trying again what failed in passing: with growing pauses, and no longer than the user's patience.
 //!
-//! Only failures of [`Kind::Transient`] are tried again. Whether doing it twice is safe is for whoever calls to know. A user who
-//! wants to stop doesn't wait for the end of all patience. And patience is had once for an outage, not once for each call: who clears up
-//! after a storage that was not to be reached for so long doesn't wait as long again.
+//! Only failures of [`Kind::Transient`] are tried again. Whether doing it twice is safe is for whoever calls to know. A
+//! user who wants to stop doesn't wait for the end of all patience. And patience is had once for an outage, not once
+//! for each call: who clears up after a storage that was not to be reached for so long doesn't wait as long again.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use crate::lock::lock;
 use crate::{Error, Kind, Result};
 
-/// Once the user wants to stop: so many attempts more, with pauses no longer than this. A line that is mended by then takes what
-/// can be saved.
+/// Once the user wants to stop: so many attempts more, with pauses no longer than this. A line that is mended by then
+/// takes what can be saved.
 const LAST_ATTEMPTS: u32 = 5;
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// In an outage that has lasted too long already: so many attempts all the same, since the first may only find a connection that has died.
+/// In an outage that has lasted too long already: so many attempts all the same, since the first may only find a
+/// connection that has died.
 const LEAST_ATTEMPTS: u32 = 3;
-/// An outage of which nothing was heard for so long is another one. An attempt takes a minute or two where nobody answers.
+/// An outage of which nothing was heard for so long is another one. An attempt takes a minute or two where nobody
+/// answers.
 const STALE: Duration = Duration::from_secs(300);
 /// Of an outage it is told again after so long.
 const TELL: Duration = Duration::from_secs(30);
@@ -30,7 +32,8 @@ pub struct Retries {
     pub first: Duration,
     /// No pause is longer.
     pub longest: Duration,
-    /// Counted from the first failure, of this call or of any other since the storage has done anything; 0 for one attempt alone.
+    /// Counted from the first failure, of this call or of any other since the storage has done anything; 0 for one
+    /// attempt alone.
     pub give_up: Duration,
 }
 
@@ -86,8 +89,9 @@ impl Outage {
 }
 
 impl Retries {
-    /// Call until it succeeds, fails for good, or has failed for too long. `tell` hears of what is tried again, now and then: not of a call's first
-    /// failure, since the next attempt usually mends that. `stopped`: whether the user wants to stop.
+    /// Call until it succeeds, fails for good, or has failed for too long. `tell` hears of what is tried again, now and
+    /// then: not of a call's first failure, since the next attempt usually mends that. `stopped`: whether the user
+    /// wants to stop.
     pub(crate) fn run<T>(
         &self,
         outage: &Outage,

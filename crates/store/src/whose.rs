@@ -1,8 +1,9 @@
 //! Whose an unfinished object is: the names of the files in `tmp/`, on disks here and elsewhere.
 //!
-//! Their names tell who is writing them: `<host>-<boot>-<pid namespace>-<pid>-<began>-<random>`, all hexadecimal. When the process began (in ticks since the
-//! boot) tells it from a later one with its id: the first process of each container is 1, and numbers of namespaces are used again. Names of older programs lack
-//! it. What a run that was killed left is cleared by a later one:
+//! Their names tell who is writing them: `<host>-<boot>-<pid namespace>-<pid>-<began>-<random>`, all hexadecimal. When
+//! the process began (in ticks since the boot) tells it from a later one with its id: the first process of each
+//! container is 1, and numbers of namespaces are used again. Names of older programs lack it. What a run that was
+//! killed left is cleared by a later one:
 //!
 //! | who wrote it | when it goes |
 //! |---|---|
@@ -34,7 +35,8 @@ pub(crate) fn is_running(pid: u64, began: u64) -> bool {
     began == 0 || began_at(&pid.to_string()).is_none_or(|now| now == began)
 }
 
-/// When a process began, in ticks since the boot: field 22 of its `stat` (proc(5)). The name in parentheses may hold anything.
+/// When a process began, in ticks since the boot: field 22 of its `stat` (proc(5)). The name in parentheses may hold
+/// anything.
 fn began_at(process: &str) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let behind = stat.iter().rposition(|b| *b == b')')?;

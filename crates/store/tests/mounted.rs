@@ -1,5 +1,5 @@
-//! The conformance suite on a file system that is mounted, wherever it lies: `tests/mounts` runs it over sshfs and NFS. Those that lack
-//! something are shown by a layer of ours, in every run.
+//! The conformance suite on a file system that is mounted, wherever it lies: `tests/mounts` runs it over sshfs and NFS.
+//! Those that lack something are shown by a layer of ours, in every run.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,9 @@
 //! A line to a server, to be measured over:
-//! `relay <port here> <port of the server> <round trip in ms> <bytes a second up> <bytes a second down>`, 0 for any number.
+//! `relay <port here> <port of the server> <round trip in ms> <bytes a second up> <bytes a second down>`, 0 for any
+//! number.
 //!
-//! For each line on its standard input it says what has passed since the last one: bytes up, bytes down, turns, connections.
+//! For each line on its standard input it says what has passed since the last one: bytes up, bytes down, turns,
+//! connections.
 
 use drumlin_testkit::{Line, Relay};
 use std::time::Duration;

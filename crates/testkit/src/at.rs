@@ -13,8 +13,8 @@ const OPEN_DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::C
 /// Extended attributes, sorted by name.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Inode flags that a user can set: compress, sync, immutable, append, nodump, noatime, no compression, data journalling,
-/// notail, dirsync, topdir, no copy on write, project inheritance.
+/// Inode flags that a user can set: compress, sync, immutable, append, nodump, noatime, no compression, data
+/// journalling, notail, dirsync, topdir, no copy on write, project inheritance.
 const FLAGS_SETTABLE: u32 =
     0x4 | 0x8 | FLAGS_LOCKING | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x0080_0000 | 0x2000_0000;
 /// Immutable and append-only.

@@ -2,7 +2,8 @@
 
 use crate::server::Server;
 
-/// Names the servers that tests have to run against, with spaces between. Without it they run against whatever can be started.
+/// Names the servers that tests have to run against, with spaces between. Without it they run against whatever can be
+/// started.
 const NAMED: &str = "DRUMLIN_S3";
 /// Those that there are scripts for and that can be started in seconds.
 const KNOWN: [&str; 3] = ["moto", "versitygw", "garage"];
@@ -68,8 +69,8 @@ impl Bucket {
         self.0.tells("LOCKED_BUCKET")
     }
 
-    /// A bucket that keeps versions, if the server has such and stamps them with the time at which they came. (Measured; versitygw 1.8.0 has
-    /// the time at which they were replaced.)
+    /// A bucket that keeps versions, if the server has such and stamps them with the time at which they came.
+    /// (Measured; versitygw 1.8.0 has the time at which they were replaced.)
     pub fn versioned(&self) -> Option<&str> {
         self.0.tells("VERSIONED_BUCKET")
     }

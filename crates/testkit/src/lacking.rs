@@ -1,5 +1,5 @@
-//! A file system that lacks what others have: hard links, renames that replace nothing, direct writes. FAT lacks the first,
-//! old SMB servers and some of FUSE's more of them.
+//! A file system that lacks what others have: hard links, renames that replace nothing, direct writes. FAT lacks the
+//! first, old SMB servers and some of FUSE's more of them.
 
 use crate::numberless::{AT_ONCE, attributes, kind, part};
 use fuser::{

@@ -1,8 +1,8 @@
-//! What tests need: trees with everything a Linux file can be, random ones and random changes to them, a comparison of two
-//! trees that misses nothing, a fresh file system to try it all on, and servers behind lines that break.
+//! What tests need: trees with everything a Linux file can be, random ones and random changes to them, a comparison of
+//! two trees that misses nothing, a fresh file system to try it all on, and servers behind lines that break.
 //!
-//! Nothing here uses the crates under test: it is the second opinion. All of it works on descriptors and single names, so
-//! that paths may be longer than `PATH_MAX`.
+//! Nothing here uses the crates under test: it is the second opinion. All of it works on descriptors and single names,
+//! so that paths may be longer than `PATH_MAX`.
 
 mod at;
 mod bucket;

@@ -16,7 +16,8 @@ pub struct LoopFs {
 }
 
 impl LoopFs {
-    /// Makes one of `bytes` (16 MiB at least). `None` if this user may not mount, or the tools or loop devices are lacking.
+    /// Makes one of `bytes` (16 MiB at least). `None` if this user may not mount, or the tools or loop devices are
+    /// lacking.
     pub fn new(bytes: u64) -> Option<LoopFs> {
         Self::with_options(bytes, &[], "loop")
     }

@@ -39,7 +39,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether a file's pages are written back, and stores into them stamped anew after that: not on tmpfs, and overlayfs keeps them elsewhere.
+/// Whether a file's pages are written back, and stores into them stamped anew after that: not on tmpfs, and overlayfs
+/// keeps them elsewhere.
 pub fn are_stores_stamped_anew(file: &File) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const OVERLAYFS: u32 = 0x794c_7630;

@@ -1,4 +1,5 @@
-//! A file system that has no inode numbers of its own, as FUSE's, FAT's and some servers' don't: each mount gives others.
+//! A file system that has no inode numbers of its own, as FUSE's, FAT's and some servers' don't: each mount gives
+//! others.
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -20,8 +21,8 @@ pub struct Numberless {
 }
 
 impl Numberless {
-    /// Show `folder` at the empty folder `at`, with numbers from `first` on in the order in which files are asked for. `None`
-    /// if this user may not mount, or there is no FUSE.
+    /// Show `folder` at the empty folder `at`, with numbers from `first` on in the order in which files are asked for.
+    /// `None` if this user may not mount, or there is no FUSE.
     pub fn mount(folder: &Path, at: &Path, first: u64) -> Option<Self> {
         Self::show(folder, at, first, Told::AsItIs)
     }

@@ -138,13 +138,14 @@ impl Relay {
         self.shared.turns.load(Ordering::Relaxed)
     }
 
-    /// For how long something was on its way so far, either way. Divided by the round trip: how often somebody waited for the line, whatever the machines take besides.
+    /// For how long something was on its way so far, either way. Divided by the round trip: how often somebody waited
+    /// for the line, whatever the machines take besides.
     pub fn travelled(&self) -> Duration {
         lock(&self.shared.travel).1
     }
 
-    /// How fast bytes went to the server while `work` was done, which sends about `expected` of them: bytes a second, from the second to the
-    /// ninth tenth of them.
+    /// How fast bytes went to the server while `work` was done, which sends about `expected` of them: bytes a second,
+    /// from the second to the ninth tenth of them.
     pub fn rate_up(&self, expected: u64, work: impl FnOnce()) -> f64 {
         let before = self.shared.delivered.load(Ordering::Relaxed);
         let (is_done, shared) = (Arc::new(AtomicBool::new(false)), self.shared.clone());
@@ -175,7 +176,8 @@ impl Relay {
         self.shared.cut();
     }
 
-    /// Break all connections whenever the bytes that passed both ways, since the relay was made, reach one of these numbers.
+    /// Break all connections whenever the bytes that passed both ways, since the relay was made, reach one of these
+    /// numbers.
     pub fn cut_at(&self, mut bytes: Vec<u64>) {
         bytes.sort_unstable();
         *lock(&self.shared.cut_at) = bytes;

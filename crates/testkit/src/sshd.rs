@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A server with the accounts plain, jail, append, publish and worm, of which ProFTPD has jail and append; ended and deleted
-/// when dropped.
+/// A server with the accounts plain, jail, append, publish and worm, of which ProFTPD has jail and append; ended and
+/// deleted when dropped.
 #[derive(Debug)]
 pub struct Sshd {
     program: &'static str,
@@ -32,7 +32,8 @@ impl Sshd {
     /// Start OpenSSH's. `None` if that can't be done here: no root, or no such server.
     ///
     /// # Panics
-    /// If it can't be done and `DRUMLIN_SERVERS` is set: then a test that was skipped would pass for one that has passed.
+    /// If it can't be done and `DRUMLIN_SERVERS` is set: then a test that was skipped would pass for one that has
+    /// passed.
     pub fn start() -> Option<Sshd> {
         Self::start_of("sshd")
     }

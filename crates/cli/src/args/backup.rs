@@ -11,8 +11,8 @@ use std::path::PathBuf;
 ///
 /// The backup is compared with the latest snapshot of the same host and sources, or else of the same host and some of
 /// them: files whose size, times, inode, mode, owner and number of links are the same count as unmodified and aren't
-/// read. The first Ctrl-C (or SIGTERM) stops the backup and leaves a partial snapshot (of files; of a stream none), from
-/// which the next run goes on. SIGUSR1 prints the progress.
+/// read. The first Ctrl-C (or SIGTERM) stops the backup and leaves a partial snapshot (of files; of a stream none),
+/// from which the next run goes on. SIGUSR1 prints the progress.
 #[derive(Args, Debug)]
 pub struct Backup {
     /// What to save: files and directories; with --command, after '--': the program and its arguments

@@ -52,7 +52,8 @@ pub struct Global {
     #[arg(short, long, global = true, value_name = "REPO", alias = "repository")]
     pub repo: Option<String>,
 
-    /// Read the passphrase from the first line of FILE [env: DRUMLIN_PASSWORD_FILE; the passphrase itself: DRUMLIN_PASSWORD]
+    /// Read the passphrase from the first line of FILE [env: DRUMLIN_PASSWORD_FILE; the passphrase itself:
+    /// DRUMLIN_PASSWORD]
     #[arg(short, long, global = true, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
 

@@ -172,7 +172,8 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
     finish(context, &report, args.dry_run)
 }
 
-/// The end of a run that made a snapshot, or needed none: what it did, and whether that is all that it should have done.
+/// The end of a run that made a snapshot, or needed none: what it did, and whether that is all that it should have
+/// done.
 fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
     let snapshot = report.snapshot.as_ref().filter(|_| !dry_run);
     let exit = match () {

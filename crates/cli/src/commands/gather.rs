@@ -1,4 +1,5 @@
-//! What several commands have in common: which paths are saved, of which host, compared with what; and which snapshots are meant.
+//! What several commands have in common: which paths are saved, of which host, compared with what; and which snapshots
+//! are meant.
 
 use super::snapshots::in_words;
 use super::whole;
@@ -104,7 +105,8 @@ pub fn own_folders(context: &Context) -> Result<Vec<PathBuf>> {
     Ok(own)
 }
 
-/// A profile's own snapshots: those of its host, of its sources and no others, and with its tags, as far as no others are asked for.
+/// A profile's own snapshots: those of its host, of its sources and no others, and with its tags, as far as no others
+/// are asked for.
 ///
 /// # Errors
 /// A path makes no sense.

@@ -297,7 +297,8 @@ impl NewKey {
         }
     }
 
-    /// The repository could not be put into the storage. Where nobody knows whether it is there all the same, the key stays.
+    /// The repository could not be put into the storage. Where nobody knows whether it is there all the same, the key
+    /// stays.
     fn not_needed(&self, not: NotMade) -> Failure {
         let failure = not_put(not.error);
         match self {
@@ -320,7 +321,8 @@ impl NewKey {
     }
 }
 
-/// A new file for its owner's eyes only, with room for a secret's text: a disk that is full shows before anything is made that only this secret opens.
+/// A new file for its owner's eyes only, with room for a secret's text: a disk that is full shows before anything is
+/// made that only this secret opens.
 ///
 /// # Errors
 /// It can't be made; a file that is there is never overwritten.

@@ -97,8 +97,8 @@ pub fn run(context: &Context, args: Restore) -> Result<Exit> {
     Ok(told.tell(context, &report))
 }
 
-/// Tell of snapshots that can't be read, and whether one of them may be the latest, and the latest is what is wanted: who names another one by its
-/// id has that.
+/// Tell of snapshots that can't be read, and whether one of them may be the latest, and the latest is what is wanted:
+/// who names another one by its id has that.
 fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo::Error>) -> bool {
     let is_passed_over = !damaged.is_empty() && args.snapshot.as_bytes().starts_with(b"latest");
     for error in damaged {
@@ -112,8 +112,8 @@ fn tell_of_damaged(context: &Context, args: &Restore, damaged: Vec<drumlin_repo:
     is_passed_over
 }
 
-/// Of several machines' snapshots the latest may be another machine's than the user thinks of, and of one machine's it may be of
-/// other sources: `whole`, all of it is wanted.
+/// Of several machines' snapshots the latest may be another machine's than the user thinks of, and of one machine's it
+/// may be of other sources: `whole`, all of it is wanted.
 fn tell_of_others(
     context: &Context,
     args: &Restore,
@@ -261,8 +261,8 @@ fn real(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| above.canonicalize().ok())
 }
 
-/// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word about it. Gives the rules, if they are
-/// given again, by the profile and the command line.
+/// What rules left out of a backup, or what it could not read, was never compared with anything: --delete is no word
+/// about it. Gives the rules, if they are given again, by the profile and the command line.
 fn spare_unseen(context: &Context, args: &Restore, snapshot: &Snapshot) -> Result<Option<Arc<Filter>>> {
     if !args.delete || args.delete_excluded {
         return Ok(None);

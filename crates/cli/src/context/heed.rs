@@ -1,5 +1,5 @@
-//! What a command notices of its repositories on the way: what is missing that was seen before, what was read by copies or parity alone. It is told as it
-//! is found or at the end, and the exit status has it.
+//! What a command notices of its repositories on the way: what is missing that was seen before, what was read by copies
+//! or parity alone. It is told as it is found or at the end, and the exit status has it.
 
 use super::Context;
 use crate::exit::{Exit, plain, without_number};
@@ -79,7 +79,8 @@ impl Context<'_> {
         repository.ask_both(|| self.heed(repository, true), ask).1
     }
 
-    /// Look whether anything is missing that this client has seen, while something else is done: [`Context::heard`] tells.
+    /// Look whether anything is missing that this client has seen, while something else is done: [`Context::heard`]
+    /// tells.
     pub fn look(&self, repository: &Repository) -> Looking {
         let looked = repository.clone();
         match std::thread::Builder::new().name("look-back".into()).spawn(move || looked.look_back(now().0, false)) {
@@ -109,7 +110,8 @@ impl Context<'_> {
                     false => self.out.alarm(&missing::words(&missing), missing::HINT),
                 }
             }
-            // The next command tells, which begins with the new secrets, unless the storage keeps them back until its end, too.
+            // The next command tells, which begins with the new secrets, unless the storage keeps them back until its
+            // end, too.
             Err(drumlin_repo::Error::Rekeyed { .. }) => {
                 self.note_doubt();
                 self.out.caution(

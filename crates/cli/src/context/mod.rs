@@ -100,7 +100,8 @@ impl<'a> Context<'a> {
         }
         if let Some(given) = std::env::var_os("DRUMLIN_REPOSITORY") {
             if given.is_empty() {
-                // A variable of the user's that isn't set, most likely: nothing is to be made elsewhere because of that.
+                // A variable of the user's that isn't set, most likely: nothing is to be made elsewhere because of
+                // that.
                 return Err(Failure::usage("DRUMLIN_REPOSITORY is set, but empty")
                     .hint("set it to where the repository is, or unset it"));
             }
@@ -118,8 +119,8 @@ impl<'a> Context<'a> {
         self.global.cache_dir.clone().or_else(|| place::caches().ok())
     }
 
-    /// Files and folders that the program keeps on this machine: caches, what is remembered, key files, profiles, and the repositories that there may be, whichever
-    /// is at hand.
+    /// Files and folders that the program keeps on this machine: caches, what is remembered, key files, profiles, and
+    /// the repositories that there may be, whichever is at hand.
     pub fn own_files(&self) -> Vec<PathBuf> {
         let of_environment = std::env::var_os("DRUMLIN_REPOSITORY").map(PathBuf::from);
         let repositories = [place::default_repository().ok(), of_environment].into_iter().flatten();
@@ -187,8 +188,8 @@ impl<'a> Context<'a> {
         Ok(repository)
     }
 
-    /// Open the repository for a command that removes something, and so looks itself whether anything is missing that this
-    /// client has seen.
+    /// Open the repository for a command that removes something, and so looks itself whether anything is missing that
+    /// this client has seen.
     ///
     /// # Errors
     /// As [`Context::open`].
@@ -207,8 +208,8 @@ impl<'a> Context<'a> {
     }
 
     /// Open the repository for a command that reads what is in snapshots, with the cache, and list all snapshots
-    /// ([`Repository::snapshots`]) while it is looked whether anything is missing: that is told first. `whole`: all that a
-    /// snapshot has will be read, not some folders.
+    /// ([`Repository::snapshots`]) while it is looked whether anything is missing: that is told first. `whole`: all
+    /// that a snapshot has will be read, not some folders.
     ///
     /// # Errors
     /// As [`Context::open`]; and if they can't be listed.

@@ -1,5 +1,5 @@
-//! A profile's hooks: commands for the shell around each command that needs the repository ([`Opened`]), and before a backup, after one that made a snapshot or
-//! needed none, and after one that failed.
+//! A profile's hooks: commands for the shell around each command that needs the repository ([`Opened`]), and before a
+//! backup, after one that made a snapshot or needed none, and after one that failed.
 //!
 //! They learn what happened from variables: `DRUMLIN_PROFILE`, `DRUMLIN_HOOK`, and afterwards `DRUMLIN_EXIT_STATUS`,
 //! `DRUMLIN_SNAPSHOT_ID`, `DRUMLIN_ERROR`. Their output goes to standard error, so that it never mixes with JSON.
@@ -138,7 +138,8 @@ pub struct Opened<'a> {
     before_end: BeforeEnd,
 }
 
-/// Run the hook `open`, if the profile has hooks of that kind, and use what it opens from then on. Who uses it is kept in files in `folder`.
+/// Run the hook `open`, if the profile has hooks of that kind, and use what it opens from then on. Who uses it is kept
+/// in files in `folder`.
 ///
 /// # Errors
 /// It failed, and nothing was opened.
@@ -158,7 +159,8 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
             become_close(&close, &name);
         }
     });
-    // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this. (It doesn't wait for another one's turn.)
+    // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this. (It
+    // doesn't wait for another one's turn.)
     let mut slot = None;
     let user = users::User::begin(profile, folder, || {
         slot = Some(opened.lock().unwrap_or_else(PoisonError::into_inner));
@@ -168,8 +170,8 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
     Ok(Some(Opened { profile, user, before_end }))
 }
 
-/// Become the shell that runs the hook `close`: whatever this process has open of what is to be unmounted is closed with that, whoever was using it. Comes back only
-/// if there is no shell.
+/// Become the shell that runs the hook `close`: whatever this process has open of what is to be unmounted is closed
+/// with that, whoever was using it. Comes back only if there is no shell.
 fn become_close(close: &Commands, profile: &str) {
     let commands = close.0.iter().map(|command| format!("({command}\n) || exit {STOPPED}\n"));
     let script: String = commands.chain([format!("exit {STOPPED}")]).collect();

@@ -21,7 +21,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A run that uses what `open` has opened.
 #[derive(Clone)]
 pub(super) struct User {
-    /// Held while it is opened or closed, and while it is used. `None` where no locks can be kept: each is the only one then.
+    /// Held while it is opened or closed, and while it is used. `None` where no locks can be kept: each is the only one
+    /// then.
     locks: Option<Arc<(File, File)>>,
 }
 

@@ -18,7 +18,8 @@ pub fn goes_on(home: &Home, run: impl Fn(&[&str]) -> Ran, first: &str, told: &st
     run(&["check", "--read-data"]).expect(0);
 }
 
-/// Over what shows half of an object under its name when its writer is killed: a session that is torn is named, and ended.
+/// Over what shows half of an object under its name when its writer is killed: a session that is torn is named, and
+/// ended.
 pub fn end_torn_sessions(run: impl Fn(&[&str]) -> Ran) {
     let ran = run(&["check"]);
     let told = format!("{}{}", ran.stdout, ran.stderr);
@@ -44,7 +45,8 @@ pub fn killed(relay: &Relay, mut command: Command, after: u64) -> bool {
     true
 }
 
-/// Backups and prunes killed at any moment, where nobody counts what passes. `is_torn`: what was being written may be there in part.
+/// Backups and prunes killed at any moment, where nobody counts what passes. `is_torn`: what was being written may be
+/// there in part.
 pub fn kills_at_any_moment(home: &Home, is_torn: bool, command: impl Fn(&[&str]) -> Command) {
     let run = |args: &[&str]| Ran::from(command(args).output().unwrap());
     let mut rng = Rng::new(5);
@@ -89,7 +91,8 @@ pub fn kills_at_any_moment(home: &Home, is_torn: bool, command: impl Fn(&[&str])
     }
 }
 
-/// Backups and prunes killed while bytes pass, over a real server, which goes on with what it has heard. `from`: what logging in takes.
+/// Backups and prunes killed while bytes pass, over a real server, which goes on with what it has heard. `from`: what
+/// logging in takes.
 pub fn kills_while_bytes_pass(home: &Home, relay: &Relay, from: u64, command: impl Fn(&[&str]) -> Command) {
     let run = |args: &[&str]| Ran::from(command(args).output().unwrap());
     let mut rng = Rng::new(3);

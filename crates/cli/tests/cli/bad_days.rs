@@ -24,8 +24,8 @@ fn run(home: &Home, (what, how): (&str, &str), args: &[&str]) -> Ran {
     home.command(args).env("LD_PRELOAD", machine(home)).env(what, how).output().unwrap().into()
 }
 
-/// Which statuses commands end with while nothing in a folder of the repository can be read: restore, check, prune, repair, backup, and
-/// a forget that is only tried.
+/// Which statuses commands end with while nothing in a folder of the repository can be read: restore, check, prune,
+/// repair, backup, and a forget that is only tried.
 const STATUSES: [(&str, [i32; 6]); 6] = [
     ("config", [1, 1, 1, 1, 1, 1]),
     ("keys/", [1, 1, 1, 1, 1, 1]),
@@ -173,7 +173,8 @@ fn a_full_disk_behind_standard_output_hides_no_snapshot() {
     assert_eq!(home.run(&["--json", "snapshots"]).ok().of_type("snapshot").len(), 1);
 }
 
-/// Whoever may add to the storage, without any key, may put something among the index objects; a bad sector may make one of it.
+/// Whoever may add to the storage, without any key, may put something among the index objects; a bad sector may make
+/// one of it.
 #[test]
 fn what_is_no_index_object_keeps_nobody_from_anything() {
     let home = Home::new();

@@ -1,5 +1,5 @@
-//! The harness that compares Drumlin with others is alive: its own tests pass, and a small run with three peers gives a result
-//! in which everything went well, and a report of it.
+//! The harness that compares Drumlin with others is alive: its own tests pass, and a small run with three peers gives a
+//! result in which everything went well, and a report of it.
 
 use serde_json::Value;
 use std::fs;

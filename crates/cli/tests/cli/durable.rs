@@ -1,6 +1,6 @@
-//! In which order the program has what it writes made durable, as `strace` sees it: the bytes of a file before its name, and what an
-//! object speaks of before the object (docs/format.md, docs/collection.md); a key's file before anything depends on it; and all of it
-//! before the program ends.
+//! In which order the program has what it writes made durable, as `strace` sees it: the bytes of a file before its
+//! name, and what an object speaks of before the object (docs/format.md, docs/collection.md); a key's file before
+//! anything depends on it; and all of it before the program ends.
 
 use crate::home::{Home, Ran};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -45,8 +45,8 @@ struct Run<'a> {
     /// Where it runs.
     at: PathBuf,
     repository: PathBuf,
-    /// A file that has to be durable before anything in this folder of the repository has its name, or, if that is empty, the repository
-    /// itself; and in any case when the run has ended.
+    /// A file that has to be durable before anything in this folder of the repository has its name, or, if that is
+    /// empty, the repository itself; and in any case when the run has ended.
     secret: Option<(&'a Path, &'a str)>,
     /// What was not synced since, and when it was done.
     unsynced: BTreeMap<(Change, PathBuf), usize>,
@@ -56,7 +56,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The folder of the repository that an object is in, or the object's name at the top; of one that has no name yet there is none.
+    /// The folder of the repository that an object is in, or the object's name at the top; of one that has no name yet
+    /// there is none.
     fn folder<'p>(&self, path: &'p Path) -> Option<&'p str> {
         // It is made beside its place, by a longer name.
         let name = path.to_str()?.strip_prefix(self.repository.to_str()?)?.split_once('/')?.1;
@@ -190,7 +191,8 @@ impl Run<'_> {
         }
     }
 
-    /// The call, and the paths of the names that it is given: each below the descriptor before it, or where the program runs.
+    /// The call, and the paths of the names that it is given: each below the descriptor before it, or where the program
+    /// runs.
     fn parse<'t>(&self, text: &'t str) -> (&'t str, Vec<PathBuf>) {
         let (call, arguments) = text.split_once('(').unwrap();
         let (mut names, mut below) = (Vec::new(), self.at.clone());

@@ -25,8 +25,8 @@ fn slow_text(bytes: usize) -> Vec<u8> {
     Rng::new(1).bytes(bytes).into_iter().map(|b| b'a' + b % 16).collect()
 }
 
-/// Start a backup of `src` that takes long, wait until it is well under way, and end it by these signals, one right behind the other. Gives how
-/// long that took.
+/// Start a backup of `src` that takes long, wait until it is well under way, and end it by these signals, one right
+/// behind the other. Gives how long that took.
 fn end_by(home: &Home, numbers: &[Signal]) -> Duration {
     let slow = ["--json", "-v", "backup", "src", "--compression", "19", "--workers", "2"];
     let mut child = home.start(&slow);
@@ -138,7 +138,8 @@ fn two_at_once_abort_and_harm_nothing() {
     assert!(crate::home::same(&home.path("src"), &home.path("out")));
 }
 
-/// `timeout` signals its command and then its whole group; a terminal that goes away says so by its shell and by the kernel.
+/// `timeout` signals its command and then its whole group; a terminal that goes away says so by its shell and by the
+/// kernel.
 #[test]
 fn what_comes_twice_at_once_is_one_signal() {
     let home = Home::new();

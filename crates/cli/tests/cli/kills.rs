@@ -1,5 +1,5 @@
-//! The real program on the real file system, killed at any moment: what it said is saved comes back whole, and the next run
-//! goes on as if nothing had been.
+//! The real program on the real file system, killed at any moment: what it said is saved comes back whole, and the next
+//! run goes on as if nothing had been.
 
 use crate::home::{Home, Ran, signal};
 use drumlin_testkit::{Rng, compare};
@@ -174,7 +174,8 @@ fn many_kills() -> Scene {
 #[test]
 fn what_was_saved_outlives_any_kill() {
     let mut scene = many_kills();
-    // What the last of them left may take one prune to be told and one to be cleared up; each finds something to remove.
+    // What the last of them left may take one prune to be told and one to be cleared up; each finds something to
+    // remove.
     for _ in 0..2 {
         let args = scene.begin("forget");
         scene.ends(&args.iter().map(String::as_str).collect::<Vec<_>>());

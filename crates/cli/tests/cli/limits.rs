@@ -79,7 +79,8 @@ fn with_few_descriptors_no_repository_is_deleted() {
     assert!(home.path(&deep).join("repository/config").exists() && !home.path("src/new/d/file").exists());
 }
 
-/// Where a user may have few processes the same is done by fewer threads; and where they are too few that is told as what it is.
+/// Where a user may have few processes the same is done by fewer threads; and where they are too few that is told as
+/// what it is.
 #[test]
 fn few_threads_do() {
     if !rustix::process::geteuid().is_root() {

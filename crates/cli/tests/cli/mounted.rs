@@ -1,5 +1,5 @@
-//! Repositories on file systems that are mounted, wherever they lie: `tests/mounts` runs this over sshfs and NFS. One that lacks something
-//! is shown by a layer of ours, in every run.
+//! Repositories on file systems that are mounted, wherever they lie: `tests/mounts` runs this over sshfs and NFS. One
+//! that lacks something is shown by a layer of ours, in every run.
 
 use crate::home::{Home, Ran};
 use crate::{aftermath, everything};

@@ -178,7 +178,8 @@ fn nothing_is_written_through_links_that_lead_elsewhere() {
         assert_eq!(there, ["b.txt"], "{args:?}");
         assert_eq!(std::fs::read(home.path("elsewhere/b.txt")).unwrap(), b"precious", "{args:?}");
         let link = home.path("out/deep").symlink_metadata().unwrap().is_symlink();
-        // Where links may be replaced the whole is restored, beside what they led to, and a dry run says so; else the refusal is told.
+        // Where links may be replaced the whole is restored, beside what they led to, and a dry run says so; else the
+        // refusal is told.
         let (stays, refused) = (!args.is_empty() && args != ["--delete"], args == ["--overwrite", "never"]);
         assert_eq!((link, ran.code == Some(3)), (stays, refused), "{args:?}: {}", ran.stderr);
         assert!(link || same(&home.path("src"), &home.path("out")), "{args:?}");

@@ -77,8 +77,8 @@ fn as_user() -> (Home, impl Fn(&Home, &[&str]) -> Ran) {
     for theirs in ["repo", "repo.key", "user"] {
         chown_all(&home.path(theirs));
     }
-    // Where the program was built they may not be. Copied by a process of its own: a descriptor that writes to it, which
-    // another test's child has for a moment, would keep it from being run.
+    // Where the program was built they may not be. Copied by a process of its own: a descriptor that writes to it,
+    // which another test's child has for a moment, would keep it from being run.
     assert!(
         Command::new("cp").arg(env!("CARGO_BIN_EXE_drumlin")).arg(home.path("drumlin")).status().unwrap().success()
     );

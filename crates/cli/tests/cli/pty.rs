@@ -35,8 +35,8 @@ impl Home {
         let slave = side();
         tcsetwinsize(&slave, size).unwrap();
         let usual = self.command(args);
-        // Its controlling terminal too, which is where passphrases are asked for and where Ctrl-C comes from; and that isn't to be ignored, as it is by whatever
-        // was started in the background.
+        // Its controlling terminal too, which is where passphrases are asked for and where Ctrl-C comes from; and that
+        // isn't to be ignored, as it is by whatever was started in the background.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "env", "--default-signal=INT,QUIT"]).arg(usual.get_program()).args(usual.get_args());
         command.env_clear().envs(usual.get_envs().filter_map(|(k, v)| Some((k, v?))));

@@ -231,7 +231,8 @@ fn a_writer_may_not() {
     assert!(refused.stderr.contains("a writer key can't"), "{}", refused.stderr);
 }
 
-/// A session that nobody can read is damage, and the only one: it is ended all the same, and one that isn't there is told of.
+/// A session that nobody can read is damage, and the only one: it is ended all the same, and one that isn't there is
+/// told of.
 #[test]
 fn a_session_is_ended_though_nothing_else_is_to_be_repaired() {
     let home = Home::new();

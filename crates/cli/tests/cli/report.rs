@@ -1,5 +1,5 @@
-//! What a backup reports: what was new, changed, unmodified, removed, unreadable and excluded, and what deduplication and
-//! compression each saved.
+//! What a backup reports: what was new, changed, unmodified, removed, unreadable and excluded, and what deduplication
+//! and compression each saved.
 
 use crate::home::Home;
 use drumlin_testkit::Rng;

@@ -1,4 +1,5 @@
-//! What nobody meant, and the program doesn't do: delete what it needs itself or was never saved, take an empty variable for everything.
+//! What nobody meant, and the program doesn't do: delete what it needs itself or was never saved, take an empty
+//! variable for everything.
 
 use crate::home::{Home, same};
 use drumlin_testkit::LoopFs;
@@ -43,7 +44,8 @@ fn a_restore_that_deletes_spares_the_repository() {
     assert!(!home.path("home/.local/share/drumlin/repository/x").exists());
 }
 
-/// Not only the repository that is read, and not only the key that was given: what a copy is restored from knows nothing of the first one.
+/// Not only the repository that is read, and not only the key that was given: what a copy is restored from knows
+/// nothing of the first one.
 #[test]
 fn a_restore_that_deletes_spares_other_repositories_and_their_keys() {
     let (home, run) = at_home();

@@ -1,4 +1,5 @@
-//! What is less than one may think is told: sources that aren't there, links, devices; and a prune that was asked for is made.
+//! What is less than one may think is told: sources that aren't there, links, devices; and a prune that was asked for
+//! is made.
 
 use crate::home::Home;
 use crate::kills::files;

@@ -1,9 +1,9 @@
 //! Small files read ahead of a worker, where the file system answers late.
 //!
-//! Of a disk at hand a file is opened in microseconds, and a worker does so one file after the other, straight into a block. On a
-//! cluster's file system, or a cold disk, most of its time would go by in waiting: there all small files of a batch are opened and
-//! read by many threads first, and directories and symlinks asked for what there is of them. What can't be read so is left to the
-//! worker, which tells why.
+//! Of a disk at hand a file is opened in microseconds, and a worker does so one file after the other, straight into a
+//! block. On a cluster's file system, or a cold disk, most of its time would go by in waiting: there all small files of
+//! a batch are opened and read by many threads first, and directories and symlinks asked for what there is of them.
+//! What can't be read so is left to the worker, which tells why.
 
 use super::job::Entry;
 use super::racy::mapped;
@@ -37,7 +37,8 @@ pub(super) struct Found {
     pub mapped: u8,
 }
 
-/// Whether an entry is read ahead. What has several names is often known already; devices and the like are hardly ever many.
+/// Whether an entry is read ahead. What has several names is often known already; devices and the like are hardly ever
+/// many.
 fn is_wanted(entry: &Entry) -> bool {
     let stat = &entry.stat;
     match stat.kind {

@@ -139,8 +139,8 @@ impl Assembler {
         }
     }
 
-    /// Whether a leaf has to be stored anew, though it is unchanged: it lies under secrets that the repository has given up, or
-    /// where this key can't read it the next time.
+    /// Whether a leaf has to be stored anew, though it is unchanged: it lies under secrets that the repository has
+    /// given up, or where this key can't read it the next time.
     fn is_outdated(&self, child: &LeafRef) -> Result<bool> {
         let index = self.reader.index();
         if !index.is_choosy() {

@@ -1,7 +1,7 @@
 //! Large files and streams: one worker reads and cuts, all of them hash, store and compress the pieces.
 //!
-//! Where a file has an older version, its next old chunk is tried first, by its hash; only a miss sends the chunker over
-//! it, and where the old version's positions fit again the trial goes on.
+//! Where a file has an older version, its next old chunk is tried first, by its hash; only a miss sends the chunker
+//! over it, and where the old version's positions fit again the trial goes on.
 
 use super::job::Entry;
 use super::worker::{Read1, Worker, may_have_holes};
@@ -26,8 +26,8 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Bytes that are read at once and hashed while a core's own cache still has them.
 const READ_BYTES: usize = 256 << 10;
 
-/// What the system is told to read before it is asked for: so much at once that a disk with one head, on which the repository may be as well,
-/// is seldom sent to and fro (`bench/spindle`).
+/// What the system is told to read before it is asked for: so much at once that a disk with one head, on which the
+/// repository may be as well, is seldom sent to and fro (`bench/spindle`).
 const AHEAD_BYTES: u64 = 8 << 20;
 
 /// Chunks on their way to whoever has time.
@@ -64,8 +64,8 @@ impl Pieces {
         &self.waiting.1
     }
 
-    /// How many pieces one file may have out: as many as there are workers, so that each can have one; where many files are read, as many
-    /// together as keep all workers busy, or memory would grow by the square of the workers.
+    /// How many pieces one file may have out: as many as there are workers, so that each can have one; where many files
+    /// are read, as many together as keep all workers busy, or memory would grow by the square of the workers.
     fn room(&self) -> usize {
         if self.out.load(Ordering::Relaxed) > 2 * self.workers { 1 } else { self.workers }
     }
@@ -109,7 +109,8 @@ impl Piece {
         {
             worker.shared.lose(e);
         }
-        // Whoever asked may be gone: if the run has failed, and also if the file could not be read to its end, or somebody wants to stop.
+        // Whoever asked may be gone: if the run has failed, and also if the file could not be read to its end, or
+        // somebody wants to stop.
         let _ = self.reply.send(Reply { number: self.number, bytes: self.bytes, refs });
     }
 
@@ -191,8 +192,8 @@ impl<'a> Trial<'a> {
         Trial { refs: Some(refs), next, then, at: 0 }
     }
 
-    /// The old chunk that began at this position. One that ended with the old file, or before a hole of it, did so not because of what the contents
-    /// say: it is no cut to go by.
+    /// The old chunk that began at this position. One that ended with the old file, or before a hole of it, did so not
+    /// because of what the contents say: it is no cut to go by.
     fn at(&mut self, position: u64) -> Option<(ChunkId, usize)> {
         while self.at < position || matches!(self.next, Some(Ref::Hole { .. })) {
             self.at += self.next?.len();

@@ -1,4 +1,5 @@
-//! What a backup stands on: the index of what it may refer to, the tree that it is compared with, the losses that it may meet.
+//! What a backup stands on: the index of what it may refer to, the tree that it is compared with, the losses that it
+//! may meet.
 
 use super::{Parent, ParentSnapshots, losses, parent};
 use crate::Result;
@@ -37,7 +38,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Look for all of it, side by side, once the session is registered. `remembered` is what was remembered before that.
+    /// Look for all of it, side by side, once the session is registered. `remembered` is what was remembered before
+    /// that.
     pub fn look(
         &self,
         registration: &Registration,
@@ -56,7 +58,8 @@ impl Wanted<'_> {
         let (index, losses) = (index?, losses?);
         // What was lost may be in any file: all are read once.
         let parents = if losses.is_empty() { parents? } else { ParentSnapshots::default() };
-        // Of a parent that is newer than this session the index may have been listed too early. (One that was remembered is older.)
+        // Of a parent that is newer than this session the index may have been listed too early. (One that was
+        // remembered is older.)
         if !parents.0.iter().all(|parent| remembered.iter().any(|old| old.id == parent.id)) {
             index.refresh()?;
         }

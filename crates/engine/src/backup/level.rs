@@ -1,7 +1,7 @@
 //! How hard to compress: what the user said, or what keeps the slowest stage busy.
 //!
-//! `Auto` watches how long the workers wait for the storage. On a fast disk the processors are the slowest stage and the
-//! level is the one that pays best there; on a slow line they wait, and the level rises until they no longer do.
+//! `Auto` watches how long the workers wait for the storage. On a fast disk the processors are the slowest stage and
+//! the level is the one that pays best there; on a slow line they wait, and the level rises until they no longer do.
 
 use drumlin_repo::pack::Coding;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -62,7 +62,8 @@ impl Level {
         self.busy.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
         let level = self.level.load(Ordering::Relaxed);
-        // More waiting than work: a level more costs nothing. Hardly any waiting: back towards what pays on a fast disk.
+        // More waiting than work: a level more costs nothing. Hardly any waiting: back towards what pays on a fast
+        // disk.
         let next = if waiting > busy {
             level + 1
         } else if waiting * 8 < busy {

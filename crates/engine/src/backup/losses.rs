@@ -1,5 +1,5 @@
-//! Losses that this client hasn't met yet: a run that reads every file stores again what was lost, where it is still there.
-//! One such run is enough for each loss.
+//! Losses that this client hasn't met yet: a run that reads every file stores again what was lost, where it is still
+//! there. One such run is enough for each loss.
 
 use super::parent::name;
 use crate::Result;

@@ -1,5 +1,5 @@
-//! The merge of the walk with the previous tree: both come in tree order, so each entry is met once, and nothing is looked
-//! up.
+//! The merge of the walk with the previous tree: both come in tree order, so each entry is met once, and nothing is
+//! looked up.
 
 use super::assemble::{Assembler, Item, read_body};
 use super::job::{Done, Entry, Job};

@@ -1,5 +1,5 @@
-//! Backup: walk and old tree merged in order; what differs read, cut, deduplicated and stored by workers; a new tree built
-//! in order at the end of it.
+//! Backup: walk and old tree merged in order; what differs read, cut, deduplicated and stored by workers; a new tree
+//! built in order at the end of it.
 //!
 //! ```text
 //! walk ─┐                ┌─ worker ─┐
@@ -84,7 +84,8 @@ pub struct Options {
     pub workers: usize,
     /// Threads that walk.
     pub walkers: Crew,
-    /// Where opening takes longer than this, on average, small files are read ahead by many threads. See [`crate::LATE`].
+    /// Where opening takes longer than this, on average, small files are read ahead by many threads. See
+    /// [`crate::LATE`].
     pub late: Duration,
     /// Bytes of memory to use, about.
     pub memory: usize,
@@ -101,7 +102,8 @@ pub struct Options {
 /// What a backup did.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The snapshot; partial if the run was stopped. `None` only for one that would be as its parent is: [`Options::skip_unchanged`].
+    /// The snapshot; partial if the run was stopped. `None` only for one that would be as its parent is:
+    /// [`Options::skip_unchanged`].
     pub snapshot: Option<Snapshot>,
     /// The index objects that were put for it.
     pub indexes: Vec<IndexId>,

@@ -20,7 +20,8 @@ pub(super) struct OldLeaf {
     pub to: usize,
 }
 
-/// The leaves, as they come. When it is dropped the thread that reads them has ended: who runs a backup may be about to unmount where the repository is.
+/// The leaves, as they come. When it is dropped the thread that reads them has ended: who runs a backup may be about to
+/// unmount where the repository is.
 pub(super) struct OldLeaves {
     leaves: Option<Receiver<Result<OldLeaf>>>,
     thread: Option<JoinHandle<()>>,
@@ -48,8 +49,8 @@ const LEAVES_AHEAD: usize = 4;
 /// Leaves that a store far away is asked for in advance: some megabytes of blocks.
 const LEAVES_EXPECTED: usize = 512;
 
-/// Begin to read. Of several snapshots each is read up to where it got, and the next from there on: first a partial one,
-/// then the whole one that it was compared with.
+/// Begin to read. Of several snapshots each is read up to where it got, and the next from there on: first a partial
+/// one, then the whole one that it was compared with.
 pub(super) fn read(reader: Arc<Reader>, snapshots: Vec<Snapshot>) -> Result<OldLeaves> {
     let (sender, receiver) = bounded(LEAVES_AHEAD);
     let thread = std::thread::Builder::new()

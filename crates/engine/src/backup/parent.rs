@@ -9,8 +9,8 @@ use drumlin_repo::{Cache, Repository, SnapshotInfo, Trust, names};
 /// Which snapshot to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// The latest of the same host and the same paths; if there is none, the latest of the host that has some of them: entries are compared by their
-    /// absolute paths, and what is the same need not be read.
+    /// The latest of the same host and the same paths; if there is none, the latest of the host that has some of them:
+    /// entries are compared by their absolute paths, and what is the same need not be read.
     Latest,
     /// This one.
     Id(SnapshotId),
@@ -23,8 +23,9 @@ pub enum Parent {
 pub struct ParentSnapshots(pub Vec<Snapshot>);
 
 impl ParentSnapshots {
-    /// Find them among those that every plan in `known` admits. `remembered` is what [`remembered`] gave before the session was put: of what was remembered
-    /// later the index may lack something. A client that can't read the repository, and one whose cache is up to date, knows its own by it.
+    /// Find them among those that every plan in `known` admits. `remembered` is what [`remembered`] gave before the
+    /// session was put: of what was remembered later the index may lack something. A client that can't read the
+    /// repository, and one whose cache is up to date, knows its own by it.
     pub fn find(
         repository: &Repository,
         remembered: &[Snapshot],
@@ -102,8 +103,9 @@ fn by_id(repository: &Repository, id: &SnapshotId, counts: impl Fn(&SnapshotInfo
     Ok(snapshots.into_iter().find(|info| info.snapshot.id == *id && counts(info)).map(|info| info.snapshot))
 }
 
-/// Whether a snapshot is there and still what `latest` means for its host and paths: another cache (another user's, one that couldn't be written) knows nothing of
-/// what was saved since, and the same source may have looked otherwise then. A key that reads nothing can't tell, and goes by what it remembers.
+/// Whether a snapshot is there and still what `latest` means for its host and paths: another cache (another user's, one
+/// that couldn't be written) knows nothing of what was saved since, and the same source may have looked otherwise then.
+/// A key that reads nothing can't tell, and goes by what it remembers.
 pub(super) fn is_latest(repository: &Repository, of: &Snapshot) -> Result<bool> {
     if repository.secrets().meta.is_none() {
         return Ok(repository.store().len(&names::snapshot(of.id)).map_err(drumlin_repo::Error::from)?.is_some());
@@ -116,7 +118,8 @@ pub(super) fn is_latest(repository: &Repository, of: &Snapshot) -> Result<bool> 
     Ok(snapshots.iter().rev().find(fits).is_some_and(|latest| latest.snapshot.id == of.id))
 }
 
-/// Whether somebody has signed it who may add snapshots: what others say of files that have not changed isn't taken over unread.
+/// Whether somebody has signed it who may add snapshots: what others say of files that have not changed isn't taken
+/// over unread.
 fn is_signed(info: &SnapshotInfo) -> bool {
     matches!(info.trust, Trust::Signed(_))
 }
@@ -164,7 +167,8 @@ fn recall(repository: &Repository, remembered: &[Snapshot]) -> Result<Option<Par
     Ok(if remembered.is_empty() { None } else { Some(ParentSnapshots(remembered.to_vec())) })
 }
 
-/// The latest of these sources that this client has made, and what it was compared with if it is partial: the newest first.
+/// The latest of these sources that this client has made, and what it was compared with if it is partial: the newest
+/// first.
 pub fn remembered(cache: &Cache, host: &str, paths: &[Vec<u8>]) -> Option<Vec<Snapshot>> {
     let bytes = cache.recall(&name(host, paths))?;
     let mut chain = Vec::new();

@@ -1,7 +1,7 @@
 //! Racy files: changed so shortly before they were read that a change after that may bear the same time.
 //!
-//! By their times alone the next run would take such a file for unchanged, so it is marked and read again. After git's "racy
-//! entries", whose document tells of the same trap.
+//! By their times alone the next run would take such a file for unchanged, so it is marked and read again. After git's
+//! "racy entries", whose document tells of the same trap.
 
 use drumlin_format::tree::marks;
 use drumlin_host::meta::Stat;

@@ -56,13 +56,14 @@ pub fn backup(repository: &Repository, cache: &Arc<Cache>, options: Options, mon
     }
 }
 
-/// Whether the tree of the backup before can't be read: it is damaged, or sealed anew since by somebody whose keys this key
-/// doesn't have.
+/// Whether the tree of the backup before can't be read: it is damaged, or sealed anew since by somebody whose keys this
+/// key doesn't have.
 fn is_of_tree(error: &drumlin_repo::Error) -> bool {
     error.is_damage() || matches!(error, drumlin_repo::Error::NotAllowed { .. })
 }
 
-/// Whether what was stored by a run that failed so is worth having named in the index: the storage does what it is asked.
+/// Whether what was stored by a run that failed so is worth having named in the index: the storage does what it is
+/// asked.
 pub(crate) fn is_worth_naming(error: &Error) -> bool {
     match error {
         Error::Stream(_) | Error::Interrupted | Error::System { .. } => true,
@@ -73,7 +74,8 @@ pub(crate) fn is_worth_naming(error: &Error) -> bool {
     }
 }
 
-/// The options for another attempt, compared with nothing; `None` if the first has compared with nothing, or has eaten up its source.
+/// The options for another attempt, compared with nothing; `None` if the first has compared with nothing, or has eaten
+/// up its source.
 fn again(options: &Options) -> Option<Options> {
     let Source::Paths { paths, filter, one_file_system } = &options.source else { return None };
     if options.parent == Parent::None {
@@ -171,8 +173,8 @@ fn attempt(
     }
 }
 
-/// Where a tree is damaged: all packs of trees, which take little room to be stored anew, and those of contents that are
-/// not there, or not as long as they should be.
+/// Where a tree is damaged: all packs of trees, which take little room to be stored anew, and those of contents that
+/// are not there, or not as long as they should be.
 fn distrusted(reader: &Reader) -> Result<HashSet<PackId>> {
     let mut there = HashMap::new();
     let list = reader.repository().store().list(names::DATA, &mut |listed| {
@@ -186,8 +188,8 @@ fn distrusted(reader: &Reader) -> Result<HashSet<PackId>> {
 /// Clocks of a machine that is set by others step back by less than so many seconds.
 const BEHIND_SECONDS: u64 = 60;
 
-/// How far a snapshot's time is behind the one that was made before, by which it is later at the least; which may have been behind itself. A
-/// second more, so that of several in a row the order can be told.
+/// How far a snapshot's time is behind the one that was made before, by which it is later at the least; which may have
+/// been behind itself. A second more, so that of several in a row the order can be told.
 fn behind(before: &Snapshot, time: i64) -> Option<u64> {
     let made = before.time.0.saturating_add_unsigned(before.summary.behind.unwrap_or_default());
     u64::try_from(made.saturating_sub(time))
@@ -229,7 +231,8 @@ enum Placed {
     Unknown,
 }
 
-/// So long after the last checkpoint another one is made if anything was stored since, however little: over a slow line that is what a power failure costs.
+/// So long after the last checkpoint another one is made if anything was stored since, however little: over a slow line
+/// that is what a power failure costs.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(600);
 
 /// How the pipeline works.
@@ -322,8 +325,8 @@ impl Run<'_> {
                 let (jobs, done) = (jobs_in.clone(), done_out.clone());
                 Ok(move || worker.run(&jobs, &done))
             })?;
-            // With the workers gone their channel ends. (Who panics among several leaves the merge waiting, unless that ends the program: see the crate's
-            // documentation.)
+            // With the workers gone their channel ends. (Who panics among several leaves the merge waiting, unless that
+            // ends the program: see the crate's documentation.)
             drop((jobs_in, done_out));
             // Dropping the merge on any error ends the jobs, and with them the workers.
             let merge = Merge::new(
@@ -386,7 +389,8 @@ impl Run<'_> {
         Ok(Outcome { root, reached, stopped, found })
     }
 
-    /// A stream without a byte counts as a source that isn't there, so that rules of `forget` keep those that had something.
+    /// A stream without a byte counts as a source that isn't there, so that rules of `forget` keep those that had
+    /// something.
     fn tell_empty(&self, name: Vec<u8>) {
         let counters = self.monitor.counters();
         add(&counters.absent, 1);
@@ -415,8 +419,8 @@ impl Run<'_> {
         self.session.put_snapshot(snapshot)?;
         *self.placed() = Placed::Snapshot(snapshot.id);
         match before {
-            // Who can't, or may only add, leaves it: it doesn't count beside the one that the session decides on, and that must not
-            // be lost for its sake.
+            // Who can't, or may only add, leaves it: it doesn't count beside the one that the session decides on, and
+            // that must not be lost for its sake.
             Placed::Snapshot(before) => {
                 let removed =
                     self.repository.remove_snapshot(before).or_else(|_| self.repository.remove_snapshot(before));
@@ -530,7 +534,8 @@ impl Run<'_> {
         let is_alike = parent.root == outcome.root
             && parent.partial.is_none()
             && of(parent) == (self.host.clone(), self.paths.clone(), self.tags.clone());
-        // What was stored all the same, as the index had lost it, is for a snapshot to refer to; and a checkpoint is one already.
+        // What was stored all the same, as the index had lost it, is for a snapshot to refer to; and a checkpoint is
+        // one already.
         let has_stored = self.session.written() != Written::default() || !matches!(*self.placed(), Placed::Nothing);
         if !is_alike || has_stored {
             return Ok(false);
@@ -545,7 +550,8 @@ impl Run<'_> {
         }
         let (placed, stop, is_far) = (*self.placed(), self.monitor.stop(), self.repository.store().is_far());
         let Ok(session) = self.end_session() else { return };
-        // Beside a checkpoint nothing is risked: an index object that fails, and may land late, would keep that from being decided on.
+        // Beside a checkpoint nothing is risked: an index object that fails, and may land late, would keep that from
+        // being decided on.
         if matches!(placed, Placed::Nothing) && is_worth_naming(error) {
             // Who wants to end doesn't wait for a line.
             let _ = session.name_finished(!(stop && is_far));

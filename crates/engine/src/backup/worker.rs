@@ -45,7 +45,8 @@ pub(super) struct Shared<'a> {
     /// Contents of files with several hard links, so that each is read once.
     pub links: Mutex<HashMap<(u64, u64), Linked>>,
     pub pieces: Pieces,
-    /// Why chunks of some piece, which others may refer to by now, are not stored: who waited for the piece may be gone, and the run may go on without that file.
+    /// Why chunks of some piece, which others may refer to by now, are not stored: who waited for the piece may be
+    /// gone, and the run may go on without that file.
     pub lost: Mutex<Option<String>>,
     /// The run has failed: what is still under way is for nobody.
     pub has_failed: AtomicBool,
@@ -319,7 +320,8 @@ impl<'a, 'm> Worker<'a, 'm> {
     fn contents(&mut self, entry: &mut Entry, mut file: &File) -> Result<Option<(Data, u8)>> {
         let mut changed = false;
         for _ in 0..ATTEMPTS {
-            // Before the first byte: what changes after that, within the tick of the clock that stamped the state before, bears the same time.
+            // Before the first byte: what changes after that, within the tick of the clock that stamped the state
+            // before, bears the same time.
             let (at, mapped) = (SystemTime::now(), mapped(file, &entry.stat));
             let (read, after) = if entry.stat.size == 0 && !read::knows_its_length(file) {
                 (self.large_stream(&mut file), read::restat(file))
@@ -356,7 +358,8 @@ impl<'a, 'm> Worker<'a, 'm> {
                 return Ok(Some((data, marks::CHANGED_WHILE_READ | mapped | racy(&entry.stat, at))));
             }
             changed = true;
-            // A link that came since has no place in the count of file systems, which tells links of one from another's.
+            // A link that came since has no place in the count of file systems, which tells links of one from
+            // another's.
             let nlink = if entry.stat.nlink > 1 { after.nlink } else { entry.stat.nlink };
             entry.stat = Stat { nlink, ..after };
             if let Err(e) = file.rewind() {

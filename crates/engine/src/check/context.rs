@@ -1,5 +1,5 @@
-//! What all parts of a check have at hand, and how they read small objects: one that is gone may have been removed rightly,
-//! one that can't be read is told, and only what concerns the storage as a whole ends the check.
+//! What all parts of a check have at hand, and how they read small objects: one that is gone may have been removed
+//! rightly, one that can't be read is told, and only what concerns the storage as a whole ends the check.
 
 use super::finding::{Findings, ObjectKind};
 use crate::monitor::Monitor;

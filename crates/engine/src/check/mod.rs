@@ -1,8 +1,8 @@
 //! Is the repository sound? And if not: which objects are damaged, and what does that touch?
 //!
-//! The *structure* is everything but the contents of data packs: config, keys, sessions, decisions, plans, snapshots, index
-//! objects, that each pack which they name is there and as long as they say, and every node of every tree with all that it
-//! refers to. *Reading* goes through packs as a whole, or through a part of them.
+//! The *structure* is everything but the contents of data packs: config, keys, sessions, decisions, plans, snapshots,
+//! index objects, that each pack which they name is there and as long as they say, and every node of every tree with
+//! all that it refers to. *Reading* goes through packs as a whole, or through a part of them.
 //!
 //! A check registers no session, writes nothing to the repository, and may run beside backups and prunes. What a prune
 //! removes meanwhile is no damage: whatever is missing is called so only if the index objects that name it still stand.
@@ -136,8 +136,8 @@ const TRIES: usize = 4;
 /// Check a repository. What is damaged is in the report.
 ///
 /// # Errors
-/// What concerns the storage as a whole; [`Error::Changing`] if prunes never let it come to an end. A share of the packs
-/// ([`Part::Share`]) can't be read without a cache that remembers which were read.
+/// What concerns the storage as a whole; [`Error::Changing`] if prunes never let it come to an end. A share of the
+/// packs ([`Part::Share`]) can't be read without a cache that remembers which were read.
 pub fn check(repository: &Repository, cache: &Arc<Cache>, options: Options, monitor: &dyn Monitor) -> Result<Report> {
     let start = Instant::now();
     if matches!(options.read, Some(Part::Share(_))) && cache.folder().is_none() {

@@ -165,7 +165,8 @@ impl Packs {
         &self.packs[number as usize]
     }
 
-    /// Whether any of the index objects that named a pack is still there. If none is, whoever removed the pack had a right to.
+    /// Whether any of the index objects that named a pack is still there. If none is, whoever removed the pack had a
+    /// right to.
     pub fn is_still_named(&self, context: &Context, pack: u32) -> Result<bool> {
         for object in &self.pack(pack).named_by {
             let name = names::index(self.objects[*object as usize]);

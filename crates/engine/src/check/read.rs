@@ -1,6 +1,6 @@
-//! Reading packs whole: every byte is compared with something. The header and the footer with what they must be, the table
-//! with what the index says of it and with its signature, each block is opened, each chunk's identity is made again, and so is
-//! the parity.
+//! Reading packs whole: every byte is compared with something. The header and the footer with what they must be, the
+//! table with what the index says of it and with its signature, each block is opened, each chunk's identity is made
+//! again, and so is the parity.
 //!
 //! Each thread reads one pack after the other, in large pieces. A role that can't open blocks of a kind checks what is
 //! around them.

@@ -1,8 +1,8 @@
 //! Which packs a run reads: all of them, a share of their bytes, or one of so many parts.
 //!
-//! For a share, the local cache remembers for each pack the number of the run that last read it and found it whole. Those
-//! that were read longest ago come first, and none goes unread for more runs than such shares make up the whole. No clock
-//! is asked. A run that was stopped is gone on with by the next one that is asked for the same.
+//! For a share, the local cache remembers for each pack the number of the run that last read it and found it whole.
+//! Those that were read longest ago come first, and none goes unread for more runs than such shares make up the whole.
+//! No clock is asked. A run that was stopped is gone on with by the next one that is asked for the same.
 
 use drumlin_format::PackId;
 use drumlin_repo::{Cache, Repository};

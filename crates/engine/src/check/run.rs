@@ -176,7 +176,8 @@ fn present(context: &Context, packs: &Packs, sessions: &Sessions, bad: &Bad) -> 
     Ok(true)
 }
 
-/// Whether all these index objects are of sessions that are evicted now. A decision that can't be read is told elsewhere.
+/// Whether all these index objects are of sessions that are evicted now. A decision that can't be read is told
+/// elsewhere.
 fn evicted_by_now(context: &Context, objects: &[IndexId]) -> Result<bool> {
     match Desk::new(context.repository).evicted(objects) {
         Ok(evicted) => Ok(objects.iter().all(|object| evicted.iter().any(|session| object.is_of(session)))),

@@ -14,7 +14,8 @@ use std::sync::Mutex;
 /// So many of the objects that an unknown key is said to have signed are named.
 const UNKNOWN_NAMED: usize = 3;
 
-/// The keys that the owner has certified, those that were revoked since among them: what they signed before is their word.
+/// The keys that the owner has certified, those that were revoked since among them: what they signed before is their
+/// word.
 pub(super) struct Signers {
     keys: HashMap<KeyId, (Role, VerifyingKey)>,
     unknown: Mutex<BTreeMap<KeyId, Unknown>>,
@@ -30,7 +31,8 @@ struct Unknown {
     snapshots: Vec<SnapshotId>,
 }
 
-/// Look again at the config, which was read when the repository was opened, and at its copy. How many copies there are not.
+/// Look again at the config, which was read when the repository was opened, and at its copy. How many copies there are
+/// not.
 pub(super) fn config(context: &Context) -> Result<u64> {
     let examined = context.repository.examine_config()?;
     for (name, cause) in examined.troubles {

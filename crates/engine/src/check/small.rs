@@ -1,4 +1,5 @@
-//! Sessions, decisions, plans, losses, entries of the history and snapshots: each is opened, and whose word it is compared with the certificates.
+//! Sessions, decisions, plans, losses, entries of the history and snapshots: each is opened, and whose word it is
+//! compared with the certificates.
 
 use super::context::{Context, Read};
 use super::finding::ObjectKind;
@@ -138,8 +139,8 @@ pub(super) fn missing(context: &Context) -> Result<Missing> {
 
 /// The snapshots that there are.
 ///
-/// To be listed before the index: what the snapshots of this listing refer to is in the index objects that are there now,
-/// or in those that a prune has put in their place since.
+/// To be listed before the index: what the snapshots of this listing refer to is in the index objects that are there
+/// now, or in those that a prune has put in their place since.
 pub(super) fn list_snapshots(context: &Context) -> Result<Vec<SnapshotId>> {
     Ok(context.list(names::SNAPSHOTS, SnapshotId::parse)?.into_iter().map(|(id, _)| id).collect())
 }

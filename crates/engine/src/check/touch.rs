@@ -24,8 +24,8 @@ type Tally = Vec<(u32, u64)>;
 /// A key in the tree's order: directory and name.
 type Key<'k> = (&'k [u8], &'k [u8]);
 
-/// Say of each finding which entries of which snapshots it touches. `missing` are the findings to blame for chunks that no
-/// index object names.
+/// Say of each finding which entries of which snapshots it touches. `missing` are the findings to blame for chunks that
+/// no index object names.
 pub(super) fn touch(nodes: &Nodes, whole: Bits, missing: Vec<u32>, trees: &[Tree]) -> Result<()> {
     let finder = Finder::new(&nodes.packs.keys, nodes.index, PackKind::Data, None);
     let mut walk = Walk { nodes, whole, missing, finder, touched: HashMap::new() };
@@ -209,8 +209,8 @@ impl Walk<'_> {
         })
     }
 
-    /// The findings to blame for a chunk that can be read nowhere: if none is about a pack that held it, those about the
-    /// index.
+    /// The findings to blame for a chunk that can be read nowhere: if none is about a pack that held it, those about
+    /// the index.
     fn blamed(&mut self, findings: Vec<u32>) -> Vec<u32> {
         if !findings.is_empty() {
             return findings;

@@ -64,8 +64,8 @@ pub(super) fn walk(nodes: &Nodes, seen: &Bits, trees: &[Tree]) -> Result<Met> {
     Ok(met)
 }
 
-/// Where nodes are, by the first word of a parent on each: the hash of its directory and name. A node is read once, for whichever parent comes first, and held to its place then;
-/// all others have to say the same.
+/// Where nodes are, by the first word of a parent on each: the hash of its directory and name. A node is read once, for
+/// whichever parent comes first, and held to its place then; all others have to say the same.
 #[derive(Default)]
 struct Places {
     by_node: Mutex<HashMap<ChunkId, u64>>,

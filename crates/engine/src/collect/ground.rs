@@ -40,7 +40,8 @@ pub(crate) fn refuse(mut broken: Broken) -> Result<()> {
     }
 }
 
-/// What an index object says. If that is no use it is read once more, and asked how long it is, whatever the list says of that.
+/// What an index object says. If that is no use it is read once more, and asked how long it is, whatever the list says
+/// of that.
 fn hooks(repository: &Repository, id: IndexId, len: u64) -> drumlin_repo::Result<Option<(u32, Vec<Hooks>)>> {
     match repository.index_hooks_of(id, len) {
         Err(e) if e.is_damage() => repository.index_hooks(id),
@@ -137,8 +138,8 @@ impl Ground {
         Ok(())
     }
 
-    /// Fails if there are packs and no snapshot at all. Nobody but a user who has forgotten the last one can tell that from a listing
-    /// that is empty, or of another place: a client that has never seen a snapshot misses none.
+    /// Fails if there are packs and no snapshot at all. Nobody but a user who has forgotten the last one can tell that
+    /// from a listing that is empty, or of another place: a client that has never seen a snapshot misses none.
     pub fn refuse_all(&self, snapshots: &[Snapshot]) -> Result<()> {
         if snapshots.is_empty() && !self.packs.is_empty() {
             return Err(Error::Nothing { packs: self.packs.len() });
@@ -169,7 +170,8 @@ impl Ground {
     /// The chunks of all packs that the index objects name.
     ///
     /// # Errors
-    /// The storage fails; [`drumlin_repo::Error::Replaced`] if an index object is gone. Those that can't be read are given besides.
+    /// The storage fails; [`drumlin_repo::Error::Replaced`] if an index object is gone. Those that can't be read are
+    /// given besides.
     pub fn keys(
         &self,
         repository: &Repository,
@@ -223,7 +225,8 @@ impl Ground {
         packs.into_iter().filter_map(|pack| self.packs.get(pack)).map(|(_, len)| len).sum()
     }
 
-    /// The index objects of sessions that were evicted. Writers pass them over: what they name has to be named by others.
+    /// The index objects of sessions that were evicted. Writers pass them over: what they name has to be named by
+    /// others.
     pub fn of_evicted(&self, repository: &Repository) -> Result<Vec<IndexId>> {
         let mut ids: Vec<_> = self.objects.keys().copied().collect();
         ids.sort_unstable();

@@ -45,8 +45,8 @@ impl<'a> Need<'a> {
         self.walk(snapshots, None)
     }
 
-    /// What a snapshot needs, as far as its tree can be read; and why it can't, if not all of it can. What is damaged and
-    /// another snapshot led to before is no reason.
+    /// What a snapshot needs, as far as its tree can be read; and why it can't, if not all of it can. What is damaged
+    /// and another snapshot led to before is no reason.
     pub fn add_readable(&mut self, snapshot: &Snapshot) -> Result<Option<drumlin_repo::Error>> {
         let damage = Damage::default();
         self.walk(slice::from_ref(snapshot), Some(&damage))?;

@@ -12,7 +12,8 @@ use drumlin_repo::{Cache, Location, Repository};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Memory for decoded blocks of nodes, for each thread: a leaf's, a body's, an inner node's and a list's, twice and more.
+/// Memory for decoded blocks of nodes, for each thread: a leaf's, a body's, an inner node's and a list's, twice and
+/// more.
 const BLOCKS_BYTES: usize = 3 << 20;
 
 /// The packs in which chunks may be found. Everybody who looks for a chunk finds it at the same place.
@@ -25,8 +26,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Chunks are looked for in `first`, and only what isn't there in `reserve`, by the word of the index objects of `ground`, whose chunks `keys`
-    /// are: whatever comes meanwhile.
+    /// Chunks are looked for in `first`, and only what isn't there in `reserve`, by the word of the index objects of
+    /// `ground`, whose chunks `keys` are: whatever comes meanwhile.
     pub fn new(
         repository: &Repository,
         cache: &Arc<Cache>,

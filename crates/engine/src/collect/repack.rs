@@ -1,11 +1,11 @@
 //! Writing packs anew without what nobody needs, in the order in which the newest snapshots need it.
 //!
-//! A block of which nearly all is needed moves as it is sealed, its key in a slot of its own; of the others the chunks that
-//! are needed are packed into new blocks. A key that can't read contents moves all blocks of contents as they are. Whatever can be
-//! opened is checked before it counts as moved.
+//! A block of which nearly all is needed moves as it is sealed, its key in a slot of its own; of the others the chunks
+//! that are needed are packed into new blocks. A key that can't read contents moves all blocks of contents as they are.
+//! Whatever can be opened is checked before it counts as moved.
 //!
-//! What is sealed with secrets that are not the newest is packed into new blocks in any case, if the key opens it: so it is
-//! sealed with the newest. What the key doesn't open stays in packs of its generation.
+//! What is sealed with secrets that are not the newest is packed into new blocks in any case, if the key opens it: so
+//! it is sealed with the newest. What the key doesn't open stays in packs of its generation.
 
 use super::rank::{Ranks, UNRANKED};
 use crate::lock::lock;
@@ -121,7 +121,8 @@ fn moves_whole(repository: &Repository, info: &PackInfo, block: &Block, needed: 
     }
     let raw = u64::from(block.raw_len);
     let small = block.raw_len < repository.config().block_bytes / SMALL_PART;
-    // Clients that may only write keep the keys of their own tree packs: a block that is sealed anew they couldn't read.
+    // Clients that may only write keep the keys of their own tree packs: a block that is sealed anew they couldn't
+    // read.
     kind == PackKind::Tree
         || !repository.opens(kind, info.generation)
         || !small
@@ -146,7 +147,8 @@ pub(crate) struct Repack<'a> {
 }
 
 impl Repack<'_> {
-    /// Move what is needed of these packs. Those of which something could not be moved have to `stay`, for these reasons; also if it fails.
+    /// Move what is needed of these packs. Those of which something could not be moved have to `stay`, for these
+    /// reasons; also if it fails.
     pub fn run(&self, packs: &[PackInfo], stay: &Mutex<BTreeMap<PackId, Problem>>) -> Result<()> {
         let (mut sources, mut pieces) = (Vec::new(), Vec::new());
         let forged = self.forged(packs)?;
@@ -155,7 +157,8 @@ impl Repack<'_> {
             packs.iter().skip(at + TABLES_AHEAD).take(1).for_each(|next| self.reader.expect_table(next));
             match self.reader.table(info) {
                 Ok(table) if !self.marks.fits(&info.id, &table)? => {
-                    // Somebody's index object says other things of it than it says itself: what is needed of it nobody knows.
+                    // Somebody's index object says other things of it than it says itself: what is needed of it nobody
+                    // knows.
                     let detail = "the index and its own table disagree about it";
                     self.stays(stay, info, &info.damaged_block(0, detail));
                 }
@@ -181,8 +184,8 @@ impl Repack<'_> {
         Ok(())
     }
 
-    /// Of packs whose blocks are moved unseen those that give another pack for where a block is from, by nobody's word who moves any. What a keeper has
-    /// moved stands for what is where it is from: see `duplicates.rs`.
+    /// Of packs whose blocks are moved unseen those that give another pack for where a block is from, by nobody's word
+    /// who moves any. What a keeper has moved stands for what is where it is from: see `duplicates.rs`.
     fn forged(&self, packs: &[PackInfo]) -> Result<HashSet<PackId>> {
         let is_closed = |info: &&PackInfo| !self.repository.opens(info.kind, info.generation);
         let closed: Vec<PackInfo> = packs.iter().filter(is_closed).cloned().collect();

@@ -1,8 +1,8 @@
 //! What to do about a session in the way: wait for it, or find that it is dead.
 //!
 //! It is dead for sure if its process was one of this machine and is gone. Of others nobody can know: what is left is
-//! whether they write. A session that has written nothing between one prune and another much later one is given up; if it
-//! lives after all, its user has to run his backup again, and nothing else is lost.
+//! whether they write. A session that has written nothing between one prune and another much later one is given up; if
+//! it lives after all, its user has to run his backup again, and nothing else is lost.
 
 use crate::convert;
 use crate::legible::legible;
@@ -103,8 +103,9 @@ impl<'a> Waiting<'a> {
         self.pause(session)
     }
 
-    /// Two prunes that have both registered wait for each other's end, as either may not know the other's plan. So one of them, the one with the larger id,
-    /// ends, and begins anew when the other is through; and any of them for a repair.
+    /// Two prunes that have both registered wait for each other's end, as either may not know the other's plan. So one
+    /// of them, the one with the larger id, ends, and begins anew when the other is through; and any of them for a
+    /// repair.
     fn has_to_yield(&self, session: SessionId) -> bool {
         let Some(me) = self.me else { return false };
         match self.desk.session(session) {
@@ -114,7 +115,8 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Once this prune is out of the way of another: wait for the end of that. `false`: it had not been in its way, or there was no waiting for it.
+    /// Once this prune is out of the way of another: wait for the end of that. `false`: it had not been in its way, or
+    /// there was no waiting for it.
     pub fn wait_outside(&mut self, session: SessionId) -> crate::Result<bool> {
         if self.yields_to != Some(session) {
             return Ok(false);

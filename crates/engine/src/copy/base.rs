@@ -1,5 +1,5 @@
-//! The copy that the target has of an older snapshot, read in order beside the source's two trees: what is alike there is
-//! taken over from here.
+//! The copy that the target has of an older snapshot, read in order beside the source's two trees: what is alike there
+//! is taken over from here.
 
 use crate::list::{Entered, Span, Steps, body};
 use drumlin_format::snapshot::Root;

@@ -8,11 +8,11 @@
 //!          target: copy of the old ──────────┘
 //! ```
 //!
-//! Where an older snapshot has been copied already, its tree and the new one are walked side by side, and what they have
-//! alike is taken over from the older one's copy: neither contents nor metadata of it are read in the source.
+//! Where an older snapshot has been copied already, its tree and the new one are walked side by side, and what they
+//! have alike is taken over from the older one's copy: neither contents nor metadata of it are read in the source.
 //!
-//! Each snapshot is a writer's session of its own in the target (`docs/collection.md`), and counts as a whole or not at all.
-//! The source is only read; what is damaged in it is told and marked, and costs nothing else.
+//! Each snapshot is a writer's session of its own in the target (`docs/collection.md`), and counts as a whole or not at
+//! all. The source is only read; what is damaged in it is told and marked, and costs nothing else.
 
 mod base;
 mod build;
@@ -95,8 +95,8 @@ impl Copier {
         Ok(Copier { source, target, reader: Arc::new(reader), options, copies })
     }
 
-    /// The copy that the target has of a snapshot, as far as is known: one that is signed by a known key. A key that can't
-    /// read the target's snapshots knows only what this client has copied, from its cache.
+    /// The copy that the target has of a snapshot, as far as is known: one that is signed by a known key. A key that
+    /// can't read the target's snapshots knows only what this client has copied, from its cache.
     pub fn copy_of(&self, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
         self.copies.of(&self.target, snapshot)
     }

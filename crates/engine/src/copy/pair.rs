@@ -1,5 +1,5 @@
-//! Two snapshots of the source side by side, the new one and one that was copied before: what both have alike is told as
-//! stretches of the tree's order, without being looked into; of the rest each entry is handed out.
+//! Two snapshots of the source side by side, the new one and one that was copied before: what both have alike is told
+//! as stretches of the tree's order, without being looked into; of the rest each entry is handed out.
 //!
 //! One bad node of the new tree costs what is below it. One of the old tree costs that more is read.
 

@@ -30,8 +30,9 @@ impl Copier {
     /// Copy a snapshot. `others` are the source's snapshots, among which one that was copied before is looked for.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; [`Error::Refused`] for a snapshot that no known key has signed, and if the target is damaged;
-    /// [`Error::Hollow`]; [`Error::Copied`]; whatever either storage says, except for damage in the source, which is told to the monitor. Then there is no copy.
+    /// [`Error::Interrupted`]; [`Error::Refused`] for a snapshot that no known key has signed, and if the target is
+    /// damaged; [`Error::Hollow`]; [`Error::Copied`]; whatever either storage says, except for damage in the source,
+    /// which is told to the monitor. Then there is no copy.
     pub fn copy(&mut self, snapshot: &SnapshotInfo, others: &[SnapshotInfo], monitor: &dyn Monitor) -> Result<Report> {
         let SnapshotInfo { snapshot, trust, .. } = snapshot;
         // It would bear our signature from now on.
@@ -40,8 +41,9 @@ impl Copier {
             return Err(Error::Refused(format!("snapshot {} can't be copied: {why}", snapshot.id)));
         }
         self.attempt(snapshot, others, monitor).map_err(|e| match e {
-            // All damage of the source is told and passed over: this is the target's, where a copy was to be taken over. What
-            // is damaged there counts as stored, so that a copy made without that one would refer to it as well.
+            // All damage of the source is told and passed over: this is the target's, where a copy was to be taken
+            // over. What is damaged there counts as stored, so that a copy made without that one would refer to it as
+            // well.
             Error::Repo(e) if e.is_damage() && !e.is_unread() => Error::Refused(format!(
                 "what snapshot {} would share with earlier copies is damaged in the target, so nothing was copied: {e}",
                 snapshot.id
@@ -83,7 +85,8 @@ impl Copier {
         let flushed = root.and_then(|root| session.flush().map(|()| root).map_err(Error::from));
         let flushed =
             flushed.and_then(|root| match monitor.counters().get().damaged > damaged && self.is_gone(snapshot)? {
-                // What looked damaged was pruned: it would pass for whole, under the name of one that nobody can copy again.
+                // What looked damaged was pruned: it would pass for whole, under the name of one that nobody can copy
+                // again.
                 true => Err(Error::Refused(format!(
                     "snapshot {} was forgotten and pruned while it was copied, and nothing of it was copied",
                     snapshot.id

@@ -1,5 +1,5 @@
-//! One tree from the source to the target: what differs from the copy before goes to the workers, what is alike is taken
-//! over.
+//! One tree from the source to the target: what differs from the copy before goes to the workers, what is alike is
+//! taken over.
 
 use super::base::{Base, Part};
 use super::build::{Builder, Entry, has_bytes, taken_over};

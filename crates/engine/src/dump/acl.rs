@@ -5,8 +5,8 @@ use std::fmt::Write;
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
 
-/// An ACL, as the kernel gives it as an attribute (`linux/posix_acl_xattr.h`: a version, then entries of a tag, bits and an id), as one line of text with ids in
-/// numbers; `None` if it is none.
+/// An ACL, as the kernel gives it as an attribute (`linux/posix_acl_xattr.h`: a version, then entries of a tag, bits
+/// and an id), as one line of text with ids in numbers; `None` if it is none.
 pub(super) fn text(acl: &[u8]) -> Option<String> {
     let (version, entries) = acl.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*version) != VERSION || entries.len() % ENTRY_BYTES != 0 {

@@ -5,9 +5,9 @@
 //!              └─ blocks to fetch ─ workers ────┘
 //! ```
 //!
-//! All that is written was verified: each chunk against its identity, and a file of several chunks as a whole at its end.
-//! A damaged file ends the dump of that file with an error. Within an archive it is told to the monitor and counted, and
-//! zeros stand for what is missing, so that the rest of the archive can be read.
+//! All that is written was verified: each chunk against its identity, and a file of several chunks as a whole at its
+//! end. A damaged file ends the dump of that file with an error. Within an archive it is told to the monitor and
+//! counted, and zeros stand for what is missing, so that the rest of the archive can be read.
 
 mod acl;
 mod crc;

@@ -73,12 +73,12 @@ pub(super) struct Plan<'a> {
     block: Option<(u32, u32)>,
     /// Inodes of which more names may come: the first name in the archive, and how many are left.
     inodes: HashMap<Inode, (Vec<u8>, u32)>,
-    /// Directories whose contents are still to come, by their key in the tree. Extractors set a directory's time when they
-    /// leave it: so it stands before its contents, not among its neighbours, where the tree has it.
+    /// Directories whose contents are still to come, by their key in the tree. Extractors set a directory's time when
+    /// they leave it: so it stands before its contents, not among its neighbours, where the tree has it.
     waiting: BTreeMap<Vec<u8>, Box<Item>>,
     waiting_bytes: usize,
-    /// Symbolic links that were met, by the checksum of their key; and the directory at hand, with whether one of them stands above what is in it: such a tree is made up, and
-    /// whoever unpacks it would write where the link leads.
+    /// Symbolic links that were met, by the checksum of their key; and the directory at hand, with whether one of them
+    /// stands above what is in it: such a tree is made up, and whoever unpacks it would write where the link leads.
     symlinks: HashSet<[u8; 16]>,
     dir: Vec<u8>,
     is_below_link: bool,
@@ -140,7 +140,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether one of the links that were met stands above what is in a directory. A tree has what leads to a directory before what is in it.
+    /// Whether one of the links that were met stands above what is in a directory. A tree has what leads to a directory
+    /// before what is in it.
     fn is_below_link(&mut self, dir: &[u8]) -> bool {
         if self.dir != dir {
             let ends = (0..dir.len()).filter(|at| dir[*at] == 0).chain([dir.len()]);

@@ -88,7 +88,8 @@ impl<W: Write> Archive for Tar<W> {
         if item.link.is_none() {
             for (name, value) in item.xattrs.iter() {
                 record(&mut records, &[b"SCHILY.xattr.", &keyword(name)[..]].concat(), value);
-                // Told to restore ACLs, GNU tar goes by these, and takes away what it doesn't find in them: then the group has what the mask allows.
+                // Told to restore ACLs, GNU tar goes by these, and takes away what it doesn't find in them: then the
+                // group has what the mask allows.
                 let key = match &name[..] {
                     b"system.posix_acl_access" => b"SCHILY.acl.access",
                     b"system.posix_acl_default" => &b"SCHILY.acl.default"[..],

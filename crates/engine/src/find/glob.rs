@@ -1,8 +1,8 @@
 //! Patterns on bytes as shells have them: `*`, `?`, `[a-z]`, `[!a-z]`, `\` to take a character literally; `**` crosses
 //! slashes, the others don't. A `?` or a class stands for one UTF-8 character, or one byte where the text is no UTF-8.
 //!
-//! Matching takes at most the product of both lengths: only the last `*` and the last `**` ever need to be gone back to,
-//! since what an earlier one could take more, the later one can give up.
+//! Matching takes at most the product of both lengths: only the last `*` and the last `**` ever need to be gone back
+//! to, since what an earlier one could take more, the later one can give up.
 
 use crate::{Error, Result};
 

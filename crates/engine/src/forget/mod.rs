@@ -1,5 +1,5 @@
-//! Forgetting snapshots, by rules or by name. A [`Plan`] says what becomes of which snapshot, and why; a dry run shows it,
-//! [`Plan::carry_out`] does it.
+//! Forgetting snapshots, by rules or by name. A [`Plan`] says what becomes of which snapshot, and why; a dry run shows
+//! it, [`Plan::carry_out`] does it.
 //!
 //! What is forgotten can be had back ([`crate::undelete`]) until a prune removes what it refers to.
 
@@ -36,12 +36,12 @@ impl Plan {
         Plan { groups: decide(&candidates, options) }
     }
 
-    /// To forget what the user named, whoever has signed it. The filter narrows `latest`, `now` is as for [`find_snapshot`]. `errors` tells which snapshots
-    /// can't be read: such a one is named by its full id.
+    /// To forget what the user named, whoever has signed it. The filter narrows `latest`, `now` is as for
+    /// [`find_snapshot`]. `errors` tells which snapshots can't be read: such a one is named by its full id.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] if a name fits none or several, or a folder in one; [`Error::Refused`] for one whose session is
-    /// open.
+    /// [`Error::NoSnapshot`] if a name fits none or several, or a folder in one; [`Error::Refused`] for one whose
+    /// session is open.
     pub fn by_names(
         snapshots: &[SnapshotInfo],
         errors: &[RepoError],

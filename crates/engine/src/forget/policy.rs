@@ -1,14 +1,16 @@
 //! Which snapshots the rules keep. Pure: snapshots, rules, the time and the time zone in, what becomes of each out.
 //!
-//! The meaning of the rules is restic's. They are asked from the newest snapshot to the oldest; `daily 7` keeps the newest
-//! of each of the last 7 days *that have snapshots*; while such a rule has some left, it keeps the oldest one too, which
-//! makes the history as long as can be. Periods count back from the newest snapshot of the group, not from the clock: a
-//! clock that jumps removes nothing.
+//! The meaning of the rules is restic's. They are asked from the newest snapshot to the oldest; `daily 7` keeps the
+//! newest of each of the last 7 days *that have snapshots*; while such a rule has some left, it keeps the oldest one
+//! too, which makes the history as long as can be. Periods count back from the newest snapshot of the group, not from
+//! the clock: a clock that jumps removes nothing.
 //!
-//! Not every snapshot is *counted*. One that nobody known has signed could be put there by the storage, and one from the
-//! future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So are the last ones that were made
-//! later than another of their client's and call themselves older: by their times they would be the first to go. And within a group the rules count the snapshots of each signing key for themselves, and of those the ones for which some source was not there (a disk that wasn't
-//! mounted): they must not push out the last ones that have it.
+//! Not every snapshot is *counted*. One that nobody known has signed could be put there by the storage, and one from
+//! the future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So are
+//! the last ones that were made later than another of their client's and call themselves older: by their times they
+//! would be the first to go. And within a group the rules count the snapshots of each signing key for themselves, and
+//! of those the ones for which some source was not there (a disk that wasn't mounted): they must not push out the last
+//! ones that have it.
 
 use super::calendar::{Bucket, before, zoned};
 use super::fate::{Fate, Going, Left, Reason};
@@ -90,7 +92,8 @@ pub struct Group {
     pub key: GroupKey,
     /// Each of them, oldest first.
     pub fates: Vec<(SnapshotId, Fate)>,
-    /// Of those that count together, of one key, and with all sources or not, nothing would be kept, and nobody has allowed that.
+    /// Of those that count together, of one key, and with all sources or not, nothing would be kept, and nobody has
+    /// allowed that.
     pub emptied: bool,
     /// By how many keys those were signed that the rules were asked about: each one's count for themselves.
     pub signers: usize,
@@ -111,8 +114,8 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     let counts = |at: &usize| left[*at].is_none() && !members[*at].partial;
     // Newest first, as the rules are asked.
     let counted: Vec<usize> = (0..members.len()).rev().filter(counts).collect();
-    // Whoever has stolen a writer's key may name any host and any sources, and must not push out what others have signed.
-    // Nor does what lacks a source stand for what has it.
+    // Whoever has stolen a writer's key may name any host and any sources, and must not push out what others have
+    // signed. Nor does what lacks a source stand for what has it.
     let mut alike: BTreeMap<(Option<KeyId>, bool), Vec<usize>> = BTreeMap::new();
     counted.iter().for_each(|at| alike.entry((members[*at].signer, members[*at].lacks_sources)).or_default().push(*at));
     let newest_whole: BTreeMap<Option<KeyId>, (i64, u32)> = {
@@ -145,8 +148,8 @@ fn decide_group(key: GroupKey, mut members: Vec<&Candidate>, options: &Options) 
     Group { key, fates: members.iter().map(|c| c.id).zip(fates).collect(), emptied, signers }
 }
 
-/// Of those that were made by a clock that was behind, so many are left alone. The others go by their own times: if one snapshot was from the
-/// future, and not the clock behind that made those after it, these are right.
+/// Of those that were made by a clock that was behind, so many are left alone. The others go by their own times: if one
+/// snapshot was from the future, and not the clock behind that made those after it, these are right.
 const BEHIND_LEFT: usize = 7;
 
 /// Which of a group's snapshots are left alone.
@@ -228,8 +231,9 @@ impl Tally {
     }
 }
 
-/// What lies behind this moment is within a period: of the newest snapshot, or of the one before, where the newest alone comes after a pause that is longer than the period.
-/// A clock that was wrong for once pushes nothing out so, nor does the first snapshot of a machine that was off for long.
+/// What lies behind this moment is within a period: of the newest snapshot, or of the one before, where the newest
+/// alone comes after a pause that is longer than the period. A clock that was wrong for once pushes nothing out so, nor
+/// does the first snapshot of a machine that was off for long.
 fn start(newest_first: &[jiff::Zoned], period: Period) -> Option<jiff::Timestamp> {
     let start = before(newest_first.first()?, period);
     match newest_first.get(1) {

@@ -150,7 +150,8 @@ fn periods_count_from_the_newest() {
     assert_eq!(numbers(&all, within("3d")), [0, 1, 2], "what is just three days old is not within");
     assert_eq!(kept(&all, within("25h"))[1], word(1, "within 25h"));
     assert_eq!(numbers(&all, within("19999y")).len(), 10);
-    // What comes alone, after a pause, by a clock that was wrong or when the machine was on again, pushes nothing out; the one after it does.
+    // What comes alone, after a pause, by a clock that was wrong or when the machine was on again, pushes nothing out;
+    // the one after it does.
     let mut alone = series(10, DAY);
     alone[0].time.0 += 400 * DAY;
     let at = Options { now: (NOW + 400 * DAY, 0), ..options(within("3d")) };

@@ -102,8 +102,8 @@ pub(crate) fn owner(names: &[(u32, Vec<u8>)], id: u32) -> Option<&[u8]> {
 /// List a path. `each` may end it early. Gives the sums of what was handed to `each`.
 ///
 /// # Errors
-/// [`Error::NoPath`](crate::Error::NoPath) if the snapshot has no such path; what `each` says. A damaged node is told to
-/// the monitor, and the listing goes on behind it.
+/// [`Error::NoPath`](crate::Error::NoPath) if the snapshot has no such path; what `each` says. A damaged node is told
+/// to the monitor, and the listing goes on behind it.
 pub fn list(
     reader: &Arc<Reader>,
     root: Option<Root>,

@@ -1,5 +1,5 @@
-//! A way through a tree that sees its nodes: each may be entered or passed over, and what lies outside of a range of keys
-//! is never read. One bad node costs what is below it, not the rest.
+//! A way through a tree that sees its nodes: each may be entered or passed over, and what lies outside of a range of
+//! keys is never read. One bad node costs what is below it, not the rest.
 
 use crate::select::TreePath;
 use drumlin_format::ChunkId;

@@ -1,13 +1,13 @@
 //! Which bands there shall be: a pure choice by what is there.
 //!
-//! - A band is *sound* if all of its objects are there and all of its packs are in the index and in the storage. Only sound ones
-//!   cover what is in them. One with packs that go or are gone is made anew without them.
-//! - A band with a pack that the index names and that is lost is *held*: what it holds may be all that the pack can be made of.
-//!   It is left as it is, and the others in it are banded anew.
+//! - A band is *sound* if all of its objects are there and all of its packs are in the index and in the storage. Only
+//!   sound ones cover what is in them. One with packs that go or are gone is made anew without them.
+//! - A band with a pack that the index names and that is lost is *held*: what it holds may be all that the pack can be
+//!   made of. It is left as it is, and the others in it are banded anew.
 //! - Packs are banded with such of about their length: within a factor of eight. A row is as long as the longest pack.
 //! - Of each length at most one band is no more than half full after a run: those that are are merged.
-//! - What is in several bands counts in the first of them: sound ones first, then the ones of more packs, then by id. Everybody
-//!   comes to the same, and so of two bands of the same packs everybody removes the same one.
+//! - What is in several bands counts in the first of them: sound ones first, then the ones of more packs, then by id.
+//!   Everybody comes to the same, and so of two bands of the same packs everybody removes the same one.
 
 use drumlin_format::band::{Member, ROWS_MAX, SEATS_MAX};
 use drumlin_format::{BandId, PackId};
@@ -257,8 +257,8 @@ fn merge(drafts: &mut Vec<Draft>) {
     *drafts = rest;
 }
 
-/// Give packs of one class their seats: first in bands that are made anew anyhow; then in new ones, as long as those get full;
-/// what is left in bands that have room, the emptiest first.
+/// Give packs of one class their seats: first in bands that are made anew anyhow; then in new ones, as long as those
+/// get full; what is left in bands that have room, the emptiest first.
 fn seat(drafts: &mut Vec<Draft>, shape: Shape, class: u32, mut packs: Vec<Member>) {
     packs.sort_by_key(|m| (m.len, m.pack));
     let fits = |draft: &Draft| draft.shape() == shape && draft.class() == class && draft.free() > 0;

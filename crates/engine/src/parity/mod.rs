@@ -1,17 +1,21 @@
 //! Parity across packs: what packs that are gone as a whole, or damaged beyond their own parity, are made of again.
 //!
-//! Bands (`repo::band`) are made for the packs that the index names, and kept up to date as packs come and go. That is no part of any
-//! protocol: bands are redundant, and whatever happens to them harms nobody. Still they don't go lightly:
+//! Bands (`repo::band`) are made for the packs that the index names, and kept up to date as packs come and go. That is
+//! no part of any protocol: bands are redundant, and whatever happens to them harms nobody. Still they don't go
+//! lightly:
 //!
-//! - A new band is durable before one that it takes the place of goes. A prune makes the bands anew that have packs in them which go
-//!   before it decides, and removes the old ones when the packs are gone.
+//! - A new band is durable before one that it takes the place of goes. A prune makes the bands anew that have packs in
+//!   them which go before it decides, and removes the old ones when the packs are gone.
 //! - Bands are looked at before the index: so what is in a band was named by then, and what isn't named any more goes.
 //! - Who removes bands has a session registered and is the only collector that has; and looks at all afresh after he
 //!   has seen that. So no two remove each the band that the other one relies on, and what somebody is about to
-//!   finish isn't taken for rubbish. With another collector at work, or a dead one's session, what could go stays until the next time.
-//! - A band with a pack that the index names and that is lost, or that a repair has given up, stays as it is: `choose.rs`.
+//!   finish isn't taken for rubbish. With another collector at work, or a dead one's session, what could go stays until
+//!   the next time.
+//! - A band with a pack that the index names and that is lost, or that a repair has given up, stays as it is:
+//!   `choose.rs`.
 //!
-//! After a crash there are at worst parts of new bands and old ones beside new ones, and a session: the next run removes them.
+//! After a crash there are at worst parts of new bands and old ones beside new ones, and a session: the next run
+//! removes them.
 
 mod choose;
 mod upkeep;
@@ -211,7 +215,8 @@ fn with_session(
     Ok(done)
 }
 
-/// Another collector that is at work, or was killed and may not be known to be dead. Nobody is waited for: he may wait for us.
+/// Another collector that is at work, or was killed and may not be known to be dead. Nobody is waited for: he may wait
+/// for us.
 fn in_the_way(
     repository: &Repository,
     cache: &Cache,
@@ -257,8 +262,8 @@ fn remove<'a>(
     Ok(())
 }
 
-/// After packs were removed or moved: cover what isn't covered, and remove bands that nobody needs any more. Does nothing where there
-/// are none.
+/// After packs were removed or moved: cover what isn't covered, and remove bands that nobody needs any more. Does
+/// nothing where there are none.
 pub(crate) fn afterwards(
     repository: &Repository,
     cache: &Arc<Cache>,

@@ -220,7 +220,8 @@ fn count(sum: &mut Tally, len: u64) {
     sum.bytes += len;
 }
 
-/// Remove bands, durably: their first objects first, so that nobody takes what is left of them for one that was damaged.
+/// Remove bands, durably: their first objects first, so that nobody takes what is left of them for one that was
+/// damaged.
 pub(super) fn remove(repository: &Repository, bands: &Bands, ids: &[BandId], strays: bool) -> Result<()> {
     let of = || bands.all.iter().filter(|band| ids.contains(&band.id()));
     let store = repository.store();
@@ -240,8 +241,8 @@ pub(super) fn remove(repository: &Repository, bands: &Bands, ids: &[BandId], str
     Ok(())
 }
 
-/// Before packs are removed: bands without them, durably. Gives those of them that have to stay, because a band with one of them in it
-/// could not be made anew: what is damaged there may be healed by it.
+/// Before packs are removed: bands without them, durably. Gives those of them that have to stay, because a band with
+/// one of them in it could not be made anew: what is damaged there may be healed by it.
 pub(crate) fn before_removal(
     repository: &Repository,
     options: &Options,

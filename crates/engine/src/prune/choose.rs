@@ -16,7 +16,8 @@ pub enum Unused {
 }
 
 impl Unused {
-    /// Whether packs may keep a little because writing them anew is hardly worth it. Who lets nothing stay wants to be rid of something.
+    /// Whether packs may keep a little because writing them anew is hardly worth it. Who lets nothing stay wants to be
+    /// rid of something.
     pub(super) fn spare(self) -> Spare {
         match self {
             Unused::Bytes(0) => Spare::Nothing,
@@ -107,8 +108,8 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
     chosen
 }
 
-/// Choose packs of older generations, the oldest generation first. Packs of contents come before those of trees: by then the
-/// clients have stored their trees anew by themselves. At least one, if any may be written.
+/// Choose packs of older generations, the oldest generation first. Packs of contents come before those of trees: by
+/// then the clients have stored their trees anew by themselves. At least one, if any may be written.
 fn renew(candidates: &[Candidate], mut written: u64, limits: Limits, chosen: &mut Vec<PackId>) {
     let mut older: Vec<&Candidate> =
         candidates.iter().filter(|c| c.older.is_some() && !chosen.contains(&c.pack)).collect();

@@ -1,16 +1,19 @@
-//! Duplicates: chunks that stand in several packs, or several times in one. One of them is enough, if it is what it is said to be; else none goes.
+//! Duplicates: chunks that stand in several packs, or several times in one. One of them is enough, if it is what it is
+//! said to be; else none goes.
 //!
-//! Where chunks are the index says, by the word of whoever has put packs: of a stolen key that may only add, perhaps; and what was written well may
-//! have rotted since. So before a chunk goes with its pack because it stands in another one, too, that other one is read there, and must be what its
-//! name says. Only what goes is asked about: the choice of packs comes first, and is made anew if something has to stay.
+//! Where chunks are the index says, by the word of whoever has put packs: of a stolen key that may only add, perhaps;
+//! and what was written well may have rotted since. So before a chunk goes with its pack because it stands in another
+//! one, too, that other one is read there, and must be what its name says. Only what goes is asked about: the choice of
+//! packs comes first, and is made anew if something has to stay.
 //!
-//! Where it can't be read, contents by a keeper's key, the other pack's own table must have the chunk, and be signed by the key that has signed the
-//! first one's, which could as well have written rubbish at once; or by an owner's, or of trees by a keeper's, who read what they write anew. A keeper's
-//! key moves contents as they are sealed: what it has signed says nothing of them but where it has them from, and a block that it says is another pack's,
-//! by origin and number, is as good as that one. Bytes that a key can't open must be those that their parity was made of.
+//! Where it can't be read, contents by a keeper's key, the other pack's own table must have the chunk, and be signed by
+//! the key that has signed the first one's, which could as well have written rubbish at once; or by an owner's, or of
+//! trees by a keeper's, who read what they write anew. A keeper's key moves contents as they are sealed: what it has
+//! signed says nothing of them but where it has them from, and a block that it says is another pack's, by origin and
+//! number, is as good as that one. Bytes that a key can't open must be those that their parity was made of.
 //!
-//! What only parity makes sound is no reason for a sound copy to go. Nor is what lies in cold storage, where not even tables can be read: copies of
-//! that stay until it is brought back.
+//! What only parity makes sound is no reason for a sound copy to go. Nor is what lies in cold storage, where not even
+//! tables can be read: copies of that stay until it is brought back.
 
 use crate::collect::ground::Ground;
 use crate::collect::places::Places;
@@ -75,7 +78,8 @@ impl Word {
         }
     }
 
-    /// Whether it says, as a keeper, that it has moved what stands at the one place from where it stands at the other, or both from one.
+    /// Whether it says, as a keeper, that it has moved what stands at the one place from where it stands at the other,
+    /// or both from one.
     fn has_moved(&self, at: &Place, (other, there): (&Word, &Place)) -> bool {
         let origin = |word: &Word, at: &Place| word.chunks.get(&at.ordinal).map(|stands| stands.origin);
         let is_keeper = matches!(self.signer, Some((_, Role::Keeper)));
@@ -122,8 +126,8 @@ impl<'a> Duplicates<'a> {
         Duplicates { own, ..self }
     }
 
-    /// Of needed chunks in packs that are to go and that are marked elsewhere: mark them there, too, unless a pack in which they are marked proves to
-    /// have them. How many stay twice for that: if any do, packs are to be chosen anew.
+    /// Of needed chunks in packs that are to go and that are marked elsewhere: mark them there, too, unless a pack in
+    /// which they are marked proves to have them. How many stay twice for that: if any do, packs are to be chosen anew.
     pub fn keep_unproven(&mut self, marks: &Marks, going: &HashSet<PackId>, monitor: &dyn Monitor) -> Result<u64> {
         let cases = self.cases(marks, going);
         let words = self.words(&cases)?;
@@ -170,7 +174,8 @@ impl<'a> Duplicates<'a> {
         cases
     }
 
-    /// See for each case that isn't proven yet whether the chunk may go where it isn't marked, by the nth place at which it is.
+    /// See for each case that isn't proven yet whether the chunk may go where it isn't marked, by the nth place at
+    /// which it is.
     fn look_at(
         &mut self,
         cases: &[Case],
@@ -227,7 +232,8 @@ impl<'a> Duplicates<'a> {
         Ok(())
     }
 
-    /// Whether what stands here, of which this key sees that it is what was sealed, and not what is in it, may stand for what is to go.
+    /// Whether what stands here, of which this key sees that it is what was sealed, and not what is in it, may stand
+    /// for what is to go.
     fn is_enough(&self, at: &Place, case: &Case, words: &HashMap<u32, Word>) -> bool {
         let silent = Word::default();
         let word = |place: &Place| words.get(&place.pack).unwrap_or(&silent);
@@ -260,7 +266,8 @@ impl<'a> Duplicates<'a> {
         }
     }
 
-    /// Whether parity makes good what isn't as it should be. Then whoever runs this is told of the pack that was read through it.
+    /// Whether parity makes good what isn't as it should be. Then whoever runs this is told of the pack that was read
+    /// through it.
     fn is_healed(&self, info: &PackInfo, block: u32, look: &Look) -> bool {
         let reader = self.places.anywhere();
         match self.repository.opens(info.kind, info.generation) {

@@ -1,8 +1,8 @@
 //! Removing what no snapshot needs, while others write.
 //!
-//! A collection in the sense of `docs/collection.md`: what is needed is marked, a bit for each chunk; packs of which nothing
-//! is needed go, others are written anew as far as the limits allow. Works on metadata alone where the key can't read
-//! contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
+//! A collection in the sense of `docs/collection.md`: what is needed is marked, a bit for each chunk; packs of which
+//! nothing is needed go, others are written anew as far as the limits allow. Works on metadata alone where the key
+//! can't read contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
 
 mod choose;
 mod duplicates;
@@ -38,8 +38,8 @@ pub struct Options {
     pub max_unused: Unused,
     /// The most bytes to write anew; `None`: as many as it takes.
     pub max_repack: Option<u64>,
-    /// How much of what older secrets still open may be sealed anew, if the repository was given new ones: a share is one of
-    /// all packs, and 1 GiB at the least.
+    /// How much of what older secrets still open may be sealed anew, if the repository was given new ones: a share is
+    /// one of all packs, and 1 GiB at the least.
     pub max_rekey: Unused,
     /// Whether everything may go if the storage lists no snapshot at all.
     pub allow_remove_all: bool,
@@ -47,8 +47,8 @@ pub struct Options {
     pub wait: Duration,
     /// Sessions that are known to be dead.
     pub evict: Vec<SessionId>,
-    /// Sessions are taken for dead that have given no sign of life for so long, as this client has seen it from prune to
-    /// prune.
+    /// Sessions are taken for dead that have given no sign of life for so long, as this client has seen it from prune
+    /// to prune.
     pub evict_after: Duration,
     /// Threads.
     pub workers: usize,
@@ -120,7 +120,8 @@ pub struct Report {
     pub before: u64,
     /// Bytes of all packs after it.
     pub after: u64,
-    /// Whether the storage had no room for packs to be written anew: then only those are gone of which nothing is needed.
+    /// Whether the storage had no room for packs to be written anew: then only those are gone of which nothing is
+    /// needed.
     pub is_pared: bool,
     /// Forgotten snapshots that can't be had back any more.
     pub cleared: u64,
@@ -208,8 +209,9 @@ pub fn plan_without(
 /// Prune.
 ///
 /// # Errors
-/// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Nothing`], [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is at work
-/// who may refer to what would be removed: then nothing is gone.
+/// Something is missing that this client has seen ([`drumlin_repo::Error::Unexplained`]); [`Error::Nothing`],
+/// [`Error::Unsure`] and [`Error::Doubt`] if it can't be told for sure what is needed, [`Error::Busy`] if somebody is
+/// at work who may refer to what would be removed: then nothing is gone.
 pub fn prune(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect("prune")?;
     let (mut waited, mut pared, mut at_first) = (Duration::ZERO, None, None);
@@ -237,7 +239,8 @@ enum Attempt {
     Done(Box<Report>),
     /// It gave way to another prune or a repair, which has ended by now.
     GaveWay,
-    /// There was no room for packs to be written anew; nothing else was done. `before`: bytes of packs when it began, those that it has written not among them.
+    /// There was no room for packs to be written anew; nothing else was done. `before`: bytes of packs when it began,
+    /// those that it has written not among them.
     LacksRoom {
         error: Error,
         before: u64,
@@ -264,7 +267,8 @@ fn attempt(
     let desk = Desk::of(repository, convert::session(&options.host, purpose::PRUNE, now.as_secs() as i64));
     let me = SessionId(random_id()?);
     let mut waiting = Waiting::new(repository, cache, &desk, options.policy(), monitor, now).of_prune(me, *waited);
-    // Those that are over, at once, whether there is something to remove or not: what they left is looked at as nobody's.
+    // Those that are over, at once, whether there is something to remove or not: what they left is looked at as
+    // nobody's.
     let over: Vec<_> = state.sessions().filter(|session| waiting.is_over(*session)).collect();
     if !over.is_empty() {
         bury(&desk, &over, me)?;
@@ -334,7 +338,8 @@ struct Aftermath<'a> {
 }
 
 impl Aftermath<'_> {
-    /// Clear up, bring parity up to date, and remember that there is nothing more to do, if so. `gone`: how many packs; `None`: there was nothing to remove.
+    /// Clear up, bring parity up to date, and remember that there is nothing more to do, if so. `gone`: how many packs;
+    /// `None`: there was nothing to remove.
     fn conclude(self, gone: Option<u64>, mut report: Report) -> Result<Report> {
         let Collection { repository, cache, options, monitor, .. } = *self.collection;
         repository.clear_forgotten(&self.forgotten)?;
@@ -359,7 +364,8 @@ impl Aftermath<'_> {
         Ok(report)
     }
 
-    /// Whether all was done that was to be done: with nothing held back, and nothing damaged, which the next one would try again and tell again.
+    /// Whether all was done that was to be done: with nothing held back, and nothing damaged, which the next one would
+    /// try again and tell again.
     fn is_done(&self, has_removed: bool) -> bool {
         let Collection { repository, options, monitor, held, unsealed, survey, .. } = self.collection;
         let is_whole = monitor.counters().get().damaged == 0 && repository.healed().is_empty();

@@ -77,7 +77,8 @@ impl State {
         let _ = cache.remember(REMEMBERED, &self.digest);
     }
 
-    /// Whether all that is new since `before` is this collector's: then nobody has left anything that it hasn't looked at.
+    /// Whether all that is new since `before` is this collector's: then nobody has left anything that it hasn't looked
+    /// at.
     ///
     /// # Errors
     /// Its index objects can't be read.

@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Index objects below this length are small; more of them than [`SMALL_OBJECTS_MAX`] are made into few.
 const SMALL_OBJECT_BYTES: u64 = 256 << 10;
 const SMALL_OBJECTS_MAX: usize = 32;
-/// So often packs are chosen anew because of duplicates that turn out to be no good; after that all duplicates are looked at.
+/// So often packs are chosen anew because of duplicates that turn out to be no good; after that all duplicates are
+/// looked at.
 const CHOICES_MAX: usize = 4;
 
 /// A collection of a repository.
@@ -423,7 +424,8 @@ impl Subject<Desk<'_>> for Collection<'_> {
 }
 
 impl Collection<'_> {
-    /// What a prune can't find that somebody has taken for dead meanwhile was moved or removed under its eyes: of nothing of that it is told.
+    /// What a prune can't find that somebody has taken for dead meanwhile was moved or removed under its eyes: of
+    /// nothing of that it is told.
     fn unless_overtaken<T>(&self, desk: &Desk, looked: Result<T>) -> Result<T> {
         match looked {
             Err(e) if !matches!(e, Error::Interrupted) && matches!(desk.stands(self.me), Ok(false)) => {
@@ -520,8 +522,8 @@ impl Collection<'_> {
         let mut condemned: HashSet<PackId> = draft.packs.iter().copied().collect();
         let (ground, needed) = self.since(desk, &condemned)?;
         if let Some(marks) = needed {
-            // What it needs after all stays, and so do the index objects that name it, or what names it in their place; and what of it is needed
-            // nobody knows.
+            // What it needs after all stays, and so do the index objects that name it, or what names it in their place;
+            // and what of it is needed nobody knows.
             let is_contested = |pack: &PackId| self.keys.as_ref().is_some_and(|keys| keys.contested.contains(pack));
             condemned.retain(|pack| marks.of(pack).is_none() && !is_contested(pack));
             let acquitted: HashSet<PackId> =

@@ -1,4 +1,5 @@
-//! What each pack holds that is needed, what it would cost to write it anew without the rest, and so which go and which are written anew.
+//! What each pack holds that is needed, what it would cost to write it anew without the rest, and so which go and which
+//! are written anew.
 
 use super::choose::{self, Candidate, Limits};
 use super::{Options, Survey, Unused};
@@ -23,7 +24,8 @@ pub(super) struct Scales<'a> {
     pub ground: &'a Ground,
     pub places: &'a Places,
     pub options: &'a Options,
-    /// Packs that may go at any time by somebody else's plan, or never. What is needed and elsewhere, too, isn't marked in them.
+    /// Packs that may go at any time by somebody else's plan, or never. What is needed and elsewhere, too, isn't marked
+    /// in them.
     pub condemned: &'a BTreeSet<PackId>,
     /// The generation that is written now.
     pub newest: u32,
@@ -62,7 +64,8 @@ impl Choice {
 }
 
 impl<'a> Scales<'a> {
-    /// What is to be told of packs that stay as they are: because of what the index says of them, or because they can't be read.
+    /// What is to be told of packs that stay as they are: because of what the index says of them, or because they can't
+    /// be read.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
         let contested = self.ground.packs.iter().filter(|(id, _)| self.is_contested(id)).map(|(id, (kind, _))| {
             let cause = match self.places.keys().unsettled.contains(id) {

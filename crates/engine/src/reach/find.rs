@@ -1,5 +1,6 @@
-//! Where a chunk is. What stands beside each other in a tree was most often stored one behind the other: so the chunk behind
-//! the one met last is looked at first, and the index, which costs a hundred times as much, is asked only if it is another.
+//! Where a chunk is. What stands beside each other in a tree was most often stored one behind the other: so the chunk
+//! behind the one met last is looked at first, and the index, which costs a hundred times as much, is asked only if it
+//! is another.
 
 use super::bits::Bits;
 use super::keys::{KEY_BYTES, Key, Keys, Place, key};
@@ -51,8 +52,8 @@ struct Cursor {
 }
 
 impl<'a> Finder<'a> {
-    /// For chunks of this kind. `passed` are places that count for nothing as there is another one of the same chunk, which the
-    /// index gives: then all who look for a chunk find it at one place. Without them it is any one.
+    /// For chunks of this kind. `passed` are places that count for nothing as there is another one of the same chunk,
+    /// which the index gives: then all who look for a chunk find it at one place. Without them it is any one.
     pub fn new(keys: &'a Keys, index: &'a Index, kind: PackKind, passed: Option<&'a Bits>) -> Self {
         Finder { keys, index, kind, passed, cursors: Vec::new(), lookups: 0 }
     }
@@ -79,8 +80,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Where a chunk is by the word of the index, and of the keys: always the same place of several. Index objects may contradict each other, and one
-/// that says of a pack what isn't so draws no chunk away from where it is.
+/// Where a chunk is by the word of the index, and of the keys: always the same place of several. Index objects may
+/// contradict each other, and one that says of a pack what isn't so draws no chunk away from where it is.
 pub(crate) fn ask(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) -> Result<Found> {
     Ok(look_up(keys, index, kind, id)?.map_or(Found::Nowhere, |(found, _)| found))
 }
@@ -102,7 +103,8 @@ pub(crate) fn look_up(keys: &Keys, index: &Index, kind: PackKind, id: &ChunkId) 
     let mut found = index.lookup_where(id, &mut stands)?;
     read?;
     if found.is_none() && doubtful {
-        // It may be there, and nowhere else: then it isn't missing. Nothing goes for that, as such packs have nothing marked.
+        // It may be there, and nowhere else: then it isn't missing. Nothing goes for that, as such packs have nothing
+        // marked.
         found = index.lookup_where(id, &mut |info, _| keys.unsettled.contains(&info.id))?;
     }
     Ok(found.map(|location| (place(keys, index, location), location)))

@@ -1,8 +1,8 @@
 //! The chunks of packs by their places, as index objects have them.
 //!
-//! Of each chunk's id as much as the index keeps goes to a scratch file, pack after pack in the order of their tables, so
-//! that memory doesn't grow with the chunks. It tells in no time whether the chunk behind the one that was met last is the
-//! one wanted now.
+//! Of each chunk's id as much as the index keeps goes to a scratch file, pack after pack in the order of their tables,
+//! so that memory doesn't grow with the chunks. It tells in no time whether the chunk behind the one that was met last
+//! is the one wanted now.
 
 use super::bits::Bits;
 use super::twice;
@@ -120,7 +120,8 @@ impl Keys {
         Ok(keys.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Add a pack. Gives its number; `None` if it is there already, and stays as it is: contested, if that was something else.
+    /// Add a pack. Gives its number; `None` if it is there already, and stays as it is: contested, if that was
+    /// something else.
     pub fn add(&mut self, entry: &Entry) -> Result<Option<u32>> {
         if let Some(number) = self.by_id.get(&entry.pack) {
             let keys: Vec<u8> = entry.table.chunks.iter().flat_map(|c| key(&c.id)).collect();

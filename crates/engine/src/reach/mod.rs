@@ -1,8 +1,8 @@
 //! What snapshots reach: every chunk that their trees refer to, each node read once however many snapshots share it.
 //!
 //! [`walk`](walk::walk) goes over the trees on any number of threads. Who walks decides what is met for the first time,
-//! and keeps that in [`Marks`](marks::Marks) or [`Bits`](bits::Bits), one for each chunk. Where a chunk is, a [`Finder`](find::Finder) mostly guesses
-//! right from [`Keys`](keys::Keys), without asking the index.
+//! and keeps that in [`Marks`](marks::Marks) or [`Bits`](bits::Bits), one for each chunk. Where a chunk is, a
+//! [`Finder`](find::Finder) mostly guesses right from [`Keys`](keys::Keys), without asking the index.
 
 pub(crate) mod bits;
 pub(crate) mod find;

@@ -1,9 +1,9 @@
 //! The walk over trees: inner nodes, leaves with their bodies, and the nodes of their lists.
 //!
-//! Threads take nodes from a queue. An inner node of level 1 is dealt with by one thread, with its leaves, their bodies and
-//! the lowest nodes of their lists, in the order in which they were stored: a reader's cache then reads most blocks once. One
-//! thread alone meets everything in the order of the trees. In memory are the children of one path from a root, and of as
-//! many lists as there are threads.
+//! Threads take nodes from a queue. An inner node of level 1 is dealt with by one thread, with its leaves, their bodies
+//! and the lowest nodes of their lists, in the order in which they were stored: a reader's cache then reads most blocks
+//! once. One thread alone meets everything in the order of the trees. In memory are the children of one path from a
+//! root, and of as many lists as there are threads.
 
 use super::queue::Queue;
 use crate::Result;
@@ -39,7 +39,8 @@ pub(crate) trait Visit {
     /// A node that was read is not what it must be. Whether to go on without it.
     fn malformed(&mut self, id: &ChunkId, node: &Self::Node, at: At, source: drumlin_format::Error) -> Result<()>;
 
-    /// A node that was read for the first time is not where its parent has it: nothing that it needs is in doubt, but it is out of order.
+    /// A node that was read for the first time is not where its parent has it: nothing that it needs is in doubt, but
+    /// it is out of order.
     fn misplaced(&mut self, _id: &ChunkId, _node: &Self::Node, _at: At, _source: drumlin_format::Error) -> Result<()> {
         Ok(())
     }

@@ -1,10 +1,11 @@
-//! Making a damaged repository sound: the index from the packs, what can be read of damaged packs into new ones, and a list of
-//! what is lost, so that backups store it again.
+//! Making a damaged repository sound: the index from the packs, what can be read of damaged packs into new ones, and a
+//! list of what is lost, so that backups store it again.
 //!
 //! Nothing is deleted but index objects that others take the place of. A damaged pack stays where it is, named by no
-//! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is missing
-//! any more. Packs that are gone, or damaged beyond their own parity, are read through their bands (`repo::band`) as far as those
-//! bear it; bands are brought up to date at the end. The config, keys and generations are put again by their copies.
+//! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is
+//! missing any more. Packs that are gone, or damaged beyond their own parity, are read through their bands
+//! (`repo::band`) as far as those bear it; bands are brought up to date at the end. The config, keys and generations
+//! are put again by their copies.
 //!
 //! A collection in the sense of `docs/collection.md`, since index objects are removed.
 
@@ -51,13 +52,13 @@ pub struct Report {
     pub indexes: u64,
     /// Packs that the index named and that are gone, with what was in them.
     pub gone: Vec<PackId>,
-    /// Packs that are gone and of which nothing that snapshots need was lost: their bands made it again, and it is in new packs
-    /// now.
+    /// Packs that are gone and of which nothing that snapshots need was lost: their bands made it again, and it is in
+    /// new packs now.
     pub made_again: Vec<PackId>,
     /// Packs that are damaged, of which something is lost, and that are in the index no more.
     pub damaged: Vec<PackId>,
-    /// Packs that were damaged and of which nothing that snapshots need was lost, by their parity for one: it is in new packs
-    /// now.
+    /// Packs that were damaged and of which nothing that snapshots need was lost, by their parity for one: it is in new
+    /// packs now.
     pub mended: Vec<PackId>,
     /// Bytes of what was read of damaged packs and stored again.
     pub salvaged: u64,
@@ -65,7 +66,8 @@ pub struct Report {
     pub lost_chunks: u64,
     /// Snapshots that can't be read themselves.
     pub broken_snapshots: u64,
-    /// Snapshots whose trees can't be read whole, and why: of several that share what is damaged, the one that led to it first.
+    /// Snapshots whose trees can't be read whole, and why: of several that share what is damaged, the one that led to
+    /// it first.
     pub unreadable: Vec<(SnapshotId, String)>,
     /// Losses of before that are healed.
     pub healed: u64,
@@ -73,10 +75,11 @@ pub struct Report {
     pub cleared: u64,
     /// Sessions that were to be ended, and were.
     pub evicted: Vec<SessionId>,
-    /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other one.
+    /// Of the config, keys and generations of the secrets, and of their copies: how many were put again by the other
+    /// one.
     pub copies: u64,
-    /// Of keys and generations of the secrets, those of which neither the object nor its copy is sound, by their names: nothing makes them
-    /// again.
+    /// Of keys and generations of the secrets, those of which neither the object nor its copy is sound, by their names:
+    /// nothing makes them again.
     pub lost_objects: Vec<String>,
     /// Parity across packs afterwards, if there is any.
     pub parity: Option<parity::Report>,

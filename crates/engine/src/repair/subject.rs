@@ -98,8 +98,8 @@ impl<'a> Mending<'a> {
         self.through.as_ref().is_some_and(|(_, packs)| packs.get(&info.id) == Some(&(info.kind, info.len)))
     }
 
-    /// Packs of bands that are gone, or damaged, and that no index object names: an earlier repair may have given them up, while there was too
-    /// little to make them again.
+    /// Packs of bands that are gone, or damaged, and that no index object names: an earlier repair may have given them
+    /// up, while there was too little to make them again.
     fn given_up(&self, ground: &Ground) -> Vec<PackId> {
         let Some((_, packs)) = &self.through else { return Vec::new() };
         let is_gone = |id: &PackId| !ground.packs.contains_key(id) || self.bad.contains(id);
@@ -160,7 +160,8 @@ impl<'a> Mending<'a> {
         self.problems.push(Problem::damage(name, cause.to_string()));
     }
 
-    /// What is the matter with a pack that an index object names; nothing to tell of those that were found damaged before.
+    /// What is the matter with a pack that an index object names; nothing to tell of those that were found damaged
+    /// before.
     fn fault(&self, ground: &Ground, info: &PackInfo) -> Option<Option<String>> {
         match ground.packs.get(&info.id) {
             None => Some(Some("it is not there".into())),
@@ -183,8 +184,8 @@ impl<'a> Mending<'a> {
         }
     }
 
-    /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has made them
-    /// from it and put it out of the index, and no prune has removed it yet.
+    /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has
+    /// made them from it and put it out of the index, and no prune has removed it yet.
     fn is_replaced(&self, entry: &Entry, held: &Index) -> Result<bool> {
         for chunk in &entry.table.chunks {
             if held.lookup(&chunk.id)?.is_some() {
@@ -415,8 +416,8 @@ impl Subject<Desk<'_>> for Mending<'_> {
         self.unless_overtaken(desk, looked)
     }
 
-    /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad packs
-    /// go as well.
+    /// No pack goes: so no snapshot that has come since can be harmed. Index objects that have come since and name bad
+    /// packs go as well.
     fn look_again(&mut self, desk: &Desk, draft: &mut Draft) -> Result<()> {
         let looked = self.take_those_that_came(draft);
         self.unless_overtaken(desk, looked)
@@ -446,8 +447,8 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// What came of a look, and what was found damaged by it, unless this repair was overtaken meanwhile ([`Mending::refuse_overtaken`]): of
-    /// nothing of that it is told.
+    /// What came of a look, and what was found damaged by it, unless this repair was overtaken meanwhile
+    /// ([`Mending::refuse_overtaken`]): of nothing of that it is told.
     fn unless_overtaken<T>(&mut self, desk: &Desk, looked: Result<T>) -> Result<T> {
         let mut problems = std::mem::take(&mut self.problems);
         let looked = match (desk.stands(self.me), looked) {

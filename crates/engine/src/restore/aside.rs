@@ -1,7 +1,9 @@
-//! What a directory takes the place of: it stays beside it, under another name, until all that belongs in the directory is there.
+//! What a directory takes the place of: it stays beside it, under another name, until all that belongs in the directory
+//! is there.
 //!
-//! A file is written beside what it replaces, and renamed. A directory can't be: it is there long before the last of its files has turned
-//! out to be whole. So what it replaces goes last, and stays where something is lost or the run ends early; a kill leaves it, too.
+//! A file is written beside what it replaces, and renamed. A directory can't be: it is there long before the last of
+//! its files has turned out to be whole. So what it replaces goes last, and stays where something is lost or the run
+//! ends early; a kill leaves it, too.
 
 use super::worker::Context;
 use crate::lock::lock;

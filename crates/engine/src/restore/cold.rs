@@ -20,7 +20,8 @@ pub(super) struct Cold<'a> {
 }
 
 impl Cold<'_> {
-    /// See to it that all that is needed can be read, and what was met frozen. Whether it can; if not, the user has ended it.
+    /// See to it that all that is needed can be read, and what was met frozen. Whether it can; if not, the user has
+    /// ended it.
     pub fn thaw(&self, met: Option<&str>, monitor: &dyn Monitor) -> Result<bool> {
         let mut asked = HashSet::new();
         loop {

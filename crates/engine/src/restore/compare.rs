@@ -9,8 +9,8 @@ use drumlin_repo::tree::Refs;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Whether the file, whose length is `size`, has these contents. Holes and zeros are the same here. `right` is told the lengths
-/// of parts that are.
+/// Whether the file, whose length is `size`, has these contents. Holes and zeros are the same here. `right` is told the
+/// lengths of parts that are.
 pub(super) fn same(context: &Context, file: &File, data: &Data, size: u64, right: impl Fn(u64)) -> Result<bool> {
     let mut buffer = Vec::new();
     let mut chunk = |id: &[u8; 32], at: u64, len: u64| {

@@ -13,7 +13,8 @@ use drumlin_host::place::{self, Names, TargetDir};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Delete an entry that the snapshot doesn't have, if it would have been restored. `dir`: the path of its directory below the target.
+/// Delete an entry that the snapshot doesn't have, if it would have been restored. `dir`: the path of its directory
+/// below the target.
 ///
 /// Of any depth: who may write there may have made it as deep as he likes.
 pub(super) fn delete(

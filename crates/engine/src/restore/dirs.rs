@@ -1,5 +1,5 @@
-//! The directories' own metadata, when all else is there: read backwards, so that a directory is completed after everything
-//! in it.
+//! The directories' own metadata, when all else is there: read backwards, so that a directory is completed after
+//! everything in it.
 
 use super::plan::{Planned, extras, owner};
 use super::selection;
@@ -47,7 +47,8 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             };
             match target.dir(&own).and_then(|d| d.finish_dir(&wanted)) {
                 Ok(mut problems) => {
-                    // `/home` is root's, and nobody else could give it to him: that is no news, and nothing that was saved.
+                    // `/home` is root's, and nobody else could give it to him: that is no news, and nothing that was
+                    // saved.
                     problems.retain(|problem| !is_way || !problem.is_about_owners());
                     context.attributes(&path, problems);
                 }

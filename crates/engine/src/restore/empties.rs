@@ -1,8 +1,8 @@
 //! Directories that the snapshot has and that may be empty in it, for restores that delete.
 //!
-//! A directory without entries shows only by what follows it: entries stand in the order of their directories, so one that is
-//! waited for has none as soon as a later one begins. Which of them the snapshot knows to be empty depends on how whole it is: see
-//! [`Empties::new`].
+//! A directory without entries shows only by what follows it: entries stand in the order of their directories, so one
+//! that is waited for has none as soon as a later one begins. Which of them the snapshot knows to be empty depends on
+//! how whole it is: see [`Empties::new`].
 
 use super::Options;
 use super::delete::delete;
@@ -18,15 +18,15 @@ pub(super) struct Empties {
 }
 
 impl Empties {
-    /// For a restore. In a snapshot of which something could not be read, or which ends early, a directory may lack its entries
-    /// because of that: nothing is deleted in it.
+    /// For a restore. In a snapshot of which something could not be read, or which ends early, a directory may lack its
+    /// entries because of that: nothing is deleted in it.
     pub fn new(options: &Options) -> Self {
         let whole = options.snapshot.partial.is_none() && options.snapshot.summary.unreadable == 0;
         Empties { waiting: (options.delete && whole).then(BTreeSet::new) }
     }
 
-    /// A directory of the snapshot, all of which is wanted, is there. Not of one that something else is mounted on: the snapshot may be of what is
-    /// below it.
+    /// A directory of the snapshot, all of which is wanted, is there. Not of one that something else is mounted on: the
+    /// snapshot may be of what is below it.
     pub fn expect(&mut self, dir: &[u8], name: &[u8]) {
         if let Some(waiting) = &mut self.waiting {
             waiting.insert(join(dir, name));

@@ -15,8 +15,8 @@ use drumlin_repo::names;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is not to be touched. What is of another kind goes when its successor
-/// is whole: see [`make_way`].
+/// What is there of that name, in a directory whose path below the target is `dir`, if anything; `None` if the entry is
+/// not to be touched. What is of another kind goes when its successor is whole: see [`make_way`].
 pub(super) fn there(
     (context, selection): (&Context, &Selection),
     (dir, handle): (&[u8], &Arc<TargetDir>),
@@ -77,15 +77,15 @@ pub(super) fn there(
     Some(Some(stat))
 }
 
-/// Whether something else is there than was before, or it was written to. What is gone isn't. (The time of the inode's last change doesn't tell: a restore that replaces
-/// one name of a file changes it for the others.)
+/// Whether something else is there than was before, or it was written to. What is gone isn't. (The time of the inode's
+/// last change doesn't tell: a restore that replaces one name of a file changes it for the others.)
 pub(super) fn has_changed(handle: &TargetDir, name: &[u8], before: &Stat) -> bool {
     let state = |stat: &Stat| (stat.dev, stat.ino, stat.size, stat.mtime);
     handle.stat(name).unwrap_or(None).is_some_and(|now| state(&now) != state(before))
 }
 
-/// Remove a directory whose place something else is about to take, and which no rename replaces, with all that is in it. Anything else stays for that.
-/// `dir`: the path of its directory below the target.
+/// Remove a directory whose place something else is about to take, and which no rename replaces, with all that is in
+/// it. Anything else stays for that. `dir`: the path of its directory below the target.
 pub(super) fn make_way(
     context: &Context,
     (dir, handle): (&[u8], &Arc<TargetDir>),
@@ -104,8 +104,8 @@ pub(super) fn make_way(
     }
 }
 
-/// Why a restore never deletes an entry of a directory, if so: it is a folder that holds a repository, whoever's. A backup leaves out the repository
-/// that it writes to, so the snapshot of another client may lack one that must stay.
+/// Why a restore never deletes an entry of a directory, if so: it is a folder that holds a repository, whoever's. A
+/// backup leaves out the repository that it writes to, so the snapshot of another client may lack one that must stay.
 pub(super) fn why_it_stays(handle: &TargetDir, name: &[u8], stat: &Stat) -> Option<String> {
     let why = match is_repository(handle, name, stat) {
         Ok(false) => return None,
@@ -145,8 +145,8 @@ fn is_repository(handle: &TargetDir, name: &[u8], stat: &Stat) -> Result<bool, S
     Ok(false)
 }
 
-/// Whether a symlink is where a directory of the snapshot only leads to what was saved, as a path looks through it: that is no directory to be
-/// made. Told if so.
+/// Whether a symlink is where a directory of the snapshot only leads to what was saved, as a path looks through it:
+/// that is no directory to be made. Told if so.
 pub(super) fn leads_elsewhere(context: &Context, handle: &TargetDir, name: &[u8], path: &[u8]) -> bool {
     let is_link =
         handle.stat(name).is_ok_and(|stat| stat.is_some_and(|stat| convert::kind(stat.kind) == Kind::Symlink));

@@ -45,8 +45,9 @@ pub(super) struct Further {
     pub there: Option<FileId>,
 }
 
-/// By which names of one file are told: file system, inode, and what is in it. A number may have been used again, during the backup or by
-/// file systems that have the same ones several times; whoever has other contents is another file.
+/// By which names of one file are told: file system, inode, and what is in it. A number may have been used again,
+/// during the backup or by file systems that have the same ones several times; whoever has other contents is another
+/// file.
 type Identity = (u32, u64, u64, [u8; 32], Box<[u8]>);
 
 fn identity(meta: &Meta, content: &Content) -> Identity {
@@ -174,13 +175,15 @@ fn one(context: &Context, first: &Link, link: &Link, there: Option<FileId>) -> p
         other => other.map(|()| Some(Change::Restored)),
     };
     match link() {
-        // An immutable file shall have further names nonetheless: it is none until it has them, under a temporary name and under the right one.
+        // An immutable file shall have further names nonetheless: it is none until it has them, under a temporary name
+        // and under the right one.
         Err(e) if e.is_no_link() => from.while_unlocked(&first.name, link).unwrap_or(Err(e)),
         other => other,
     }
 }
 
-/// What has come to have the name since it was planned, if anything, and may be replaced as if it had been there by then; `None`: it may not.
+/// What has come to have the name since it was planned, if anything, and may be replaced as if it had been there by
+/// then; `None`: it may not.
 fn met(context: &Context, planned: &Planned, link: &Link, path: &[u8]) -> Result<Option<Option<Stat>>> {
     let (leaf, _, at) = match entry(context, planned, link) {
         Ok(found) => found,

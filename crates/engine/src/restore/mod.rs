@@ -1,5 +1,5 @@
-//! Restore: the tree read in order into a window of work, the window's chunks sorted by where they lie in the packs, each
-//! block read and decoded once and its bytes written straight to where they belong.
+//! Restore: the tree read in order into a window of work, the window's chunks sorted by where they lie in the packs,
+//! each block read and decoded once and its bytes written straight to where they belong.
 //!
 //! ```text
 //! tree ─ plan ─ window ─ blocks in pack order ─┬─ worker ─┬─ files
@@ -7,8 +7,9 @@
 //! then hard links, then (backwards, children first) the directories' own metadata
 //! ```
 //!
-//! Every chunk is checked before a byte of it is written, every file of several chunks as a whole once more. What is there
-//! already and right is left alone; what is there and wrong is replaced in one step, after its new contents are complete.
+//! Every chunk is checked before a byte of it is written, every file of several chunks as a whole once more. What is
+//! there already and right is left alone; what is there and wrong is replaced in one step, after its new contents are
+//! complete.
 
 mod aside;
 mod at_hand;

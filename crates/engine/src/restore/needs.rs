@@ -16,9 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// The packs with contents of what is wanted. Files that are there in the same size and of the same time are taken to be right: if
-/// one isn't, its pack is asked for when that is seen. What of the tree can't be read the restore itself tells. Some of them, if the user
-/// ends it.
+/// The packs with contents of what is wanted. Files that are there in the same size and of the same time are taken to
+/// be right: if one isn't, its pack is asked for when that is seen. What of the tree can't be read the restore itself
+/// tells. Some of them, if the user ends it.
 ///
 /// Memory: four bytes a pack.
 pub(super) fn packs(

@@ -1,7 +1,7 @@
 //! What a restore never deletes, nor writes into: folders of the program's own that lie in the target.
 //!
-//! A backup of what is around them leaves them out, so that a snapshot doesn't have them, and a restore that deletes what the snapshot
-//! doesn't have would delete the repository that it reads.
+//! A backup of what is around them leaves them out, so that a snapshot doesn't have them, and a restore that deletes
+//! what the snapshot doesn't have would delete the repository that it reads.
 
 use super::Options;
 use drumlin_host::meta::Stat;

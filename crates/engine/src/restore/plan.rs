@@ -30,10 +30,12 @@ use std::sync::{Arc, Mutex};
 
 /// Files from this size on are written by one worker from start to end.
 pub(super) const STREAM_BYTES: u64 = 8 << 20;
-/// The first window is small, so that the workers soon have something to do. Windows end with a directory, unless that is larger than a
-/// window may be at all: what lies in one block is mostly of one directory, and is to be in one window.
+/// The first window is small, so that the workers soon have something to do. Windows end with a directory, unless that
+/// is larger than a window may be at all: what lies in one block is mostly of one directory, and is to be in one
+/// window.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
-/// A file of more chunks and holes than this is written by one worker as well, whatever its size: what is known of each would fill a window.
+/// A file of more chunks and holes than this is written by one worker as well, whatever its size: what is known of each
+/// would fill a window.
 const PARTS_MAX: usize = 1024;
 /// A hole in a list of holes: offset and length.
 const HOLE_BYTES: usize = 16;
@@ -159,8 +161,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// A part of the tree can't be read: it is told, and the rest goes on. From here on nothing is deleted, since nobody knows
-    /// what should be there.
+    /// A part of the tree can't be read: it is told, and the rest goes on. From here on nothing is deleted, since
+    /// nobody knows what should be there.
     fn gap(&mut self, child: Option<&LeafRef>, error: drumlin_repo::Error) -> Result<()> {
         self.gap = true;
         self.context.asides.gap();
@@ -251,8 +253,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Make what can be made at once, and give what has contents to those who write them. Whether the bytes of the file are
-    /// counted by them, as they come: a large one takes long.
+    /// Make what can be made at once, and give what has contents to those who write them. Whether the bytes of the file
+    /// are counted by them, as they come: a large one takes long.
     fn hand_over(&mut self, leaf: &Leaf, content: &Content, at: usize, path: Vec<u8>, range: &Range) -> Result<bool> {
         let (dir, name, meta) = leaf.get(at);
         let (context, current) = (self.context, self.dir.as_mut().expect("begun by the caller"));
@@ -575,8 +577,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A directory that was made on the way to what is wanted, and that a later run would leave as it is: so it is closed to nobody should this one be
-/// killed. It is finished with all others; problems are told then.
+/// A directory that was made on the way to what is wanted, and that a later run would leave as it is: so it is closed
+/// to nobody should this one be killed. It is finished with all others; problems are told then.
 fn on_the_way(handle: &TargetDir, name: &[u8], wanted: &Wanted) -> place::Result<place::Problems> {
     if wanted.mode & 0o700 == 0o700 {
         // Whoever it is open to is enough: what else it shall have may be in the way of what is made in it.

@@ -21,9 +21,9 @@ use std::time::Instant;
 
 /// Restore.
 ///
-/// When a pack turns out to be in cold storage, all that are needed are asked for; once they are there it begins anew, and leaves alone
-/// what it has done. Where it has to leave alone what others have done, too, it couldn't tell one from the other: then nothing is
-/// written before all that is needed is there.
+/// When a pack turns out to be in cold storage, all that are needed are asked for; once they are there it begins anew,
+/// and leaves alone what it has done. Where it has to leave alone what others have done, too, it couldn't tell one from
+/// the other: then nothing is written before all that is needed is there.
 ///
 /// # Errors
 /// Only what concerns the run as a whole; what can't be read or written is told to the monitor and counted.
@@ -150,7 +150,8 @@ fn attempt(
     })
 }
 
-/// Whether all was met that the snapshot says it has: a part of the tree that is passed over without a word would show here. Of damage it was told.
+/// Whether all was met that the snapshot says it has: a part of the tree that is passed over without a word would show
+/// here. Of damage it was told.
 fn compare(context: &Context, sums: Sums) {
     let met = context.counters().get();
     if met.damaged == 0 && (met.entries, met.files) != (sums.entries, sums.files) {

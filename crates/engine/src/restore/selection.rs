@@ -51,14 +51,15 @@ impl Selection {
         })
     }
 
-    /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies below one.
+    /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies
+    /// below one.
     pub fn is_of_sources(&self, dir: &[u8]) -> bool {
         let above = (0..dir.len()).filter(|at| dir[*at] == 0).map(|at| &dir[..at]);
         above.chain([&b""[..], dir]).any(|dir| self.sources.contains(dir))
     }
 
-    /// Whether a directory only leads to what was saved, or to what is wanted of it: its path may look through symlinks, and what is known
-    /// of it may be older than the snapshot.
+    /// Whether a directory only leads to what was saved, or to what is wanted of it: its path may look through
+    /// symlinks, and what is known of it may be older than the snapshot.
     pub fn is_way(&self, dir: &[u8], name: &[u8]) -> bool {
         let at = (dir, name);
         let is_wanted = self.ranges.iter().any(|range| !range.way && range.holds(at));
@@ -75,7 +76,8 @@ impl Selection {
         self.include.is_some() || self.exclude.has_rules() || self.unsaved.is_some()
     }
 
-    /// Whether rules let an entry of the target be deleted that the snapshot doesn't have, by the absolute path that it would have in the source.
+    /// Whether rules let an entry of the target be deleted that the snapshot doesn't have, by the absolute path that it
+    /// would have in the source.
     pub fn lets_go(&self, path: &[u8], stat: &Stat) -> bool {
         let meta = convert::meta(stat, 0);
         self.wants(path, &meta) && !self.unsaved.as_ref().is_some_and(|filter| hits(filter, path, &meta))

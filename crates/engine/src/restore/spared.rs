@@ -9,7 +9,8 @@ use drumlin_host::place::{self, FileId, Names, TargetDir};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Directories in which, or below which, something is left out by rules, is a repository or was set aside, or can't be looked at now: nobody knows then that nothing is.
+/// Directories in which, or below which, something is left out by rules, is a repository or was set aside, or can't be
+/// looked at now: nobody knows then that nothing is.
 pub(super) struct Spared(HashSet<FileId>);
 
 impl Spared {

@@ -1,8 +1,8 @@
 //! Small files of a block written by many threads at once, where the file system answers late.
 //!
-//! On a disk at hand a small file is made in some 20 µs, most of them the kernel's work, and a worker makes one after the other. On a file system on another
-//! machine each file takes several turns over the line, in which nobody works. What a block holds is opened and checked by its worker as everywhere; only
-//! making the files is spread.
+//! On a disk at hand a small file is made in some 20 µs, most of them the kernel's work, and a worker makes one after
+//! the other. On a file system on another machine each file takes several turns over the line, in which nobody works.
+//! What a block holds is opened and checked by its worker as everywhere; only making the files is spread.
 
 use super::window::{Use, Window};
 use super::worker::Worker;

@@ -26,8 +26,9 @@ const AHEAD: usize = 3;
 /// Refs that are foreseen of a storage far away: of a GiB or two. A few more each time.
 const FORESEEN_MAX: usize = 32 << 10;
 const FORESEEN_STEP: usize = 32;
-/// Of these, so many different blocks are hinted at ahead of those being asked for, of all files together, as a store keeps no more: what was changed here and there lies in turns in this pack and in that, and most steps
-/// go on in a block that is there already.
+/// Of these, so many different blocks are hinted at ahead of those being asked for, of all files together, as a store
+/// keeps no more: what was changed here and there lies in turns in this pack and in that, and most steps go on in a
+/// block that is there already.
 const HINTED: usize = 14;
 
 /// A file to be written in order.
@@ -208,7 +209,8 @@ impl Stream {
         }
     }
 
-    /// Count so many more of its bytes. What is there is first looked at and then perhaps written anew: no byte counts twice.
+    /// Count so many more of its bytes. What is there is first looked at and then perhaps written anew: no byte counts
+    /// twice.
     fn count(&self, context: &Context, bytes: u64) {
         let bytes = bytes.min(self.size - self.counted.get());
         self.counted.set(self.counted.get() + bytes);
@@ -452,10 +454,12 @@ fn wait(
 struct Plan<'a> {
     context: &'a Context<'a>,
     refs: Box<dyn Iterator<Item = drumlin_repo::Result<Ref>> + 'a>,
-    /// Of a storage far away: refs that come, so that blocks which are wanted again stay, and the next ones are on their way.
+    /// Of a storage far away: refs that come, so that blocks which are wanted again stay, and the next ones are on
+    /// their way.
     foreseen: VecDeque<Foreseen>,
     foresees: bool,
-    /// How many of them have been looked at for what to hint at, and the blocks that were, and that nobody has asked for since.
+    /// How many of them have been looked at for what to hint at, and the blocks that were, and that nobody has asked
+    /// for since.
     looked_at: usize,
     hinted: HashSet<(PackId, u32)>,
     held: Option<Ref>,

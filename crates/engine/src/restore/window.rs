@@ -69,7 +69,8 @@ pub(super) struct Window {
     pub text: Vec<u8>,
     pub files: Vec<File>,
     pub uses: Vec<Use>,
-    /// The chunks of files of several, and how long the file has each: the index says where they are, and what is there need not be so.
+    /// The chunks of files of several, and how long the file has each: the index says where they are, and what is there
+    /// need not be so.
     pub ids: Vec<(ChunkId, u32)>,
     pub extras: Vec<Extras>,
     /// What they take besides.

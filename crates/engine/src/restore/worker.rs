@@ -50,8 +50,8 @@ pub(super) struct Context<'a> {
     /// Files that could not be restored, by a hash of their paths in the source: no hard link may be made to what has
     /// their names.
     pub lost: Mutex<HashSet<u64>>,
-    /// Files of several names that would be replaced, in a dry run: by a hash of their paths in the source. Their further names would be
-    /// replaced as well.
+    /// Files of several names that would be replaced, in a dry run: by a hash of their paths in the source. Their
+    /// further names would be replaced as well.
     pub replaced: Mutex<HashSet<u64>>,
     /// Files of several chunks that are there and not complete: directory below the target, and name.
     pub unfinished: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
@@ -63,8 +63,8 @@ pub(super) struct Context<'a> {
     pub fatal: Mutex<Option<Error>>,
 }
 
-/// How much may be kept open: of few descriptors (containers and old systems have 256, or 1,024 for any number of workers) what is needed at once has to have its
-/// part, and what is read from.
+/// How much may be kept open: of few descriptors (containers and old systems have 256, or 1,024 for any number of
+/// workers) what is needed at once has to have its part, and what is read from.
 pub(super) struct Room {
     /// Files whose chunks are still coming in.
     files: usize,
@@ -94,7 +94,8 @@ pub(super) enum Task {
 }
 
 impl Context<'_> {
-    /// An entry of the target goes, or would: told by where it is there, as the snapshot has none. `dir`: the path of its directory below the target.
+    /// An entry of the target goes, or would: told by where it is there, as the snapshot has none. `dir`: the path of
+    /// its directory below the target.
     pub fn deleted(&self, dir: &[u8], name: &[u8]) {
         add(&self.counters().deleted, 1);
         let path = [dir, name].into_iter().filter(|part| !part.is_empty()).map(OsStr::from_bytes);
@@ -158,7 +159,8 @@ impl Context<'_> {
         lock(&self.replaced).contains(&hash(path))
     }
 
-    /// Remove what a run that ended early has left incomplete: half a file under its own name would pass for a whole one.
+    /// Remove what a run that ended early has left incomplete: half a file under its own name would pass for a whole
+    /// one.
     pub fn clear_away(&self) {
         let unfinished = std::mem::take(&mut *lock(&self.unfinished));
         let Some(target) = &self.target else { return };
@@ -177,7 +179,8 @@ impl Context<'_> {
         }
     }
 
-    /// Tell which attributes could not be set. That an ordinary user can't give files away is told once, and then counted.
+    /// Tell which attributes could not be set. That an ordinary user can't give files away is told once, and then
+    /// counted.
     pub fn attributes(&self, path: &[u8], problems: place::Problems) {
         for problem in problems {
             if !problem.is_about_owners() {

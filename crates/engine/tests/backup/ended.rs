@@ -1,4 +1,5 @@
-//! Runs that end before their time: what they leave when they are stopped or fail; and streams, which are whole or nothing.
+//! Runs that end before their time: what they leave when they are stopped or fail; and streams, which are whole or
+//! nothing.
 
 use super::*;
 
@@ -324,7 +325,8 @@ impl Monitor for StopAtFirstPack {
     }
 }
 
-/// The first pack can't be written, which is told to whoever closes the next one: the piece of a large file that nobody waits for any more.
+/// The first pack can't be written, which is told to whoever closes the next one: the piece of a large file that nobody
+/// waits for any more.
 #[test]
 fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
     let (memory, folder) = (MemoryStore::new(), tempfile::tempdir().unwrap());
@@ -345,7 +347,8 @@ fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
     assert_eq!((restored.counts.files, monitor.problems().len()), (41, 0));
 }
 
-/// Somebody who takes his time to say that he doesn't want to stop: where much was read before the storage refused anything, until it does.
+/// Somebody who takes his time to say that he doesn't want to stop: where much was read before the storage refused
+/// anything, until it does.
 struct Slow {
     counters: Counters,
     log: CallLog,

@@ -106,7 +106,8 @@ fn a_byte_in_front_of_a_large_file_stores_few_chunks() {
     fs::write(source.join("image"), [b"x", &bytes[..]].concat()).unwrap();
     let second = bench.backup(&source);
     assert!(second.counts.chunks_new <= 2, "{} new chunks", second.counts.chunks_new);
-    // In its midst, with the rest where it was: found by trying the old chunks first. Once in a thousand times a change hits a cut, and moves some more.
+    // In its midst, with the rest where it was: found by trying the old chunks first. Once in a thousand times a change
+    // hits a cut, and moves some more.
     let mut changed = bytes.clone();
     let states = [5, 10, 15].map(|mib| {
         changed.clone_from(&bytes);
@@ -284,7 +285,8 @@ fn where_nothing_has_changed_no_snapshot_need_be_made() {
     assert!(run(&["x"]).snapshot.is_some());
 }
 
-/// What a cache remembers need not be what is latest: another user's run, or one whose cache could not be written, may have found the source otherwise meanwhile.
+/// What a cache remembers need not be what is latest: another user's run, or one whose cache could not be written, may
+/// have found the source otherwise meanwhile.
 #[test]
 fn a_snapshot_is_made_where_another_one_has_come_since() {
     let bench = bench();
@@ -308,7 +310,8 @@ fn a_snapshot_is_made_where_another_one_has_come_since() {
     assert!(run(&bench.cache, Filter::none()).is_none());
 }
 
-/// Where a session can't be taken back (an account that may only add), or something was stored all the same, a snapshot is made.
+/// Where a session can't be taken back (an account that may only add), or something was stored all the same, a snapshot
+/// is made.
 #[test]
 fn a_snapshot_is_made_all_the_same_where_it_is_needed() {
     let folder = tempfile::tempdir().unwrap();
@@ -369,8 +372,8 @@ fn a_writer_backs_up_from_its_own_cache_and_can_read_nothing() {
     assert_eq!(fs::read(target.join("dir3/new")).unwrap(), noise(77, 1000));
 }
 
-/// The same tree is there already, by somebody else: a client that can't open his packs stores the nodes for itself, and compares
-/// with them the next time.
+/// The same tree is there already, by somebody else: a client that can't open his packs stores the nodes for itself,
+/// and compares with them the next time.
 #[test]
 fn a_writer_s_tree_is_in_packs_that_it_can_read() {
     let bench = bench();

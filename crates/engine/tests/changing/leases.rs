@@ -1,5 +1,5 @@
-//! Files that somebody holds under a lease for writing (a Samba or NFS server does, for its clients): who opens one has to
-//! wait until it is given back.
+//! Files that somebody holds under a lease for writing (a Samba or NFS server does, for its clients): who opens one has
+//! to wait until it is given back.
 
 use super::*;
 use drumlin_testkit::Lease;

@@ -1,5 +1,5 @@
-//! Sources that change while they are backed up: told, counted apart, never fatal; what is kept restores, and the next run
-//! gets it right.
+//! Sources that change while they are backed up: told, counted apart, never fatal; what is kept restores, and the next
+//! run gets it right.
 
 #[path = "../common/mod.rs"]
 mod common;

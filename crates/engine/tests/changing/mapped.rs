@@ -1,5 +1,6 @@
-//! Files that somebody stores into through a mapping. The kernel gives them another time at the first store into a clean page alone, so that what
-//! comes after it, until the page is written back, leaves no trace in their times. On tmpfs it never is.
+//! Files that somebody stores into through a mapping. The kernel gives them another time at the first store into a
+//! clean page alone, so that what comes after it, until the page is written back, leaves no trace in their times. On
+//! tmpfs it never is.
 
 use super::*;
 use drumlin_testkit::Mapping;

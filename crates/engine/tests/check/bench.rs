@@ -97,8 +97,8 @@ pub fn packs_of_chunks(repository: &Repository, objects: &Objects) -> BTreeMap<[
     packs
 }
 
-/// Two backups of a folder that each begin with these objects and know nothing of each other: the objects and the snapshot
-/// of each. Both snapshots are of the same tree.
+/// Two backups of a folder that each begin with these objects and know nothing of each other: the objects and the
+/// snapshot of each. Both snapshots are of the same tree.
 pub fn backups_apart(empty: &Objects, recovery: &str, source: &Path, scratch: &Path) -> [(Objects, Snapshot); 2] {
     for _ in 0..100 {
         let both = ["one", "two"].map(|host| {

@@ -1,5 +1,5 @@
-//! Checks: whatever is damaged is found and named, with exactly what it touches; what is sound is called so, beside others
-//! at work too.
+//! Checks: whatever is damaged is found and named, with exactly what it touches; what is sound is called so, beside
+//! others at work too.
 
 mod bench;
 #[path = "../common/mod.rs"]

@@ -25,8 +25,9 @@ fn whole() -> (Objects, String) {
     (0..40).find_map(|_| lived()).expect("of forty backups of nothing new each has written something")
 }
 
-/// `None`: a backup of nothing new has written something, as what it saw had been changed in the very moment of the one before, or the folder above has, in which
-/// other tests make theirs: where a loss is to be met all is read. Nobody misses what only that needs.
+/// `None`: a backup of nothing new has written something, as what it saw had been changed in the very moment of the one
+/// before, or the folder above has, in which other tests make theirs: where a loss is to be met all is read. Nobody
+/// misses what only that needs.
 fn lived() -> Option<(Objects, String)> {
     let bench = tiny_bench();
     let source = bench.folder.path().join("source");
@@ -129,8 +130,8 @@ fn whatever_befalls_an_object_is_found_and_the_object_named() {
             let mut report = check_plainly(&repository, None);
             let passing = ["snapshots", "sessions", "decisions", "plans", "losses", "forgotten", "history"];
             if what == "deleted" && (passing.contains(&kind) || name.ends_with(".copy")) {
-                // As if it had never been, to a client that never saw it: whoever may delete has forgotten it. Older programs made no
-                // copies.
+                // As if it had never been, to a client that never saw it: whoever may delete has forgotten it. Older
+                // programs made no copies.
                 assert_sound(&report);
                 continue;
             }

@@ -60,8 +60,8 @@ impl Store for Shared {
     }
 }
 
-/// Two generations of the same tree: the objects of the one before a prune, and those of the one after it, in which other
-/// packs hold everything.
+/// Two generations of the same tree: the objects of the one before a prune, and those of the one after it, in which
+/// other packs hold everything.
 struct Pruned {
     before: crate::bench::Objects,
     after: crate::bench::Objects,
@@ -84,7 +84,8 @@ fn pruned() -> Pruned {
     Pruned { before, after, recovery }
 }
 
-/// What a prune does in three steps: new packs and index objects come, then the old index objects go, then the old packs.
+/// What a prune does in three steps: new packs and index objects come, then the old index objects go, then the old
+/// packs.
 fn prune(store: &MemoryStore, pruned: &Pruned, step: usize) {
     for (name, bytes) in &pruned.after {
         if step == 0 && matches!(folder(name), "data" | "tree" | "index") {

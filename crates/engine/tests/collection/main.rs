@@ -73,8 +73,8 @@ fn restores(bench: &Bench, report: &Report, source: &Path) {
     }
 }
 
-/// A removal that was not synced may be undone by a loss of power, and another one not: a session that came back without its
-/// decision would take its snapshot with it.
+/// A removal that was not synced may be undone by a loss of power, and another one not: a session that came back
+/// without its decision would take its snapshot with it.
 #[test]
 fn what_was_committed_counts_after_a_loss_of_power() {
     for keeps in ["", "decisions/", "sessions/", "nothing"] {
@@ -205,8 +205,8 @@ fn a_collection_removes_what_was_forgotten_beside_a_backup() {
     restores(&bench, &back, &one);
 }
 
-/// A checkpoint whose answer was lost may be there, or an index object: its session goes on protecting what they refer to, until it is evicted. A checkpoint that
-/// was put is committed when the run fails later.
+/// A checkpoint whose answer was lost may be there, or an index object: its session goes on protecting what they refer
+/// to, until it is evicted. A checkpoint that was put is committed when the run fails later.
 #[test]
 fn a_run_that_fails_ends_its_session_only_if_nothing_of_it_is_in_doubt() {
     for (name, kind, snapshots, sessions) in [
@@ -296,7 +296,8 @@ fn an_index_object_that_takes_effect_late_is_believed_by_nobody() {
 /// An object's name and bytes.
 type Sent = (String, Vec<u8>);
 
-/// A storage that may or may not let one of several create alone, and that may carry out once more what it was asked to put.
+/// A storage that may or may not let one of several create alone, and that may carry out once more what it was asked to
+/// put.
 struct Odd {
     memory: MemoryStore,
     atomic: bool,
@@ -399,8 +400,8 @@ impl Subject<Desk<'_>> for Sleeper {
     }
 }
 
-/// It learns that it was evicted when it has put its word: which nobody else must take for one. As nobody knows what came first, what its plans condemn is
-/// taken for gone, but isn't, until all that is needed of it is elsewhere.
+/// It learns that it was evicted when it has put its word: which nobody else must take for one. As nobody knows what
+/// came first, what its plans condemn is taken for gone, but isn't, until all that is needed of it is elsewhere.
 #[test]
 fn what_an_evicted_collector_decided_is_not_carried_out_by_the_next() {
     let bench = bench();
@@ -491,8 +492,8 @@ fn a_session_that_is_put_again_takes_no_snapshot_with_it() {
     }
 }
 
-/// A session's put whose answer was lost is carried out once more, minutes later: when the backup has long ended. For clients that have never seen the
-/// snapshot, too, it counts; and once it is forgotten nothing is left of all that.
+/// A session's put whose answer was lost is carried out once more, minutes later: when the backup has long ended. For
+/// clients that have never seen the snapshot, too, it counts; and once it is forgotten nothing is left of all that.
 #[test]
 fn a_session_that_comes_back_takes_no_snapshot_with_it() {
     for atomic in [true, false] {
@@ -565,7 +566,8 @@ fn a_decision_that_nobody_can_read_stops_nobody() {
     }
 }
 
-/// Who may only add, even without a key, can put rubbish in the place of a decision, and a snapshot that names the session.
+/// Who may only add, even without a key, can put rubbish in the place of a decision, and a snapshot that names the
+/// session.
 #[test]
 fn what_others_put_ends_no_session() {
     for flags in [false, true] {
@@ -601,8 +603,8 @@ fn what_others_put_ends_no_session() {
     }
 }
 
-/// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers to. One that is far away is told of
-/// the snapshot before it has said whether the session is there.
+/// A storage that was put back to a time before it, or somebody who clears up by hand: nothing protects what it refers
+/// to. One that is far away is told of the snapshot before it has said whether the session is there.
 #[test]
 fn a_session_that_is_gone_commits_nothing() {
     for far in [false, true] {

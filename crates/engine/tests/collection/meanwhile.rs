@@ -132,7 +132,8 @@ fn a_claim_that_becomes_an_eviction_while_flags_are_listed_is_seen() {
     assert!(slow.is_over());
 }
 
-/// Who looks while a session commits, and is evicted then, doesn't see the latter alone: it would take a plan for void that somebody carries out.
+/// Who looks while a session commits, and is evicted then, doesn't see the latter alone: it would take a plan for void
+/// that somebody carries out.
 #[test]
 fn an_eviction_is_not_seen_without_the_commit_before_it() {
     // One that came while it was listed may be in the listing, or be found by its name.
@@ -153,8 +154,8 @@ fn an_eviction_is_not_seen_without_the_commit_before_it() {
     }
 }
 
-/// A plan stands when a writer has put its session, and is carried out before the writer reads it: it can't know then what was condemned, so the index has to be
-/// looked at after that, not along with the listing in which the plan was.
+/// A plan stands when a writer has put its session, and is carried out before the writer reads it: it can't know then
+/// what was condemned, so the index has to be looked at after that, not along with the listing in which the plan was.
 #[test]
 fn an_index_that_was_seen_while_a_plan_stood_is_not_believed() {
     let bench = bench();
@@ -179,8 +180,8 @@ fn an_index_that_was_seen_while_a_plan_stood_is_not_believed() {
     restores(&bench, &report, &source);
 }
 
-/// Another backup of the same, which ends between the listing of the index and that of the snapshots, is compared with all the same: the index is listed
-/// once more.
+/// Another backup of the same, which ends between the listing of the index and that of the snapshots, is compared with
+/// all the same: the index is listed once more.
 #[test]
 fn a_backup_that_ends_after_the_index_was_listed_is_compared_with() {
     let bench = bench();

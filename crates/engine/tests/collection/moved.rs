@@ -1,8 +1,10 @@
-//! A repository that was moved between storages that create atomically and such that don't: what was decided on the one counts on the other.
+//! A repository that was moved between storages that create atomically and such that don't: what was decided on the one
+//! counts on the other.
 
 use super::*;
 
-/// As somebody leaves it whose account may add and not remove: sessions stay, and so do the verdicts on them, until the owner's next prune.
+/// As somebody leaves it whose account may add and not remove: sessions stay, and so do the verdicts on them, until the
+/// owner's next prune.
 fn left_by_who_may_add(store: Arc<dyn Store>, memory: &MemoryStore) -> (Snapshot, Unlock) {
     let forbidding = FaultStore::new(store);
     let faults = forbidding.faults();

@@ -1,4 +1,5 @@
-//! What somebody who may write has sealed, and is not so: chunks under others' names, places, files and sums that are wrong. Nothing of it is restored.
+//! What somebody who may write has sealed, and is not so: chunks under others' names, places, files and sums that are
+//! wrong. Nothing of it is restored.
 
 use super::*;
 
@@ -40,7 +41,8 @@ fn a_chunk_that_is_not_what_its_name_says_is_never_restored() {
     assert_eq!(fs::read(target.join("0")).unwrap(), b"old", "damage never replaces what is there");
 }
 
-/// A writer's index object takes two chunks of a pack for one another: the pack is as it should be, and so is each chunk in it.
+/// A writer's index object takes two chunks of a pack for one another: the pack is as it should be, and so is each
+/// chunk in it.
 #[test]
 fn a_chunk_that_the_index_takes_for_another_is_never_restored() {
     use drumlin_format::index;
@@ -101,7 +103,8 @@ fn a_chunk_that_the_index_takes_for_another_is_never_restored() {
     }
 }
 
-/// Contents of two chunks that are there and right, in a file that says it is something else as a whole, and in one that says that a chunk is shorter than it is.
+/// Contents of two chunks that are there and right, in a file that says it is something else as a whole, and in one
+/// that says that a chunk is shorter than it is.
 #[test]
 fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
     use drumlin_format::SnapshotId;
@@ -214,7 +217,8 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
     }
 }
 
-/// What a restore has met is held against what the snapshot says it has: a part of the tree that was passed over without a word would show so.
+/// What a restore has met is held against what the snapshot says it has: a part of the tree that was passed over
+/// without a word would show so.
 #[test]
 fn a_tree_with_less_in_it_than_the_snapshot_says_is_told() {
     let bench = bench();

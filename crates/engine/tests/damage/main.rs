@@ -1,5 +1,5 @@
-//! Every kind of object deleted, cut short or flipped, and then every operation: each tells, none panics, and none gives
-//! anything but what was backed up.
+//! Every kind of object deleted, cut short or flipped, and then every operation: each tells, none panics, and none
+//! gives anything but what was backed up.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -109,7 +109,8 @@ fn damage_to_any_object_is_told() {
                 None => objects.remove(name),
             };
             let outcome = try_restore(copy(&objects), &key, &source, folder.path());
-            // A pack has padding and a footer that a restore doesn't need; to notice damage there, or in a copy, is for a check.
+            // A pack has padding and a footer that a restore doesn't need; to notice damage there, or in a copy, is for
+            // a check.
             let harmless = name.ends_with(".copy") || what != "deleted" && matches!(kind(name), "data" | "tree");
             if outcome == Outcome::Whole {
                 assert!(harmless, "{name} {what}: nobody noticed");
@@ -238,8 +239,8 @@ fn a_lost_pack_costs_what_is_in_it_and_not_the_rest() {
     assert!(lost[0] >= 201 && lost[1] < lost[0] * 3 / 4 && small_lost > 1, "{lost:?}");
 }
 
-/// Two backups of the same files at the same moment, of which neither sees the other: each chunk stands in two packs. What one of
-/// them has lost is taken from the other, for files that are written from start to end as for all others.
+/// Two backups of the same files at the same moment, of which neither sees the other: each chunk stands in two packs.
+/// What one of them has lost is taken from the other, for files that are written from start to end as for all others.
 #[test]
 fn what_a_pack_has_lost_is_restored_from_another() {
     let bench = bench();
@@ -310,7 +311,8 @@ fn damage_to_a_file_of_several_names_touches_none_of_them() {
     }
 }
 
-/// A bad sector, or a file longer than anything that is ever read whole: what is there besides is found without that object, as without one that is damaged.
+/// A bad sector, or a file longer than anything that is ever read whole: what is there besides is found without that
+/// object, as without one that is damaged.
 #[test]
 fn an_index_object_that_the_storage_does_not_give_out_is_passed_over() {
     let memory = MemoryStore::new();

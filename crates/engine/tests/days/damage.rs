@@ -1,5 +1,6 @@
-//! Each kind of object deleted, cut short, flipped or swapped for another, and then each operation: it names what is wrong or
-//! goes on lawfully; what could be restored before can be restored after; and if the disk gives back what it had lost, all can.
+//! Each kind of object deleted, cut short, flipped or swapped for another, and then each operation: it names what is
+//! wrong or goes on lawfully; what could be restored before can be restored after; and if the disk gives back what it
+//! had lost, all can.
 
 use crate::deed::{self, Deed, SILENT};
 use crate::scene::{Objects, Scene, contents, objects, store_of};
@@ -38,8 +39,8 @@ fn folder(name: &str) -> &str {
     name.split('/').next().unwrap()
 }
 
-/// The objects as they are afterwards, and the names of those that are other ones now; `None` if there is no other one to swap it
-/// for.
+/// The objects as they are afterwards, and the names of those that are other ones now; `None` if there is no other one
+/// to swap it for.
 fn damaged(whole: &Objects, name: &str, damage: Damage) -> Option<(Objects, Vec<String>)> {
     let (mut objects, bytes) = (whole.clone(), &whole[name]);
     let mut names = vec![name.to_owned()];
@@ -126,8 +127,8 @@ fn names_it(text: &str, names: &[String], damage: Damage) -> bool {
         }
 }
 
-/// Whether a check of everything may be content: these are gone as they go by themselves, or were never there, and only who has seen them misses them. And an
-/// index object that names what no snapshot needs, if all are `whole`.
+/// Whether a check of everything may be content: these are gone as they go by themselves, or were never there, and only
+/// who has seen them misses them. And an index object that names what no snapshot needs, if all are `whole`.
 fn may_be_content(kind: &str, damage: Damage, whole: bool) -> bool {
     let passing =
         ["config.copy", "decisions", "forgotten", "history", "keys", "losses", "plans", "sessions", "snapshots"];

@@ -11,8 +11,8 @@ const READS: [Op; 4] = [Op::List, Op::Len, Op::Get, Op::ReadAt];
 /// What there is to be tried where there is parity across packs.
 const BANDED: [Deed; 4] = [Deed::Prune, Deed::Repair, Deed::Parity, Deed::ParityOff];
 
-/// The n-th call of this operation fails, and all later ones unless `once`. Gives the failed object's name, or `None` if
-/// there was no such call.
+/// The n-th call of this operation fails, and all later ones unless `once`. Gives the failed object's name, or `None`
+/// if there was no such call.
 fn fail(scene: &Scene, deed: Deed, op: Op, n: u64, kind: Kind, once: bool) -> Option<Failed> {
     let memory = scene.store();
     let store = FaultStore::new(memory.clone());
@@ -179,7 +179,8 @@ fn who_looks_into_a_snapshot_is_told_of_what_cannot_be_read() {
 #[test]
 fn keys_are_changed_wholly_or_not_at_all() {
     each(&tidy(), &deed::KEYS, &WRITES, Kind::Full, &[true, false], |_, _, _| false);
-    // What can't be read of new secrets is put once more, by its copy; and who looks whether a key opens says nothing of copies.
+    // What can't be read of new secrets is put once more, by its copy; and who looks whether a key opens says nothing
+    // of copies.
     let is_twice = |_, op, failed: &Failed| {
         op == Op::Get && ["generations/", "keys/", "config"].iter().any(|of| failed.name.starts_with(of))
     };

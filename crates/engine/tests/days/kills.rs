@@ -1,5 +1,5 @@
-//! Killed at every call to the storage, which then loses what was not synced, or keeps some of it: what was there is whole,
-//! and the same operation ends well.
+//! Killed at every call to the storage, which then loses what was not synced, or keeps some of it: what was there is
+//! whole, and the same operation ends well.
 
 use crate::deed::Deed;
 use crate::faults::again;
@@ -7,7 +7,8 @@ use crate::scene::{Scene, banded, tidy};
 use drumlin_store::{Fault, FaultStore, Kind, When};
 use drumlin_testkit::Rng;
 
-/// Kill at this call; `None` without any. Gives how many calls there were, and whether it came to its end with nothing to tell.
+/// Kill at this call; `None` without any. Gives how many calls there were, and whether it came to its end with nothing
+/// to tell.
 fn run(scene: &Scene, deed: Deed, at: Option<u64>, rng: &mut Rng) -> (u64, bool) {
     let memory = scene.store();
     let store = FaultStore::new(memory.clone());

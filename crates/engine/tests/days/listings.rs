@@ -1,4 +1,5 @@
-//! A listing that is empty or cut short, once or always: nothing that snapshots need goes, and nothing refers to what is gone.
+//! A listing that is empty or cut short, once or always: nothing that snapshots need goes, and nothing refers to what
+//! is gone.
 
 use crate::deed::{self, Deed};
 use crate::faults::again;

@@ -1,6 +1,6 @@
-//! A repair that has something to repair, on the same bad days: killed at any call, with what was not synced lost; on a disk that is
-//! full after any number of bytes; with a place that can't be read once. What could be restored before can be restored after, and the next
-//! repair makes everything sound.
+//! A repair that has something to repair, on the same bad days: killed at any call, with what was not synced lost; on a
+//! disk that is full after any number of bytes; with a place that can't be read once. What could be restored before can
+//! be restored after, and the next repair makes everything sound.
 
 use crate::deed::Deed;
 use crate::scene::{Objects, Scene};
@@ -121,8 +121,8 @@ fn the_index_is_made_anew_whatever_happens_meanwhile() {
     on_bad_days(&unindexed(), false);
 }
 
-/// A place that stays unreadable, in each object in turn: a check names the object, a repair makes it good, and whoever reads then never
-/// comes to that place again.
+/// A place that stays unreadable, in each object in turn: a check names the object, a repair makes it good, and whoever
+/// reads then never comes to that place again.
 #[test]
 fn a_place_that_stays_unreadable_is_got_over() {
     let mut scene = Scene::new(false, false);

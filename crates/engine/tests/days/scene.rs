@@ -63,8 +63,8 @@ fn tiny() -> CreateOptions {
 }
 
 impl Scene {
-    /// Make it. `disorder`: with what killed runs leave, so that there is an object of each kind. `banded`: with parity across
-    /// packs.
+    /// Make it. `disorder`: with what killed runs leave, so that there is an object of each kind. `banded`: with parity
+    /// across packs.
     pub fn new(disorder: bool, banded: bool) -> Self {
         Scene::of(disorder, banded, false)
     }
@@ -138,8 +138,8 @@ impl Scene {
         Arc::new(Cache::open(repository, None, self.folder.path()).unwrap())
     }
 
-    /// What is wrong with the snapshots of a store: those that have to be listed, and are not, or not whole. `may_be_gone`
-    /// are those that somebody may have forgotten. Whatever else is listed has to be whole too.
+    /// What is wrong with the snapshots of a store: those that have to be listed, and are not, or not whole.
+    /// `may_be_gone` are those that somebody may have forgotten. Whatever else is listed has to be whole too.
     pub fn wrongs(&self, store: &(impl Store + Clone + 'static), may_be_gone: &[SnapshotId]) -> Vec<String> {
         let repository = self.open(store.clone());
         let (infos, errors) = repository.snapshots().unwrap();

@@ -1,14 +1,16 @@
-//! The same on real servers: every operation is killed, or loses an answer, at calls that a seed chooses; and writers, a
-//! collector, somebody who forgets and a reader are at work at once, each over a line of its own that fails now and then.
+//! The same on real servers: every operation is killed, or loses an answer, at calls that a seed chooses; and writers,
+//! a collector, somebody who forgets and a reader are at work at once, each over a line of its own that fails now and
+//! then.
 //!
 //! ```text
 //! DRUMLIN_SERVER_SEED=17 DRUMLIN_SERVER_TRIES=1000 cargo test -p drumlin-engine --test days servers
 //! ```
 //!
-//! `DRUMLIN_MOUNT` names a folder on a file system of another machine that is to be one of the places (`tests/mounts`), `DRUMLIN_RCLONE=1`
-//! has rclone, too (`tests/remote`).
+//! `DRUMLIN_MOUNT` names a folder on a file system of another machine that is to be one of the places (`tests/mounts`),
+//! `DRUMLIN_RCLONE=1` has rclone, too (`tests/remote`).
 //!
-//! On a server nobody decides who comes first, so that a seed is another run each time; `simulation` has runs that come again.
+//! On a server nobody decides who comes first, so that a seed is another run each time; `simulation` has runs that come
+//! again.
 
 use crate::common;
 use crate::deed::{self, Deed, prune_options, store_error};

@@ -1,9 +1,9 @@
 //! Golden repositories: what version 1 of the format wrote must be read for ever.
 //!
-//! `tests/golden/` at the root of the checkout holds them, with their keys and with what was in them when they were made.
-//! They are NEVER edited or made anew, whatever fails here: a failure means that today's code can't read what is stored
-//! in the world. A later version of the format gets a folder of its own, made by `make` once:
-//! `cargo test -p drumlin-engine --test golden -- --ignored make`.
+//! `tests/golden/` at the root of the checkout holds them, with their keys and with what was in them when they were
+//! made. They are NEVER edited or made anew, whatever fails here: a failure means that today's code can't read what is
+//! stored in the world. A later version of the format gets a folder of its own, made by `make` once: `cargo test -p
+//! drumlin-engine --test golden -- --ignored make`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -82,7 +82,8 @@ impl Maker {
         backup::backup(by, &cache, options, monitor)
     }
 
-    /// A backup whose call to the store is refused: what is left is what a crash at this place leaves. Gives the session.
+    /// A backup whose call to the store is refused: what is left is what a crash at this place leaves. Gives the
+    /// session.
     fn crash(&self, by: &Repository, options: Options, op: Op, name: &str) -> SessionId {
         let sessions = || {
             let mut all = Vec::new();

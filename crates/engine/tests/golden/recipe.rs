@@ -1,5 +1,5 @@
-//! The trees that the golden repositories hold, by a fixed recipe: little on disk, and one of each thing that a snapshot
-//! keeps. Needs root (owners, devices, capabilities) and a file system with attributes, flags and holes.
+//! The trees that the golden repositories hold, by a fixed recipe: little on disk, and one of each thing that a
+//! snapshot keeps. Needs root (owners, devices, capabilities) and a file system with attributes, flags and holes.
 
 use drumlin_testkit::Rng;
 use rustix::fs::{self, AtFlags, CWD, FileType, Gid, IFlags, Mode, Timespec, Timestamps, Uid, XattrFlags};

@@ -1,4 +1,5 @@
-//! A part of the snapshot's tree can't be read: nobody knows what belongs there, so that nothing is deleted on the strength of it.
+//! A part of the snapshot's tree can't be read: nobody knows what belongs there, so that nothing is deleted on the
+//! strength of it.
 
 use crate::scene::{Scene, scene};
 use drumlin_engine::Error;
@@ -90,7 +91,8 @@ impl Watch {
     }
 }
 
-/// Restore with a damaged pack in the place of a sound one. `None`: there was nothing to go by, since the uppermost node is lost.
+/// Restore with a damaged pack in the place of a sound one. `None`: there was nothing to go by, since the uppermost
+/// node is lost.
 fn restore_from(scene: &Scene, (name, bent): &(String, Vec<u8>)) -> Option<Watch> {
     let bench = &scene.bench;
     let whole = bench.memory.get(name).unwrap();

@@ -1,5 +1,5 @@
-//! A restore into a folder that has something in it already: what is right stays, what is wrong is replaced, and what the
-//! user didn't ask for is left alone.
+//! A restore into a folder that has something in it already: what is right stays, what is wrong is replaced, and what
+//! the user didn't ask for is left alone.
 
 mod chosen;
 #[path = "../common/mod.rs"]

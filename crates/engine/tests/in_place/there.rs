@@ -1,4 +1,5 @@
-//! What is in the target already: what is right stays, what is wrong is replaced, what the snapshot lacks goes only when told.
+//! What is in the target already: what is right stays, what is wrong is replaced, what the snapshot lacks goes only
+//! when told.
 
 use crate::common::{bench, settle};
 use crate::scene::{at, scene};
@@ -194,7 +195,8 @@ fn other_kinds_of_things_give_way_but_a_directory_only_when_told() {
     assert_eq!(fs::read_to_string(outside.path().join("sub/file")).unwrap(), "outside");
 }
 
-/// Law 24, for what is of another kind than what the snapshot has: it goes when its successor is whole, and stays where that is lost.
+/// Law 24, for what is of another kind than what the snapshot has: it goes when its successor is whole, and stays where
+/// that is lost.
 #[test]
 fn what_is_of_another_kind_stays_until_its_successor_is_whole() {
     let scene = scene(|source| {

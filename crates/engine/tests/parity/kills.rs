@@ -1,5 +1,5 @@
-//! Killed at every call to the storage, by a process or by a storage that fails from there on: what was covered and is still needed
-//! is covered, and the next run ends where an undisturbed one does.
+//! Killed at every call to the storage, by a process or by a storage that fails from there on: what was covered and is
+//! still needed is covered, and the next run ends where an undisturbed one does.
 
 use crate::scene::{SHAPE, Scene, covered, objects, options, prune_options, store_of};
 use drumlin_engine::monitor::Quiet;
@@ -80,7 +80,8 @@ fn killed_at_every_call() {
             let missing: Vec<_> = stay.difference(&now).collect();
             assert!(missing.is_empty(), "{deed:?}, call {from} of {calls}: {missing:?} are not covered any more");
             run(deed, &scene, &repository, true).unwrap_or_else(|e| panic!("{deed:?}, call {from}: {e}"));
-            // A prune with nothing to prune leaves dead sessions, and whoever comes then says of them that they are dead.
+            // A prune with nothing to prune leaves dead sessions, and whoever comes then says of them that they are
+            // dead.
             run(deed, &scene, &repository, true).unwrap();
             let now = covered(&memory, &repository);
             assert!(packs(&memory).is_subset(&now), "{deed:?}, call {from} of {calls}: not all is covered after it");

@@ -59,7 +59,8 @@ fn whole_packs_come_back() {
     }
 }
 
-/// As many whole packs as a band bears but one, and the others all damaged, each elsewhere, beyond what their own parity bears.
+/// As many whole packs as a band bears but one, and the others all damaged, each elsewhere, beyond what their own
+/// parity bears.
 #[test]
 fn by_slices_more_is_healed() {
     let scene = Scene::new(3);
@@ -155,7 +156,8 @@ fn what_no_index_object_names_comes_back() {
     assert!(scene.check(true).findings.is_empty());
 }
 
-/// Whatever recovery objects say: nothing panics, no garbage gets anywhere, and a run with them ends as one without them.
+/// Whatever recovery objects say: nothing panics, no garbage gets anywhere, and a run with them ends as one without
+/// them.
 #[test]
 fn hostile_recovery_objects_do_no_harm() {
     for seed in 0..24u64 {
@@ -212,7 +214,8 @@ fn hostile_recovery_objects_do_no_harm() {
     }
 }
 
-/// A band whose heads say another length of a pack than the index: the pack is none the worse, and the band is made anew.
+/// A band whose heads say another length of a pack than the index: the pack is none the worse, and the band is made
+/// anew.
 #[test]
 fn the_index_is_believed_and_not_a_band() {
     let scene = Scene::new(2);

@@ -1,4 +1,5 @@
-//! Parity across packs: what is lost comes back, what is covered stays covered, whatever happens beside it or in its middle.
+//! Parity across packs: what is lost comes back, what is covered stays covered, whatever happens beside it or in its
+//! middle.
 
 #[path = "../common/mod.rs"]
 mod common;

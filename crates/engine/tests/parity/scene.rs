@@ -222,7 +222,8 @@ pub fn store_of(objects: &BTreeMap<String, Vec<u8>>) -> MemoryStore {
     store
 }
 
-/// The packs of a store that a loss of as many as there are rows spares: all of the band and all of its packs are there.
+/// The packs of a store that a loss of as many as there are rows spares: all of the band and all of its packs are
+/// there.
 pub fn covered(memory: &MemoryStore, repository: &Repository) -> HashSet<PackId> {
     let is_there = |m: &drumlin_format::band::Member| memory.len(&names::pack(m.kind, m.pack)).unwrap() == Some(m.len);
     let bands = Bands::look(repository).unwrap().all;

@@ -1,4 +1,5 @@
-//! Who is at work while the repository is given new secrets: each ends well with the old ones, or says that there are new ones, and accuses nobody.
+//! Who is at work while the repository is given new secrets: each ends well with the old ones, or says that there are
+//! new ones, and accuses nobody.
 
 use crate::common::{options, restore_options, settle};
 use crate::history::{History, objects, prune_options};
@@ -15,7 +16,8 @@ use drumlin_store::{Fault, FaultStore, Kind, Op, When};
 use std::fs;
 use std::sync::Arc;
 
-/// A backup that is at work while the repository is given new secrets ends with the old ones, and is read like any other.
+/// A backup that is at work while the repository is given new secrets ends with the old ones, and is read like any
+/// other.
 #[test]
 fn a_backup_across_a_rekey_counts() {
     for prefix in ["index/", "snapshots/", "decisions/"] {
@@ -86,7 +88,8 @@ fn is_rekeyed(why: &Error) -> bool {
     matches!(e, RepoError::Rekeyed { .. })
 }
 
-/// What was made with secrets that came since is neither damaged nor lost nor removed: who began before is told that there are others, and a backup ends with its own.
+/// What was made with secrets that came since is neither damaged nor lost nor removed: who began before is told that
+/// there are others, and a backup ends with its own.
 #[test]
 fn who_began_before_a_rekey_accuses_nobody() {
     let mut history = History::new(3);
@@ -140,7 +143,8 @@ fn who_began_before_a_rekey_accuses_nobody() {
     assert!(report.snapshot.is_some() && saves.passed_over().is_empty(), "{:?}", saves.passed_over());
     assert!(monitor.problems().is_empty() && !saves.is_behind(), "{:?}", monitor.problems());
 
-    // What was sealed anew is not where a reader looks for it: he is told why, and of no index object that it were damaged.
+    // What was sealed anew is not where a reader looks for it: he is told why, and of no index object that it were
+    // damaged.
     prune_by(&new, &Options { evict: Desk::new(&new).sessions().unwrap(), ..all() });
     let target = scratch.path().join("target");
     let ended = restore::restore(&reads, &cache(&reads, "restore"), restore_options(&standing, &target), &monitor);

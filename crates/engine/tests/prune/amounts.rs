@@ -40,7 +40,8 @@ fn half_of_six_are_forgotten() {
     assert_eq!(report.counts.chunks_new, 0, "{:?}", report.counts);
 }
 
-/// On a storage that is nearly full there is no room to write anything anew: what nobody needs goes all the same, and makes it.
+/// On a storage that is nearly full there is no room to write anything anew: what nobody needs goes all the same, and
+/// makes it.
 #[test]
 fn what_nobody_needs_goes_where_there_is_no_room_to_write() {
     let mut history = History::new(6);
@@ -115,8 +116,8 @@ fn restore_reads(memory: &MemoryStore, key: &str, snapshot: &Snapshot, folder: &
     (data.len(), data.iter().sum())
 }
 
-/// After years of changes the newest state is scattered over many packs. A prune that leaves nothing unused puts it together
-/// again: a restore then reads about as much, and in as few steps, as one from a fresh repository.
+/// After years of changes the newest state is scattered over many packs. A prune that leaves nothing unused puts it
+/// together again: a restore then reads about as much, and in as few steps, as one from a fresh repository.
 #[test]
 fn a_restore_does_not_get_slower_with_age() {
     let mut history = History::new(12);
@@ -142,7 +143,8 @@ fn stored(repository: &Repository, memory: &MemoryStore) -> usize {
     entries.filter(|entry| entry.kind == PackKind::Data).map(|entry| entry.table.chunks.len()).sum()
 }
 
-/// Who must be rid of a file forgets its snapshots and lets nothing unused stay: then nothing of it does, however little of its pack it was.
+/// Who must be rid of a file forgets its snapshots and lets nothing unused stay: then nothing of it does, however
+/// little of its pack it was.
 #[test]
 fn where_nothing_may_stay_nothing_stays() {
     for nothing in [Unused::Bytes(0), Unused::Percent(0.0)] {
@@ -227,7 +229,8 @@ fn a_plan_tells_what_a_prune_does() {
         assert!(about(planned.unused, next.unused), "{max_unused:?}: {planned:?}, then {next:?}");
         assert!(about(planned.needed, next.needed), "{max_unused:?}: {planned:?}, then {next:?}");
         assert_eq!(max_unused != Unused::Unlimited, written > 200_000, "{max_unused:?}: {report:?}");
-        // And of the next one: that nothing is left to do, or one pack, where a share of what turned out smaller is smaller, too.
+        // And of the next one: that nothing is left to do, or one pack, where a share of what turned out smaller is
+        // smaller, too.
         let again = prune::plan(&bench.repository, &bench.cache, &options, &Quiet::default()).unwrap();
         assert_eq!((again.removed.packs, again.orphans.packs), (0, 0), "{max_unused:?}");
         let more = u64::from(matches!(max_unused, Unused::Percent(_)));
@@ -269,8 +272,8 @@ fn a_keeper_prunes_by_metadata_alone_and_others_may_not() {
     history.whole();
 }
 
-/// Its key opens no contents, so that nothing but the parity tells it what is whole: what came bent and was moved as it is would
-/// get new parity of its own, and what could have healed it would be gone.
+/// Its key opens no contents, so that nothing but the parity tells it what is whole: what came bent and was moved as it
+/// is would get new parity of its own, and what could have healed it would be gone.
 #[test]
 fn a_keeper_heals_what_it_moves_or_leaves_it() {
     let mut rng = Rng::new(11);
@@ -290,7 +293,8 @@ fn heals_what_it_moves(rng: &mut Rng) -> bool {
     !keeper.healed().is_empty()
 }
 
-/// A keeper's prune of packs of which some places are bent, as many as their parity bears or more, and the packs that it tells of.
+/// A keeper's prune of packs of which some places are bent, as many as their parity bears or more, and the packs that
+/// it tells of.
 fn prune_bent(rng: &mut Rng, beyond: bool) -> (History, Repository, prune::Report, Vec<String>) {
     let mut history = History::new(4);
     history.forget(|at| at < 3);

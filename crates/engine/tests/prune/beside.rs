@@ -54,7 +54,8 @@ fn a_backup_between_the_two_looks_keeps_what_it_refers_to() {
     }
 }
 
-/// A repair in the midst of which, right before an object with this prefix is put, the source is backed up by a client without a cache.
+/// A repair in the midst of which, right before an object with this prefix is put, the source is backed up by a client
+/// without a cache.
 fn repair_beside_a_backup(
     history: &History,
     prefix: &'static str,
@@ -91,7 +92,8 @@ fn a_backup_beside_a_repair_refers_to_nothing_that_is_lost() {
     history.whole();
 }
 
-/// Damaged packs leave the index once what snapshots need of them is elsewhere: also what a snapshot needs that came meanwhile.
+/// Damaged packs leave the index once what snapshots need of them is elsewhere: also what a snapshot needs that came
+/// meanwhile.
 #[test]
 fn a_backup_beside_a_repair_loses_nothing() {
     for prefix in ["plans/", "decisions/"] {
@@ -115,8 +117,8 @@ fn a_backup_beside_a_repair_loses_nothing() {
     }
 }
 
-/// One that comes while another is about to remove what it condemned: it writes index objects in place of others, and none of
-/// them may name what will be gone. Else the next backup of the same contents takes it for stored.
+/// One that comes while another is about to remove what it condemned: it writes index objects in place of others, and
+/// none of them may name what will be gone. Else the next backup of the same contents takes it for stored.
 #[test]
 fn two_prunes_leave_no_name_of_what_is_gone() {
     let mut history = History::new(3);
@@ -205,8 +207,8 @@ fn a_restore_goes_on_while_packs_are_moved() {
     }
 }
 
-/// A repository in which all is pruned that nobody needs, and whoever is at work evicted, when something with this prefix is read for the first time. What
-/// came of it is sent.
+/// A repository in which all is pruned that nobody needs, and whoever is at work evicted, when something with this
+/// prefix is read for the first time. What came of it is sent.
 fn pruned_while_reading(history: &History, prefix: &'static str) -> (Repository, Receiver<Result<Report, Error>>) {
     let key = history.bench.key_file();
     let inside = Repository::open(Arc::new(history.bench.memory.clone()), &Unlock::File(key.clone())).unwrap();
@@ -250,8 +252,8 @@ fn who_was_evicted_tells_of_no_damage() {
     }
 }
 
-/// A repair that was taken for dead while it walked trees, or moved what can be read of a damaged pack, takes what it misses for lost no more: it
-/// tells of nothing, and puts no list of losses.
+/// A repair that was taken for dead while it walked trees, or moved what can be read of a damaged pack, takes what it
+/// misses for lost no more: it tells of nothing, and puts no list of losses.
 #[test]
 fn a_repair_that_was_evicted_tells_of_no_loss() {
     for prefix in [names::DATA, names::TREE] {
@@ -342,7 +344,8 @@ fn who_asks_what_a_prune_would_do_is_not_confused_by_one() {
     history.whole();
 }
 
-/// A repair has named again what stood in a loss: the prune that looked before took it for lost, and would have other index objects without it.
+/// A repair has named again what stood in a loss: the prune that looked before took it for lost, and would have other
+/// index objects without it.
 #[test]
 fn a_repair_that_ends_beside_a_prune_is_not_undone() {
     let mut history = History::new(3);

@@ -1,4 +1,5 @@
-//! Plans, decisions and losses that are well made, by somebody whose word they can't be: they condemn nothing, and excuse nothing.
+//! Plans, decisions and losses that are well made, by somebody whose word they can't be: they condemn nothing, and
+//! excuse nothing.
 
 use crate::common::options;
 use crate::history::{History, lesser, objects, prune_options};

@@ -122,7 +122,8 @@ pub fn objects(memory: &MemoryStore) -> BTreeMap<String, u64> {
     objects
 }
 
-/// A repository of these states alone and its last snapshot, with the same secrets, so that it cuts files at the same places.
+/// A repository of these states alone and its last snapshot, with the same secrets, so that it cuts files at the same
+/// places.
 pub fn fresh(history: &History) -> (MemoryStore, Snapshot) {
     let memory = MemoryStore::new();
     for name in objects(&history.bench.memory).keys().filter(|n| *n == "config" || n.starts_with("keys/")) {

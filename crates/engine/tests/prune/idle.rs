@@ -51,7 +51,8 @@ fn with_nothing_to_do_it_lists_and_reads_nothing() {
     history.whole();
 }
 
-/// What came while a prune was at work is looked at by the next one: a whole backup, or what one left that was cut short.
+/// What came while a prune was at work is looked at by the next one: a whole backup, or what one left that was cut
+/// short.
 #[test]
 fn what_came_meanwhile_is_looked_at() {
     for what in ["a backup", "a stray pack", "a forget"] {
@@ -105,7 +106,8 @@ fn what_is_forgotten_while_nothing_is_to_be_done() {
     history.whole();
 }
 
-/// Forgotten, and nobody alone needed anything of it: the next prune has nothing to remove, and clears it away all the same.
+/// Forgotten, and nobody alone needed anything of it: the next prune has nothing to remove, and clears it away all the
+/// same.
 #[test]
 fn what_was_forgotten_goes_though_nothing_else_does() {
     let mut history = History::new(1);

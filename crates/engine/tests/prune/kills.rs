@@ -41,8 +41,8 @@ fn in_doubt_nothing_goes() {
     history.whole();
 }
 
-/// Killed at any store call, or with a store that fails from there on: all that was there is whole, and the next prune ends
-/// where an undisturbed one does.
+/// Killed at any store call, or with a store that fails from there on: all that was there is whole, and the next prune
+/// ends where an undisturbed one does.
 #[test]
 fn killed_at_every_call() {
     let mut history = History::new(3);
@@ -98,8 +98,8 @@ fn killed_at_every_call() {
     }
 }
 
-/// What a prune that was killed has written anew may be all that there is of something once the next one has tidied up: the
-/// backup after that finds it, to compare with and to refer to.
+/// What a prune that was killed has written anew may be all that there is of something once the next one has tidied up:
+/// the backup after that finds it, to compare with and to refer to.
 #[test]
 fn a_backup_after_a_killed_prune_finds_everything() {
     for (folder, skip) in [("index/", 1), ("plans/", 0), ("decisions/", 0)] {

@@ -62,7 +62,8 @@ fn claim(repository: &Repository, entries: &[Entry], picked: impl Fn(&ChunkId) -
     liar.abandon().unwrap();
 }
 
-/// Whoever has stolen a key that may only add: neither the owner's prunes nor a keeper's take away what is sound for what he says.
+/// Whoever has stolen a key that may only add: neither the owner's prunes nor a keeper's take away what is sound for
+/// what he says.
 #[test]
 fn a_thief_who_claims_to_have_everything_has_nothing_removed() {
     for by_keeper in [false, true] {
@@ -81,7 +82,8 @@ fn a_thief_who_claims_to_have_everything_has_nothing_removed() {
     }
 }
 
-/// Nor while a prune is at work: what a new snapshot needs of a pack that is to go is there, whoever says since that he has it, too.
+/// Nor while a prune is at work: what a new snapshot needs of a pack that is to go is there, whoever says since that he
+/// has it, too.
 #[test]
 fn a_thief_who_watches_a_prune_gains_nothing() {
     for round in 0..3 {
@@ -120,7 +122,8 @@ fn a_thief_who_watches_a_prune_gains_nothing() {
     }
 }
 
-/// A keeper can't read contents, and knows what he has moved: what prunes of his left that were killed goes with the next.
+/// A keeper can't read contents, and knows what he has moved: what prunes of his left that were killed goes with the
+/// next.
 #[test]
 fn what_a_keeper_has_moved_twice_goes() {
     // Where each block holds something that is needed a keeper has nothing to move.
@@ -157,7 +160,8 @@ fn has_moved_twice_and_clears_up() -> bool {
     before > at_first * 12 / 10
 }
 
-/// An index object that says of a pack which there is that its chunks stand in another order, beside the truth or instead of it.
+/// An index object that says of a pack which there is that its chunks stand in another order, beside the truth or
+/// instead of it.
 #[test]
 fn a_pack_is_written_anew_by_its_own_table_alone() {
     for (first, alone) in [(true, false), (false, false), (true, true)] {
@@ -197,8 +201,8 @@ fn a_pack_is_written_anew_by_its_own_table_alone() {
     }
 }
 
-/// The same of packs that can't be asked themselves, as they are in cold storage: they stay, all that is said of them is kept, and the rest of the
-/// prune goes on. Once they can be asked what they say counts.
+/// The same of packs that can't be asked themselves, as they are in cold storage: they stay, all that is said of them
+/// is kept, and the rest of the prune goes on. Once they can be asked what they say counts.
 #[test]
 fn what_is_said_of_packs_in_cold_storage_stops_no_prune() {
     for round in 0..4 {
@@ -275,7 +279,8 @@ fn a_pack_knows_better(lie: impl Fn(&mut Entry)) {
     }
 }
 
-/// What a thief puts while a prune walks through trees is not seen by it, even where something damaged has it look further.
+/// What a thief puts while a prune walks through trees is not seen by it, even where something damaged has it look
+/// further.
 #[test]
 fn what_comes_while_a_prune_walks_hides_nothing() {
     let mut history = History::new(3);
@@ -298,8 +303,8 @@ fn what_comes_while_a_prune_walks_hides_nothing() {
     history.whole();
 }
 
-/// An index object that says of a sound pack that another one's chunks stand in it, at places that it has or behind them. It holds something else there,
-/// or nothing, and neither vouches for anything nor hides where those chunks are.
+/// An index object that says of a sound pack that another one's chunks stand in it, at places that it has or behind
+/// them. It holds something else there, or nothing, and neither vouches for anything nor hides where those chunks are.
 #[test]
 fn what_stands_at_a_place_is_what_counts() {
     for (by_cache, longer) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -322,7 +327,8 @@ fn what_stands_at_a_place_is_what_counts() {
         } else {
             claimed.table.chunks.iter_mut().zip(&taken).for_each(|(chunk, id)| chunk.id = *id);
         }
-        // Of two index objects the first by name counts for what is at a place, and the last that a cache has come to know for where something is.
+        // Of two index objects the first by name counts for what is at a place, and the last that a cache has come to
+        // know for where something is.
         let index = || objects(&history.bench.memory).into_keys().filter(|name| name.starts_with(names::INDEX));
         let truth = index().max().unwrap();
         let (mut rounds, mut known) = (0..1000, index().collect::<std::collections::HashSet<_>>());
@@ -347,8 +353,8 @@ fn what_stands_at_a_place_is_what_counts() {
     }
 }
 
-/// A table that says of rubbish that it is the very block that stands in another pack. A keeper moves blocks unseen, and says where they are from: not
-/// by the word of somebody who moves none.
+/// A table that says of rubbish that it is the very block that stands in another pack. A keeper moves blocks unseen,
+/// and says where they are from: not by the word of somebody who moves none.
 #[test]
 fn what_a_thief_says_to_have_moved_stands_for_nothing() {
     for _ in 0..4 {
@@ -382,8 +388,8 @@ fn what_a_thief_says_to_have_moved_stands_for_nothing() {
     }
 }
 
-/// A pack by a thief whose table says that its blocks are from another pack, under a key of his own: the two are sound each by itself. Whoever moves blocks of both
-/// files none under the other's key.
+/// A pack by a thief whose table says that its blocks are from another pack, under a key of his own: the two are sound
+/// each by itself. Whoever moves blocks of both files none under the other's key.
 #[test]
 fn a_key_that_a_thief_gives_to_an_origin_opens_nothing_of_others() {
     let history = History::new(1);

@@ -1,4 +1,5 @@
-//! New secrets for a repository that is there: a thief with the old ones, and prunes that seal everything anew, part by part.
+//! New secrets for a repository that is there: a thief with the old ones, and prunes that seal everything anew, part by
+//! part.
 
 use crate::common::{Bench, bench, bench_in, options, quick_folder, restore_options, settle, small};
 use crate::history::{History, lesser, objects, prune_options};
@@ -52,8 +53,8 @@ pub fn stats(bench: &Bench) -> RepositoryStats {
     of_repository(&reader, &snapshots, 2, &Quiet::default()).unwrap()
 }
 
-/// What somebody with some secrets, taken out of a key before it was removed, can open of a repository, one object after the
-/// other: packs, index objects, snapshots. `by` is one who opens everything, and shows what there is to try.
+/// What somebody with some secrets, taken out of a key before it was removed, can open of a repository, one object
+/// after the other: packs, index objects, snapshots. `by` is one who opens everything, and shows what there is to try.
 fn opened(memory: &MemoryStore, by: &Repository, thief: &Secrets) -> [Vec<String>; 3] {
     let (mut packs, mut indexes, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
     for name in objects(memory).into_keys() {
@@ -182,8 +183,8 @@ fn a_backup_stores_no_contents_again_and_its_tree_once() {
     history.whole();
 }
 
-/// A client that may only write can't open what a prune has sealed: it has stored its tree anew by then, or does so when it
-/// meets that.
+/// A client that may only write can't open what a prune has sealed: it has stored its tree anew by then, or does so
+/// when it meets that.
 #[test]
 fn a_writer_goes_on_whatever_comes_first() {
     for prune_first in [false, true] {
@@ -251,7 +252,8 @@ fn a_keeper_seals_trees_and_says_that_contents_need_an_owner() {
     assert!(check_all(&history.bench.repository).findings.is_empty());
 }
 
-/// A forget that was interrupted, or not allowed to remove anything, leaves a snapshot that can't be sealed anew: that is told of, and counted.
+/// A forget that was interrupted, or not allowed to remove anything, leaves a snapshot that can't be sealed anew: that
+/// is told of, and counted.
 #[test]
 fn a_half_forgotten_snapshot_that_older_secrets_open_is_told_of() {
     let mut history = History::new(2);
@@ -358,7 +360,8 @@ fn killed_at_every_call_while_sealing_anew() {
     }
 }
 
-/// Where secrets are lost, or were not given to a key, what is sealed with them is told of; it costs one look, however much that is.
+/// Where secrets are lost, or were not given to a key, what is sealed with them is told of; it costs one look, however
+/// much that is.
 #[test]
 fn of_lost_secrets_the_storage_is_asked_once() {
     let mut history = History::new(2);
@@ -564,8 +567,8 @@ fn bench_owner(history: &History) -> String {
     history.bench.repository.key_file(key, &secret).to_string()
 }
 
-/// Leaves whose bodies are equal, since nothing in them has contents: a later one is read where it was, though the first is on its way into a
-/// pack of the new generation.
+/// Leaves whose bodies are equal, since nothing in them has contents: a later one is read where it was, though the
+/// first is on its way into a pack of the new generation.
 #[test]
 fn equal_bodies_of_an_older_generation_are_no_damage() {
     let mut bench = bench_in(quick_folder(), small());

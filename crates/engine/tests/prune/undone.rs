@@ -1,4 +1,5 @@
-//! A storage that is put back to an older state while somebody is at work: the session is there, and what it has written since isn't.
+//! A storage that is put back to an older state while somebody is at work: the session is there, and what it has
+//! written since isn't.
 
 use crate::common::{options, repair_options};
 use crate::history::{History, objects, prune_all, prune_options};

@@ -92,7 +92,8 @@ fn what_parity_heals_is_written_anew() {
     }
 }
 
-/// A damaged pack that was written anew stays until a prune: no repair takes it into the index again, as long as what was made from it is there.
+/// A damaged pack that was written anew stays until a prune: no repair takes it into the index again, as long as what
+/// was made from it is there.
 #[test]
 fn what_was_written_anew_is_not_taken_in_again() {
     let scene = Scene::new();
@@ -202,7 +203,8 @@ fn keeper(scene: &Scene) -> Repository {
     Repository::open(Arc::new(scene.bench.memory.clone()), &Unlock::File(file)).unwrap()
 }
 
-/// It opens no contents: what it writes anew is what the parity vouches for, and no other byte is given parity of its own.
+/// It opens no contents: what it writes anew is what the parity vouches for, and no other byte is given parity of its
+/// own.
 #[test]
 fn a_keeper_repairs_what_parity_vouches_for() {
     for beyond in [false, true] {
@@ -276,7 +278,8 @@ fn what_stands_in_two_damaged_packs_is_taken_from_whichever_has_it() {
     hidden.iter().for_each(|(name, bytes)| scene.bench.memory.put(name, bytes, Put::Create).unwrap());
     let all = scene.names(names::DATA);
     let is_had = || (scene.differences(1), scene.differences(2)) == (Some(0), Some(0));
-    // What stands where is for the workers to say. The tables tell in which blocks of the one there is nothing of a block of the other.
+    // What stands where is for the workers to say. The tables tell in which blocks of the one there is nothing of a
+    // block of the other.
     let (repository, cache) = scene.fresh();
     let index = Arc::new(Index::open(&repository, cache.clone()).unwrap());
     let reader = Reader::new(repository, index.clone(), cache, 1 << 20);

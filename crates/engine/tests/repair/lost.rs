@@ -1,4 +1,5 @@
-//! What can't be had: it is told and listed, nothing is deleted on the strength of it, and the next backup stores it again.
+//! What can't be had: it is told and listed, nothing is deleted on the strength of it, and the next backup stores it
+//! again.
 
 use crate::common::{self, bench, prune_options, repair_options, restore_options};
 use crate::scene::{Scene, pack};
@@ -44,8 +45,8 @@ fn what_is_lost_is_listed_and_healed_by_the_next_backup() {
         // A backup that meets the same bytes stores them, though nothing has changed.
         scene.backup();
         assert_eq!((scene.differences(1), scene.differences(2)), (Some(0), Some(0)), "{damage}");
-        // What the source has no more can't be stored again. Without it the loss is history, and with the next prune the
-        // damaged pack.
+        // What the source has no more can't be stored again. Without it the loss is history, and with the next prune
+        // the damaged pack.
         let (repository, _) = scene.fresh();
         repository.forget(&[scene.states[0].0.id]).unwrap();
         scene.prune().unwrap();
@@ -108,7 +109,8 @@ fn a_lost_tree_costs_the_snapshots_that_need_it() {
     assert!(scene.names(names::LOSSES).is_empty());
 }
 
-/// Without any repair: a backup finds that the tree before can't be read, reads everything, and stores what it needs of it.
+/// Without any repair: a backup finds that the tree before can't be read, reads everything, and stores what it needs of
+/// it.
 #[test]
 fn a_backup_gets_over_a_damaged_tree() {
     for damage in ["gone", "flipped"] {
@@ -172,8 +174,8 @@ fn killed_at_every_call_nothing_gets_worse() {
     }
 }
 
-/// A block of leaves is lost in the midst of a tree: what is before and behind it comes back, and nothing is deleted on the
-/// strength of what could not be read.
+/// A block of leaves is lost in the midst of a tree: what is before and behind it comes back, and nothing is deleted on
+/// the strength of what could not be read.
 #[test]
 fn a_restore_gets_over_a_gap_in_the_tree() {
     const DIRS: usize = 40;
@@ -265,8 +267,8 @@ fn packs_that_come_back_after_a_repair_are_not_taken_for_nobodys() {
     }
 }
 
-/// A second repair finds more that is lost, and is killed at any call: until a loss stands that says all of it, the one of before does. Without either the next
-/// prune would take for nobody's what comes back.
+/// A second repair finds more that is lost, and is killed at any call: until a loss stands that says all of it, the one
+/// of before does. Without either the next prune would take for nobody's what comes back.
 #[test]
 fn whenever_a_further_repair_is_killed_what_was_lost_before_may_come_back() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! Repair: what is damaged is healed as far as can be, what is lost is stored again by the next backup that meets it, and nothing
-//! else is touched.
+//! Repair: what is damaged is healed as far as can be, what is lost is stored again by the next backup that meets it,
+//! and nothing else is touched.
 
 #[path = "../common/mod.rs"]
 mod common;

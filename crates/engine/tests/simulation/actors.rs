@@ -1,5 +1,5 @@
-//! Who takes part: writers, collectors, somebody who forgets and takes it back, readers and checkers. What they run are the shipped
-//! operations, one after the other; one that is killed is started again.
+//! Who takes part: writers, collectors, somebody who forgets and takes it back, readers and checkers. What they run are
+//! the shipped operations, one after the other; one that is killed is started again.
 //!
 //! Another operation joins as one more [`Deed`].
 
@@ -384,7 +384,8 @@ impl Actor<'_> {
 
     fn watched(&self, watch: &Watch, deed: Deed) {
         let mut problems = watch.problems.lock().unwrap();
-        // A backup that was evicted in its sleep finds the tree before it gone, and starts over in a session of its own.
+        // A backup that was evicted in its sleep finds the tree before it gone, and starts over in a session of its
+        // own.
         problems.retain(|problem| problem.kind != ProblemKind::Vanished || problem.path != b"/");
         // Of a stream without a byte it is told.
         problems.retain(|problem| problem.path != b"stream" || !problem.cause.contains("nothing came"));

@@ -111,8 +111,8 @@ impl Base {
         Repository::open(store, &Unlock::File(self.key.clone())).unwrap()
     }
 
-    /// The folder of the files changes: what was saved before is not what is there, though all files are the same. The time
-    /// that it gets is of nobody's clock.
+    /// The folder of the files changes: what was saved before is not what is there, though all files are the same. The
+    /// time that it gets is of nobody's clock.
     pub fn touch(&self, number: u64) {
         set_time(self.folder.path(), number);
     }

@@ -128,7 +128,8 @@ impl Book {
         let reader = open_reader(repository, cache)?;
         for info in &infos {
             let snapshot = &info.snapshot;
-            // What a backup that was stopped has put is listed as in progress until the claim on its session, by which it was told, is confirmed.
+            // What a backup that was stopped has put is listed as in progress until the claim on its session, by which
+            // it was told, is confirmed.
             let counts = info.committed || !info.open_session;
             if counts && snapshot.tags.first().is_some_and(|tag| self.pages().evicted.contains(tag)) {
                 self.wrong(format!("snapshot {} counts, and its backup was told that it was evicted", snapshot.id));

@@ -1,8 +1,9 @@
 //! What a machine gives that no seed would repeat: random bytes and the time. In this program both come from the seed.
 //!
-//! The two calls of the C library are defined here once more, and the program's own definition is the one that everything
-//! in it is linked to: identities, keys and the order of hash tables are then the same at every run. A thread that belongs
-//! to no actor has the system's time, and random bytes that are good for nothing but names of temporary files.
+//! The two calls of the C library are defined here once more, and the program's own definition is the one that
+//! everything in it is linked to: identities, keys and the order of hash tables are then the same at every run. A
+//! thread that belongs to no actor has the system's time, and random bytes that are good for nothing but names of
+//! temporary files.
 
 use drumlin_testkit::Rng;
 use std::cell::{Cell, RefCell};
@@ -64,8 +65,8 @@ pub fn holds(actor: Option<usize>) {
     HOLDER.store(actor.unwrap_or(NOBODY), Ordering::SeqCst);
 }
 
-/// An actor begins a session. What its threads draw from here on doesn't depend on how many threads drew anything before:
-/// those of a run that failed may have come to it or not.
+/// An actor begins a session. What its threads draw from here on doesn't depend on how many threads drew anything
+/// before: those of a run that failed may have come to it or not.
 pub fn begins_session(actor: usize) {
     if let Some(sessions) = SESSIONS.get(actor) {
         sessions.fetch_add(1, Ordering::SeqCst);
@@ -142,8 +143,8 @@ pub struct Timespec {
     nanoseconds: i64,
 }
 
-/// The C library's call of this name, for all that is linked into this program: the time of day is the simulated one, other
-/// clocks are the system's.
+/// The C library's call of this name, for all that is linked into this program: the time of day is the simulated one,
+/// other clocks are the system's.
 ///
 /// # Safety
 /// As there: `out` is for writing.

@@ -1,5 +1,5 @@
-//! Writers, collectors, somebody who forgets and readers at work on one repository, in a world that a seed decides: who goes
-//! on at which call to the storage, what fails, who is killed or stands still, what a loss of power takes.
+//! Writers, collectors, somebody who forgets and readers at work on one repository, in a world that a seed decides: who
+//! goes on at which call to the storage, what fails, who is killed or stands still, what a loss of power takes.
 //!
 //! ```text
 //! DRUMLIN_SIM_SEED=17 cargo test -p drumlin-engine --test simulation            one seed again, with every call told
@@ -50,8 +50,8 @@ fn part(first: u64, distance: u64, count: u64, time: Duration) -> (u64, Sums) {
     (done, sums)
 }
 
-/// Seeds from `first` on, shared out to as many processes as there are processors: a run has one clock and one source of
-/// random bytes. In as many as are run every time everything has to happen that can.
+/// Seeds from `first` on, shared out to as many processes as there are processors: a run has one clock and one source
+/// of random bytes. In as many as are run every time everything has to happen that can.
 fn all(test: &str, first: u64, count: u64, time: Duration) {
     if let Ok(part_of) = std::env::var(PART) {
         let numbers: Vec<u64> = part_of.split(' ').map(|n| n.parse().unwrap()).collect();

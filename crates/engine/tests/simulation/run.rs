@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Two prunes: what a collector that was killed has condemned is removed by the second that comes after it. That there
-    /// is something to remove is made sure of, or they would leave everything as it is.
+    /// Two prunes: what a collector that was killed has condemned is removed by the second that comes after it. That
+    /// there is something to remove is made sure of, or they would leave everything as it is.
     fn tidy(&self, repository: &Repository, options: &prune::Options) -> drumlin_engine::Result<()> {
         for number in [1, 2] {
             let name = names::pack(PackKind::Data, PackId([number; 16]));
@@ -225,7 +225,8 @@ impl<'a> Run<'a> {
         self.shared.objects().iter().filter(|(n, _)| n.starts_with(folder)).map(|(_, o)| o.len() as u64).sum()
     }
 
-    /// Sessions, plans, forgotten snapshots, packs that no index object names, index objects that name packs that are not there.
+    /// Sessions, plans, forgotten snapshots, packs that no index object names, index objects that name packs that are
+    /// not there.
     fn leftovers(&self, repository: &Repository) -> drumlin_engine::Result<Vec<String>> {
         let objects = self.shared.objects();
         let folder = |name: &str| name.split('/').next().unwrap_or_default().to_owned();

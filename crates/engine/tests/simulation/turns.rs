@@ -1,9 +1,10 @@
-//! Whose turn it is: actors are threads, and only the threads of one of them run at any time. Each call to the storage is a
-//! point at which the turn may go to another, as the seed says.
+//! Whose turn it is: actors are threads, and only the threads of one of them run at any time. Each call to the storage
+//! is a point at which the turn may go to another, as the seed says.
 //!
-//! An operation has threads of its own, and which of them comes first to a call is for the system to say. So nobody goes on
-//! before all others wait for something ([`quiet`]); then, of the actor's threads that are at a call, the one whose name
-//! comes first goes on. A seed gives the same run every time; `a_seed_is_the_same_run_every_time` holds it to that.
+//! An operation has threads of its own, and which of them comes first to a call is for the system to say. So nobody
+//! goes on before all others wait for something ([`quiet`]); then, of the actor's threads that are at a call, the one
+//! whose name comes first goes on. A seed gives the same run every time; `a_seed_is_the_same_run_every_time` holds it
+//! to that.
 
 use crate::machine;
 use drumlin_testkit::Rng;

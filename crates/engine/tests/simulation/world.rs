@@ -1,9 +1,9 @@
-//! The storage: the worst that `drumlin_store::Store` allows. What was not synced may be lost in any part, a call may fail with
-//! its effect done, not done, or done later, a listing may miss what is put while it runs.
+//! The storage: the worst that `drumlin_store::Store` allows. What was not synced may be lost in any part, a call may
+//! fail with its effect done, not done, or done later, a listing may miss what is put while it runs.
 //!
-//! What readers see and what a loss of power would leave are kept apart. A change belongs to the process that made it, and
-//! is durable once that process has synced; before, it becomes durable by itself, or is lost with the process, or with
-//! the power.
+//! What readers see and what a loss of power would leave are kept apart. A change belongs to the process that made it,
+//! and is durable once that process has synced; before, it becomes durable by itself, or is lost with the process, or
+//! with the power.
 
 use crate::machine;
 use crate::sums::Sums;

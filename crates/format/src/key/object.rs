@@ -28,7 +28,8 @@ pub struct Certificate {
     pub created: i64,
     /// When the owner revoked it, seconds since 1970, if so: what it signs from then on doesn't count.
     pub revoked: Option<i64>,
-    /// The public half of its own pair: later generations are handed to it by this. `None`: it was made by an older program.
+    /// The public half of its own pair: later generations are handed to it by this. `None`: it was made by an older
+    /// program.
     pub wrapping: Option<Vec<u8>>,
 }
 
@@ -124,8 +125,9 @@ impl KeyObject {
         plain_object(&header, &encode(&body))
     }
 
-    /// What takes this object's place when the owner revokes the key: its certificate, signed anew with the time (seconds
-    /// since 1970), and its label; no lock and no secrets. A key that is revoked already keeps the time it has.
+    /// What takes this object's place when the owner revokes the key: its certificate, signed anew with the time
+    /// (seconds since 1970), and its label; no lock and no secrets. A key that is revoked already keeps the time it
+    /// has.
     pub fn revoke(&self, repository: RepositoryId, at: i64, owner: &SigningKey) -> Vec<u8> {
         let Certificate { role, verifying, created, revoked, .. } = self.certificate;
         let certificate = encode(&CertificateBody {
@@ -142,8 +144,8 @@ impl KeyObject {
         plain_object(&self.header, &encode(&body))
     }
 
-    /// The same key with a certificate, signed anew, that has the public half of its pair: for a key of before there were any.
-    /// Lock, secrets and label stay as they are.
+    /// The same key with a certificate, signed anew, that has the public half of its pair: for a key of before there
+    /// were any. Lock, secrets and label stay as they are.
     pub fn with_wrapping(&self, repository: RepositoryId, public: &PublicKey, owner: &SigningKey) -> Vec<u8> {
         let Certificate { role, verifying, created, revoked, .. } = self.certificate;
         let verifying = verifying.map(|v| v.0.into());

@@ -44,8 +44,8 @@ pub struct Secrets {
     pub owner_signing: Option<SigningKey>,
     /// Signs snapshots, sessions, decisions, tables and index objects: all but the reader.
     pub signing: Option<SigningKey>,
-    /// The key derived from `identity` for tree chunks: for the keeper, who has to tell a true node from a forged one and
-    /// needs to know no more of contents.
+    /// The key derived from `identity` for tree chunks: for the keeper, who has to tell a true node from a forged one
+    /// and needs to know no more of contents.
     pub tree_identity: Option<Secret>,
     /// Of what the private half of this key's own pair is made, if the key doesn't sign: see [`Secrets::wrapping_key`].
     pub wrapping: Option<Secret>,
@@ -107,8 +107,8 @@ struct SecretsBody {
 }
 
 impl Secrets {
-    /// The secrets of a lesser `role`, of all generations, for a new key that signs with `signing`. `None` if these secrets
-    /// don't suffice.
+    /// The secrets of a lesser `role`, of all generations, for a new key that signs with `signing`. `None` if these
+    /// secrets don't suffice.
     pub fn lessen(&self, role: Role, key: KeyId, signing: Option<SigningKey>) -> Option<Secrets> {
         let has = |yes: bool| yes.then_some(());
         let full = role == Role::Owner;
@@ -144,8 +144,8 @@ impl Secrets {
             && self.generations.iter().all(|of| of.suffices(self.role))
     }
 
-    /// The private half of this key's own pair, to which the owner seals the secrets of later generations. A key that signs
-    /// derives it; others have a secret for it, if they were made with one.
+    /// The private half of this key's own pair, to which the owner seals the secrets of later generations. A key that
+    /// signs derives it; others have a secret for it, if they were made with one.
     pub fn wrapping_key(&self) -> Option<PrivateKey> {
         let secret = match (&self.signing, &self.wrapping) {
             (Some(signing), _) => derive(signing.secret(), WRAPPING, &self.key.0),
@@ -190,8 +190,8 @@ impl Secrets {
         self.identity.as_ref().map(|identity| IdKey::new(identity, DATA_CHUNK))
     }
 
-    /// With what this key signs and seals an object of a generation that every role shall open; `None` for a reader, who signs
-    /// nothing, and of a generation that isn't known.
+    /// With what this key signs and seals an object of a generation that every role shall open; `None` for a reader,
+    /// who signs nothing, and of a generation that isn't known.
     pub fn sealing(&self, generation: u32, fresh: [u8; FRESH_BYTES]) -> Option<Sealing<'_>> {
         let (signing, index_key) = (self.signing.as_ref()?, self.index_key(generation)?);
         Some(Sealing { generation, index_key, key: self.key, signing, fresh })

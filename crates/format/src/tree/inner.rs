@@ -30,8 +30,8 @@ impl Child {
         (&self.dir, &self.name)
     }
 
-    /// Whether an inner node is this child, by where it begins and ends: whoever may add can name a node anywhere, and what is named again and again has no end.
-    /// `next`: where what comes behind it begins, if that is known.
+    /// Whether an inner node is this child, by where it begins and ends: whoever may add can name a node anywhere, and
+    /// what is named again and again has no end. `next`: where what comes behind it begins, if that is known.
     ///
     /// # Errors
     /// [`crate::Error::Malformed`]: it belongs elsewhere.

@@ -79,8 +79,8 @@ pub struct List {
     pub level: u8,
     /// The refs; together as long as the file.
     pub refs: Vec<Ref>,
-    /// The keyed hash of the whole contents, under the key of data chunks: of all bytes outside of holes, followed by the offset and
-    /// the length of each hole as 8 bytes each, little-endian.
+    /// The keyed hash of the whole contents, under the key of data chunks: of all bytes outside of holes, followed by
+    /// the offset and the length of each hole as 8 bytes each, little-endian.
     pub whole: [u8; 32],
 }
 

@@ -33,8 +33,8 @@ pub const NAME_BYTES_MAX: usize = 1024;
 pub const DIR_BYTES_MAX: usize = 1 << 20;
 /// The longest chunk of a tree pack, in bytes.
 pub const TREE_CHUNK_BYTES_MAX: usize = 8 << 20;
-/// The most bytes of text that a leaf (each run's directory once, and all names) or an inner node (directories and names
-/// of all children) may stand for: shared prefixes could otherwise make gigabytes of a small chunk.
+/// The most bytes of text that a leaf (each run's directory once, and all names) or an inner node (directories and
+/// names of all children) may stand for: shared prefixes could otherwise make gigabytes of a small chunk.
 pub const NODE_TEXT_MAX: usize = 4 << 20;
 /// The most extended attributes in all the sets of a body together.
 pub const BODY_XATTRS_MAX: usize = 64 << 10;

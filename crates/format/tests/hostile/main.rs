@@ -1,5 +1,6 @@
-//! Every decoder against bytes that somebody bent: no panic, no memory out of proportion, and what is taken for something
-//! comes back from its own encoding. The same targets as in `fuzz/`, for every toolchain, a fixed number of times.
+//! Every decoder against bytes that somebody bent: no panic, no memory out of proportion, and what is taken for
+//! something comes back from its own encoding. The same targets as in `fuzz/`, for every toolchain, a fixed number of
+//! times.
 //!
 //! The seed is new at each run and printed when it fails; `DRUMLIN_SEED` sets it, to see the same again.
 

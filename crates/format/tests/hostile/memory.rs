@@ -21,7 +21,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call is handed on as it is to the system's allocator, which keeps the contract; counting allocates nothing.
+// SAFETY: every call is handed on as it is to the system's allocator, which keeps the contract; counting allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

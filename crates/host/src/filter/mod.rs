@@ -1,8 +1,8 @@
 //! Which entries a backup leaves out, by which rule, and why.
 //!
-//! Patterns have the syntax of gitignore; the last that matches wins, `!` takes back. A pattern that starts with `/` is an
-//! absolute path; any other matches at any depth. What lies below an excluded directory is never looked at, so nothing
-//! in it can be taken back. Sources given explicitly, and the directories above them, are not subject to rules.
+//! Patterns have the syntax of gitignore; the last that matches wins, `!` takes back. A pattern that starts with `/` is
+//! an absolute path; any other matches at any depth. What lies below an excluded directory is never looked at, so
+//! nothing in it can be taken back. Sources given explicitly, and the directories above them, are not subject to rules.
 //!
 //! Files inside the tree are never read for patterns: whoever could write one could hide files from the backup.
 
@@ -123,7 +123,8 @@ impl Filter {
         Ok(Filter { patterns, rules, tags, larger, digest: options.digest() })
     }
 
-    /// A number of these rules alone, wherever they stand; `None` if there are none. Those of the program's own don't count.
+    /// A number of these rules alone, wherever they stand; `None` if there are none. Those of the program's own don't
+    /// count.
     pub fn digest(&self) -> Option<u64> {
         self.digest
     }
@@ -133,8 +134,8 @@ impl Filter {
         !self.patterns.is_empty() || self.larger.is_some()
     }
 
-    /// What the rules for single entries say of this one, `path` being absolute. Directories above are not considered: a
-    /// walk has asked for them before, and [`Filter::explain`] does.
+    /// What the rules for single entries say of this one, `path` being absolute. Directories above are not considered:
+    /// a walk has asked for them before, and [`Filter::explain`] does.
     pub fn verdict(&self, path: &[u8], kind: Kind, size: u64) -> Verdict<'_> {
         if let Match::Ignore(glob) = self.matched(path, kind)
             && let Some(rule) = self.rule_of(glob)

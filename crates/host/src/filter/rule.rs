@@ -146,7 +146,8 @@ impl Pattern {
     }
 }
 
-/// A pattern without the slashes and dots that stand for nothing in a path: `"$DIR/.cache"`, where the variable ends with a slash.
+/// A pattern without the slashes and dots that stand for nothing in a path: `"$DIR/.cache"`, where the variable ends
+/// with a slash.
 fn folded(body: &str) -> String {
     let mut folded = body.to_owned();
     while let Some(at) = folded.find("//") {
@@ -161,7 +162,8 @@ fn folded(body: &str) -> String {
     folded
 }
 
-/// Letters beyond ASCII, which the matcher takes for several bytes: those of a class, and of a pattern that takes both cases, become alternatives.
+/// Letters beyond ASCII, which the matcher takes for several bytes: those of a class, and of a pattern that takes both
+/// cases, become alternatives.
 ///
 /// # Errors
 /// A range, or a class of what is not in it, that can't be written so.

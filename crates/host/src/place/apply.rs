@@ -26,7 +26,8 @@ const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Append-only and immutable: while set, nothing else can be changed.
 const FLAGS_LOCKING: u32 = 0x20 | 0x10;
-/// Flags with an effect only on a file that is still empty: compressed, incompressible, no copy on write, case-insensitive.
+/// Flags with an effect only on a file that is still empty: compressed, incompressible, no copy on write,
+/// case-insensitive.
 const FLAGS_EARLY: u32 = 0x4 | 0x400 | 0x0080_0000 | 0x4000_0000;
 
 /// The metadata that an entry shall have.
@@ -34,8 +35,8 @@ const FLAGS_EARLY: u32 = 0x4 | 0x400 | 0x0080_0000 | 0x4000_0000;
 pub struct Wanted<'a> {
     /// Permission bits with setuid, setgid and sticky. Without meaning for symlinks.
     pub mode: u16,
-    /// Owner and group, already mapped to this machine (see [`super::Owners`]). `None` leaves what creating gave; setuid
-    /// and setgid of files are then left out.
+    /// Owner and group, already mapped to this machine (see [`super::Owners`]). `None` leaves what creating gave;
+    /// setuid and setgid of files are then left out.
     pub owner: Option<(u32, u32)>,
     /// Last change of the contents. The time of the last access is left alone.
     pub mtime: Time,
@@ -79,7 +80,8 @@ impl Now {
     }
 }
 
-/// Whether steps 1 to 6 would change anything about an entry with a past, as far as this user may. What can't be looked at counts as other than wanted.
+/// Whether steps 1 to 6 would change anything about an entry with a past, as far as this user may. What can't be looked
+/// at counts as other than wanted.
 pub(super) fn differs(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Shared) -> bool {
     let gets = |has: u32, gets: u32, may: bool| (has == gets || may, has != gets && may);
     let ((has_uid, new_uid), (has_gid, new_gid)) =
@@ -99,8 +101,8 @@ pub(super) fn differs(h: Handle<'_>, now: &Now, wanted: &Wanted<'_>, shared: &Sh
         || matches!(now.kind, Kind::File | Kind::Dir) && h.flags().is_ok_and(flags_differ)
 }
 
-/// The bits of a mode that a file is given whose owner and group are, or aren't, the wanted ones: a setuid program that belongs to whoever restored it would lend that
-/// user's rights instead.
+/// The bits of a mode that a file is given whose owner and group are, or aren't, the wanted ones: a setuid program that
+/// belongs to whoever restored it would lend that user's rights instead.
 fn mode_kept(has_uid: bool, has_gid: bool) -> u16 {
     0o7777 & !(if has_uid { 0 } else { SETUID }) & !(if has_gid { 0 } else { SETGID })
 }
@@ -307,8 +309,8 @@ fn is_acl(name: &[u8]) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }
 
-/// Attributes that are the entry's own, and so must go when they are not wanted. Labels that the system gives by its own
-/// rules (SELinux, IMA, NFS ACLs) are replaced but not removed.
+/// Attributes that are the entry's own, and so must go when they are not wanted. Labels that the system gives by its
+/// own rules (SELinux, IMA, NFS ACLs) are replaced but not removed.
 fn is_removable(name: &[u8]) -> bool {
     is_acl(name) || name == b"security.capability" || name.starts_with(b"user.") || name.starts_with(b"trusted.")
 }

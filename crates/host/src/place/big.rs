@@ -1,7 +1,7 @@
 //! Big files written in order: past the page cache where the file system allows it, with their holes left.
 //!
-//! Direct writes cost a small part of the processor time of buffered ones and throw nothing out of the cache. They go out
-//! in whole blocks from an aligned buffer, by a thread of their own, since whoever makes one waits for the disk; an
+//! Direct writes cost a small part of the processor time of buffered ones and throw nothing out of the cache. They go
+//! out in whole blocks from an aligned buffer, by a thread of their own, since whoever makes one waits for the disk; an
 //! unaligned end is written the ordinary way.
 
 use rustix::io::Errno;

@@ -50,8 +50,8 @@ impl TargetDir {
         &self.shared
     }
 
-    /// Makes the directory `name`, mode 0700 until [`TargetDir::finish_dir`]. An error if anything of that name is there
-    /// ([`Error::is_exists`]).
+    /// Makes the directory `name`, mode 0700 until [`TargetDir::finish_dir`]. An error if anything of that name is
+    /// there ([`Error::is_exists`]).
     pub fn make_dir(&self, name: &[u8]) -> Result<Arc<TargetDir>> {
         self.create_dir(name, 0)?;
         match self.open_dir(name) {
@@ -99,8 +99,8 @@ impl TargetDir {
         Ok(Arc::new(TargetDir::new(dir.fd, dir.readable, Arc::clone(&self.shared))))
     }
 
-    /// Makes the existing directory `name` usable for a while, if by its mode or flags it isn't: as one that was restored before. Who may
-    /// not, is told by what comes next.
+    /// Makes the existing directory `name` usable for a while, if by its mode or flags it isn't: as one that was
+    /// restored before. Who may not, is told by what comes next.
     pub fn open_up(&self, name: &[u8], stat: &Stat) {
         if self.shared.euid == 0 {
             // Only root may lift flags, and needs no more than that.
@@ -157,9 +157,9 @@ impl TargetDir {
 
     /// Creates the regular file `name` with all its contents and metadata at once: the short way for small files.
     ///
-    /// Where nothing speaks against it the file has its final mode from the start, so others may see it half written for
-    /// some microseconds if they can enter the directory; in a place that is in use, take [`TargetDir::create_temp`].
-    /// If writing fails, the file is removed again.
+    /// Where nothing speaks against it the file has its final mode from the start, so others may see it half written
+    /// for some microseconds if they can enter the directory; in a place that is in use, take
+    /// [`TargetDir::create_temp`]. If writing fails, the file is removed again.
     pub fn place_file(&self, name: &[u8], contents: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
         check_name(name)?;
         let mut problems = Problems::new();
@@ -203,14 +203,15 @@ impl TargetDir {
         Ok(NewFile::existing(fd, self, name, &stat))
     }
 
-    /// Opens the existing regular file `name` for reading, to compare it. Anything else is refused ([`Error::Blocked`]).
+    /// Opens the existing regular file `name` for reading, to compare it. Anything else is refused
+    /// ([`Error::Blocked`]).
     pub fn open_existing(&self, name: &[u8]) -> Result<(std::fs::File, Stat)> {
         let (fd, stat) = self.open_regular(name, OFlags::RDONLY)?;
         Ok((std::fs::File::from(fd), stat))
     }
 
-    /// Makes `name` another name of the entry `from_name` in the directory `from`; a symlink is linked itself. With `id`,
-    /// the link is taken back if it turns out to be another file.
+    /// Makes `name` another name of the entry `from_name` in the directory `from`; a symlink is linked itself. With
+    /// `id`, the link is taken back if it turns out to be another file.
     pub fn hard_link(&self, name: &[u8], from: &TargetDir, from_name: &[u8], id: Option<FileId>) -> Result<()> {
         check_name(name)?;
         check_name(from_name)?;
@@ -225,8 +226,8 @@ impl TargetDir {
         Ok(())
     }
 
-    /// Puts what `make` makes, under the name that it is given, into the place of `name`, in one step: if that fails, or nothing was
-    /// made, what has the name stays. A directory of that name is not replaced: `make` removes it last.
+    /// Puts what `make` makes, under the name that it is given, into the place of `name`, in one step: if that fails,
+    /// or nothing was made, what has the name stays. A directory of that name is not replaced: `make` removes it last.
     pub fn replace_by<T>(&self, name: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         check_name(name)?;
         let temporary = temp_name();
@@ -248,7 +249,8 @@ impl TargetDir {
         }
     }
 
-    /// Gives the entry `name` another name in this directory, which is the answer: one that nothing has, and nobody guesses.
+    /// Gives the entry `name` another name in this directory, which is the answer: one that nothing has, and nobody
+    /// guesses.
     pub fn set_aside(&self, name: &[u8]) -> Result<Vec<u8>> {
         let aside = free_name("old");
         self.rename(name, self, &aside).map(|()| aside)
@@ -271,22 +273,25 @@ impl TargetDir {
         .map_err(|e| Error::system("remove", name, e))
     }
 
-    /// Removes the entry `name` with all that is below it. Symlinks and mounted file systems are not entered; what can't
-    /// be removed is listed in the answer and does not stop the rest.
+    /// Removes the entry `name` with all that is below it. Symlinks and mounted file systems are not entered; what
+    /// can't be removed is listed in the answer and does not stop the rest.
     pub fn remove_tree(&self, name: &[u8]) -> Result<Removed> {
         check_name(name)?;
         remove::tree(self.fd(), name, self.shared.euid == 0)
     }
 
-    /// Does something while immutable and append-only are lifted from the file `name`; `None` if it has neither, or they can't be lifted.
+    /// Does something while immutable and append-only are lifted from the file `name`; `None` if it has neither, or
+    /// they can't be lifted.
     pub fn while_unlocked<T>(&self, name: &[u8], work: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
         locked::while_unlocked(self.fd(), name, work)
     }
 
-    /// Changes only the metadata of the existing entry `name`, which must be of that kind, and still the one with that id (else [`Error::Swapped`]).
+    /// Changes only the metadata of the existing entry `name`, which must be of that kind, and still the one with that
+    /// id (else [`Error::Swapped`]).
     ///
     /// # Errors
-    /// [`Error::Shared`]: something would have to be changed, and it has other names, which may stand anywhere and be anybody's.
+    /// [`Error::Shared`]: something would have to be changed, and it has other names, which may stand anywhere and be
+    /// anybody's.
     pub fn amend(&self, name: &[u8], kind: Kind, id: FileId, wanted: &Wanted<'_>) -> Result<Problems> {
         self.with_amendable(name, kind, id, wanted, |handle, now| {
             let mut problems = Problems::new();
@@ -358,7 +363,8 @@ impl TargetDir {
         list::list(self.fd()).map_err(|e| Error::system("list", b".", e))
     }
 
-    /// Whether a file in this directory, whose entries are `names`, marks it as one of which a backup by these rules saves nothing else.
+    /// Whether a file in this directory, whose entries are `names`, marks it as one of which a backup by these rules
+    /// saves nothing else.
     pub fn is_marked(&self, names: &Names, filter: &Filter) -> bool {
         filter.tag(self.fd(), |name| names.contains(name)).is_some()
     }

@@ -5,7 +5,8 @@ use rustix::fs::{self, AtFlags, FileType, Statx, StatxFlags};
 
 use crate::meta::{Kind, Stat, Time};
 
-/// Which inode an entry is: two names with the same id are hard links of one file. Only valid while the target is mounted.
+/// Which inode an entry is: two names with the same id are hard links of one file. Only valid while the target is
+/// mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// Device that holds the inode.

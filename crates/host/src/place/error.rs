@@ -60,8 +60,8 @@ impl Error {
         self.errno().is_some_and(|code| codes.contains(&code))
     }
 
-    /// There can't be a hard link to this file there: another file system, one without links, as many as there may be, or
-    /// this user may not make it.
+    /// There can't be a hard link to this file there: another file system, one without links, as many as there may be,
+    /// or this user may not make it.
     pub fn is_no_link(&self) -> bool {
         matches!(self.errno(), Some(libc::EXDEV | libc::EMLINK | libc::EPERM | libc::EOPNOTSUPP))
     }

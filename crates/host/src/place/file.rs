@@ -1,8 +1,8 @@
 //! Regular files of the target while they are being written.
 //!
-//! A new file belongs to this process alone (mode 0600) until its metadata is given to it. A file that takes the place of
-//! another is written beside it and renamed over it last, so at each moment one of the two is there whole; after a crash
-//! without [`TempFile::sync`] it is up to the file system whether the new one has its contents yet.
+//! A new file belongs to this process alone (mode 0600) until its metadata is given to it. A file that takes the place
+//! of another is written beside it and renamed over it last, so at each moment one of the two is there whole; after a
+//! crash without [`TempFile::sync`] it is up to the file system whether the new one has its contents yet.
 
 use std::sync::Arc;
 
@@ -89,8 +89,8 @@ impl NewFile {
         fs::fdatasync(&self.fd).map_err(|e| self.error("sync", e))
     }
 
-    /// Gives the file its metadata and closes it: after the last write. If it turns out only then that what was written is lost, the
-    /// file is removed.
+    /// Gives the file its metadata and closes it: after the last write. If it turns out only then that what was written
+    /// is lost, the file is removed.
     pub fn finish(self, wanted: &Wanted<'_>) -> Result<Problems> {
         let mut problems = Problems::new();
         apply::apply(Handle::open(self.fd()), &self.now, wanted, self.dir.shared(), &mut problems);
@@ -149,8 +149,8 @@ impl TempFile {
         Err(Error::system("create", b".drumlin-*.tmp", last))
     }
 
-    /// Gives the file its metadata and puts it in the place of `name`, in the same directory: from then on the old entry
-    /// is gone. The old one may be anything but a directory, which the caller removes first.
+    /// Gives the file its metadata and puts it in the place of `name`, in the same directory: from then on the old
+    /// entry is gone. The old one may be anything but a directory, which the caller removes first.
     pub fn commit_as(self, name: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
         let dir = self.dir.clone();
         self.commit(name, wanted, |_, from| dir.replace(from, name))

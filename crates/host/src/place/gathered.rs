@@ -1,4 +1,5 @@
-//! What has been gathered of a big file before it is written: bytes in a buffer that direct writes accept, and where they go.
+//! What has been gathered of a big file before it is written: bytes in a buffer that direct writes accept, and where
+//! they go.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

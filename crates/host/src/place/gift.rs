@@ -1,7 +1,7 @@
 //! What a new file gets from its directory before anything is applied: learned from the first one, true for the rest.
 //!
-//! Owner and group depend on the user, on setgid of the directory, on mount options and id mappings; an ACL and flags may
-//! be inherited. One look at a real file answers all of that, and saves a look at each of the others.
+//! Owner and group depend on the user, on setgid of the directory, on mount options and id mappings; an ACL and flags
+//! may be inherited. One look at a real file answers all of that, and saves a look at each of the others.
 
 use rustix::fd::BorrowedFd;
 

@@ -1,7 +1,7 @@
 //! One entry held by a descriptor, and the calls that change its metadata through it: no name is looked up again.
 //!
-//! A descriptor opened with `O_PATH` (symlinks, pipes, sockets, devices, files that may not be read) takes the calls by way
-//! of `AT_EMPTY_PATH` or `/proc/self/fd`; the latter names the inode itself and is never a step outside.
+//! A descriptor opened with `O_PATH` (symlinks, pipes, sockets, devices, files that may not be read) takes the calls by
+//! way of `AT_EMPTY_PATH` or `/proc/self/fd`; the latter names the inode itself and is never a step outside.
 
 use std::ffi::CString;
 

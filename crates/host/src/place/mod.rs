@@ -2,16 +2,17 @@
 //!
 //! Every entry is reached through a directory descriptor that is held open and one name of a single component, which is
 //! never followed when it is a symlink; whole paths below the target are resolved by the kernel with `openat2`
-//! (`RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`, `RESOLVE_NO_MAGICLINKS`), or by components where it lacks that. So nothing
-//! planted in the target, before or during a restore, leads outside it, and a path may be longer than `PATH_MAX`.
+//! (`RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`, `RESOLVE_NO_MAGICLINKS`), or by components where it lacks that. So
+//! nothing planted in the target, before or during a restore, leads outside it, and a path may be longer than
+//! `PATH_MAX`.
 //!
 //! What can't be given back (another owner as an ordinary user, attributes that the file system lacks) becomes a
 //! [`Problem`] beside the entry; an error is only what keeps the entry or its contents from being there.
 //!
-//! The usual course: [`Target::open`], directories by [`TargetDir::make_dir`] (mode 0700 while they fill), small files by
-//! [`TargetDir::place_file`], larger ones by [`TargetDir::create_file`] and [`NewFile::finish`] (with [`BigFile`] for those
-//! written in order), files that replace others by [`TargetDir::create_temp`] and [`TempFile::commit_as`], and
-//! [`TargetDir::finish_dir`] once a directory is complete, children before parents. Nothing is durable before
+//! The usual course: [`Target::open`], directories by [`TargetDir::make_dir`] (mode 0700 while they fill), small files
+//! by [`TargetDir::place_file`], larger ones by [`TargetDir::create_file`] and [`NewFile::finish`] (with [`BigFile`]
+//! for those written in order), files that replace others by [`TargetDir::create_temp`] and [`TempFile::commit_as`],
+//! and [`TargetDir::finish_dir`] once a directory is complete, children before parents. Nothing is durable before
 //! [`Target::sync`].
 
 mod apply;

@@ -1,7 +1,7 @@
 //! Entries without contents: symlinks, pipes, sockets, devices.
 //!
-//! The calls that create them give no descriptor, so the entry is held by `O_PATH` right after and must be what was made:
-//! of that kind, of this user, with one name. What somebody put in its place meanwhile is left alone.
+//! The calls that create them give no descriptor, so the entry is held by `O_PATH` right after and must be what was
+//! made: of that kind, of this user, with one name. What somebody put in its place meanwhile is left alone.
 
 use std::sync::Arc;
 
@@ -61,8 +61,9 @@ impl TargetDir {
         Ok(problems)
     }
 
-    /// Whether a new entry here may have this owner: ours, or the one that the file system gives instead (NFS, FUSE, user
-    /// namespaces), as seen on a file made for the purpose: creating that one gives a descriptor, so it can't be swapped.
+    /// Whether a new entry here may have this owner: ours, or the one that the file system gives instead (NFS, FUSE,
+    /// user namespaces), as seen on a file made for the purpose: creating that one gives a descriptor, so it can't be
+    /// swapped.
     fn is_ours(self: &Arc<Self>, uid: u32) -> bool {
         if uid == self.shared().euid {
             return true;

@@ -1,7 +1,7 @@
 //! A whole tree removed, without ever stepping out of it.
 //!
-//! Directories are opened by single names that are not followed, and removed by name in the held parent. Few of them are
-//! held open: on the way back up from a deep one, `..` is taken only if it is the directory that was come from.
+//! Directories are opened by single names that are not followed, and removed by name in the held parent. Few of them
+//! are held open: on the way back up from a deep one, `..` is taken only if it is the directory that was come from.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
@@ -225,7 +225,8 @@ fn up(level: &Level, parent: FileId) -> Result<OwnedFd> {
     if FileId::of(&stat) == parent { Ok(fd) } else { Err(lost()) }
 }
 
-/// Opens a directory so that entries can be removed from it: never across a mount, with the user's own permissions added.
+/// Opens a directory so that entries can be removed from it: never across a mount, with the user's own permissions
+/// added.
 fn open_to_empty(at: BorrowedFd<'_>, name: &[u8], is_root: bool) -> Result<(OwnedFd, Stat)> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

@@ -1,8 +1,8 @@
 //! From names to descriptors, without ever leaving the directory that they start from.
 //!
-//! A single name is opened with `O_NOFOLLOW`; that alone keeps it inside its directory, once slashes and dots are refused.
-//! A path of several components goes through `openat2`, in pieces shorter than `PATH_MAX`; kernels before 5.6 and sandboxes
-//! that forbid the call get one `openat` a component, which is as safe and merely slower.
+//! A single name is opened with `O_NOFOLLOW`; that alone keeps it inside its directory, once slashes and dots are
+//! refused. A path of several components goes through `openat2`, in pieces shorter than `PATH_MAX`; kernels before 5.6
+//! and sandboxes that forbid the call get one `openat` a component, which is as safe and merely slower.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

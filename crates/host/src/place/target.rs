@@ -28,8 +28,8 @@ pub struct Target {
 
 /// What all handles below one target share.
 pub(super) struct Shared {
-    /// Nothing was in the target when it was opened, and nothing made since that hands on something of its own: directories below it are new,
-    /// and all alike.
+    /// Nothing was in the target when it was opened, and nothing made since that hands on something of its own:
+    /// directories below it are new, and all alike.
     alike: AtomicBool,
     /// What new files in such directories have, and the directories themselves, if nothing is inherited there.
     pub gift: OnceLock<Gift>,
@@ -147,7 +147,8 @@ impl Shared {
         self.may_chown() || self.groups.contains(&gid)
     }
 
-    /// Remembers a refusal. Root is refused only for reasons of the file at hand, so for root it says nothing of the next.
+    /// Remembers a refusal. Root is refused only for reasons of the file at hand, so for root it says nothing of the
+    /// next.
     pub fn chown_failed(&self, errno: Errno) {
         if errno == Errno::PERM && self.euid != 0 {
             self.chown_refused.store(true, Ordering::Relaxed);

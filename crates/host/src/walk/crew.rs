@@ -63,7 +63,8 @@ impl Watch {
         Watch { began: now, used: Used::now() }
     }
 
-    /// Whether the job was mostly waiting; `None`: it was too short to tell. Time that others had the processor is no waiting.
+    /// Whether the job was mostly waiting; `None`: it was too short to tell. Time that others had the processor is no
+    /// waiting.
     fn waited(&self) -> Option<bool> {
         let took = self.began.elapsed();
         if took < JOB_MIN {

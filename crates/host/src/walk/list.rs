@@ -91,8 +91,8 @@ struct Sink<'a> {
 }
 
 impl Survey {
-    /// Looks at `count` entries, of which `entry` gives the inode number and the name, and tells how many of the first it
-    /// has looked at: all, unless they are so slow that others should help. Many are looked at in the order of their
+    /// Looks at `count` entries, of which `entry` gives the inode number and the name, and tells how many of the first
+    /// it has looked at: all, unless they are so slow that others should help. Many are looked at in the order of their
     /// inodes.
     fn look<'n>(
         &mut self,

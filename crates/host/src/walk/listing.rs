@@ -176,8 +176,8 @@ impl Drop for Batch {
 }
 
 impl Batch {
-    /// Makes the contents of `store` shareable and leaves an empty store behind. A little in a large buffer is copied out
-    /// of it, so that waiting listings hold no more memory than they fill.
+    /// Makes the contents of `store` shareable and leaves an empty store behind. A little in a large buffer is copied
+    /// out of it, so that waiting listings hold no more memory than they fill.
     pub(crate) fn seal(store: &mut Store, pool: &Arc<Pool>) -> Batch {
         let sealed = if store.bytes() * 4 < store.capacity() {
             let copy = store.clone();

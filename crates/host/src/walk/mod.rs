@@ -4,9 +4,9 @@
 //! order, recursively. By [`Dir::key`](crate::dir::Dir::key) directories come in `memcmp` order, the root first.
 //!
 //! All sources hang below one root, `/`: the directories above a source are listed with only those entries that lead to
-//! a source. Symlinks on the way to a source are looked through, and so is a source given with a slash at its end; below
-//! a source no symlink is ever followed. A source within another is covered once, and even if a rule or a boundary
-//! between file systems would have kept the walk away from it.
+//! a source. Symlinks on the way to a source are looked through, and so is a source given with a slash at its end;
+//! below a source no symlink is ever followed. A source within another is covered once, and even if a rule or a
+//! boundary between file systems would have kept the walk away from it.
 //!
 //! Cost: an open, two `getdents64` and a close a directory, one `statx` an entry; no allocation an entry. Nothing is
 //! fatal: what can't be read is reported in the listing where it belongs.

@@ -60,8 +60,8 @@ impl Key {
 
 /// Sorts by name and drops names that were listed twice.
 ///
-/// The names of a directory often begin alike: the prefixes are taken from where they begin to differ, so that whole names
-/// need hardly be compared. No name holds a zero byte, so equal prefixes of short names mean equal names.
+/// The names of a directory often begin alike: the prefixes are taken from where they begin to differ, so that whole
+/// names need hardly be compared. No name holds a zero byte, so equal prefixes of short names mean equal names.
 pub(super) fn sort(keys: &mut Vec<Key>, raw: &[u8]) {
     let mut skip = 0;
     while let (true, [first, rest @ ..]) = (skip <= 32, keys.as_slice()) {

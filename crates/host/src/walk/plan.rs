@@ -43,8 +43,8 @@ impl Plan {
         }
     }
 
-    /// Builds the tree. A source that can't be made sense of (empty, relative, a `..` that leads nowhere) comes back with
-    /// its error.
+    /// Builds the tree. A source that can't be made sense of (empty, relative, a `..` that leads nowhere) comes back
+    /// with its error.
     pub(crate) fn new(sources: &[Vec<u8>]) -> (Arc<Plan>, Vec<(Vec<u8>, io::Error)>) {
         let mut root = Arc::new(Plan::default());
         let mut errors = Vec::new();

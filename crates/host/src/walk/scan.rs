@@ -13,7 +13,8 @@ use super::listing::{Excluded, Raw, Store, WalkError, What};
 use super::pending::Heritage;
 use super::plan::Plan;
 
-/// A longer name is told and left out: it has no room in a tree. Most file systems have 255 bytes, some of FUSE's and of networks more.
+/// A longer name is told and left out: it has no room in a tree. Most file systems have 255 bytes, some of FUSE's and
+/// of networks more.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// The directory whose entries are looked at.

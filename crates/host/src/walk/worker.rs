@@ -29,8 +29,9 @@ use super::plan::Plan;
 pub(super) const RUN_TIME: Duration = Duration::from_millis(2);
 /// Subdirectories that take longer are handed out one by one.
 const SLOW_DIR: Duration = Duration::from_micros(500);
-/// Directories of longer paths are told and not entered: eight times what a path may have that the kernel is handed whole. All directories on
-/// the way are held with their paths, so that a program that makes one in another for ever would cost memory by the square of the depth.
+/// Directories of longer paths are told and not entered: eight times what a path may have that the kernel is handed
+/// whole. All directories on the way are held with their paths, so that a program that makes one in another for ever
+/// would cost memory by the square of the depth.
 pub(super) const PATH_BYTES_MAX: usize = 32 << 10;
 /// What one span of a flat directory takes when all is fast, and the least worth handing over.
 const SPAN_ENTRIES: u32 = 1024;

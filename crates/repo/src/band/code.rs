@@ -1,7 +1,8 @@
 //! The code of a band: the high-rate one of `reed-solomon-simd`, as inside of packs, of as many rows as the band has.
 //!
-//! It is linear, and that is what makes bands cheap to keep: the recovery data of a band in which one pack takes the place of
-//! another is the old recovery data with something added for each of the two. The packs that stay need not be read.
+//! It is linear, and that is what makes bands cheap to keep: the recovery data of a band in which one pack takes the
+//! place of another is the old recovery data with something added for each of the two. The packs that stay need not be
+//! read.
 
 use crate::pack::{ENGINE, Line, added_to};
 use drumlin_format::band::Head;
@@ -16,7 +17,8 @@ pub(super) struct Adder {
     lines: usize,
     /// Of each row, before the last transform.
     sums: Vec<Line>,
-    /// Seats are taken by as many as rows are, rounded up to a power of two: those at hand, by which number of that kind.
+    /// Seats are taken by as many as rows are, rounded up to a power of two: those at hand, by which number of that
+    /// kind.
     work: Vec<Line>,
     at_hand: Option<usize>,
 }
@@ -33,7 +35,8 @@ impl Adder {
         self.rows.next_power_of_two()
     }
 
-    /// Add what a seat contributes that holds these bytes, and zeros behind them. To take it away again, add it once more.
+    /// Add what a seat contributes that holds these bytes, and zeros behind them. To take it away again, add it once
+    /// more.
     pub fn add(&mut self, seat: usize, bytes: &[u8]) {
         let (size, lines) = (self.size(), self.lines);
         if size == 1 {
@@ -66,11 +69,11 @@ impl Adder {
     }
 }
 
-/// Make the slices of all seats again of which there is none, from those that there are: `seats` by seat (empty ones and those
-/// that end before are slices of zeros), `rows` by row, all of so many bytes. `None`: too many are lost.
+/// Make the slices of all seats again of which there is none, from those that there are: `seats` by seat (empty ones
+/// and those that end before are slices of zeros), `rows` by row, all of so many bytes. `None`: too many are lost.
 ///
-/// What the packs at hand contribute is taken from as many rows as packs are lost; what is left of each is the sum of the lost ones,
-/// each times a number of the field: as many equations as unknowns, which any rows have solutions for.
+/// What the packs at hand contribute is taken from as many rows as packs are lost; what is left of each is the sum of
+/// the lost ones, each times a number of the field: as many equations as unknowns, which any rows have solutions for.
 pub(super) fn solve(
     head: &Head,
     len: usize,
@@ -192,8 +195,8 @@ mod tests {
         }
     }
 
-    /// As `docs/format.md` states it: the sums of c·x^i over all places are 0, for as many i as there are rows, rounded up to a
-    /// power of two.
+    /// As `docs/format.md` states it: the sums of c·x^i over all places are 0, for as many i as there are rows, rounded
+    /// up to a power of two.
     #[test]
     fn the_code_is_the_one_of_the_format() {
         const BASIS: [u32; 16] = [

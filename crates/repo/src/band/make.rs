@@ -1,9 +1,9 @@
 //! Making a band: from packs, from bands that it takes the place of, or from both.
 //!
-//! What a band's recovery data lacks beside that of the bands which it is made from is added: each pack that comes, leaves or changes its
-//! seat is read once, and the packs that stay where they are aren't read at all; their sums are taken over. So whatever could be
-//! healed before can be healed after, even if a pack that stays was damaged meanwhile. Where an old band's own data is damaged, all
-//! packs of the new one are read.
+//! What a band's recovery data lacks beside that of the bands which it is made from is added: each pack that comes,
+//! leaves or changes its seat is read once, and the packs that stay where they are aren't read at all; their sums are
+//! taken over. So whatever could be healed before can be healed after, even if a pack that stays was damaged meanwhile.
+//! Where an old band's own data is damaged, all packs of the new one are read.
 //!
 //! After a crash there are objects without the one of number 0: no band, and no harm.
 
@@ -95,7 +95,8 @@ impl Recipe {
 /// Make a band, durably. `stop` is asked now and then; `each` is told of bytes that were read.
 ///
 /// # Errors
-/// One of its packs can't be read, or is not what another band says ([`Error::is_of_one_object`]). `None`: it was stopped.
+/// One of its packs can't be read, or is not what another band says ([`Error::is_of_one_object`]). `None`: it was
+/// stopped.
 pub fn make(
     repository: &Repository,
     bands: &Bands,
@@ -276,7 +277,8 @@ impl<'a> Maker<'a> {
         Ok(Added { adder, sums })
     }
 
-    /// The sums of the packs by slice and seat: those that were just made, and those that an old band has. `None`: one isn't known.
+    /// The sums of the packs by slice and seat: those that were just made, and those that an old band has. `None`: one
+    /// isn't known.
     fn seat_sums(&self, first: usize, made: &[HashMap<PackId, u32>]) -> Option<Vec<Vec<u32>>> {
         let mut all = Vec::new();
         let wanted: HashSet<PackId> = self.head.members().map(|m| m.pack).collect();

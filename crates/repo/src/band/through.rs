@@ -1,8 +1,10 @@
-//! A repository's storage seen through its bands: packs that are gone or damaged read as they were, as far as their bands bear it.
+//! A repository's storage seen through its bands: packs that are gone or damaged read as they were, as far as their
+//! bands bear it.
 //!
-//! Each slice of a pack is compared with its sum. One that is damaged is made again: by the pack's own parity if that does it, and
-//! otherwise from the others of the band, of which damaged ones are treated likewise. Nothing is believed: what comes of it
-//! is what the storage might have said, and is opened and checked by whoever reads it. Nothing is written here.
+//! Each slice of a pack is compared with its sum. One that is damaged is made again: by the pack's own parity if that
+//! does it, and otherwise from the others of the band, of which damaged ones are treated likewise. Nothing is believed:
+//! what comes of it is what the storage might have said, and is opened and checked by whoever reads it. Nothing is
+//! written here.
 //!
 //! Memory: some slices of each pack of one band, 16 MiB at the most, one band at a time; and as much of what was made.
 
@@ -79,7 +81,8 @@ impl Through {
         Through { repository, bands, places, agreed, made, healed, one: Mutex::new(()) }
     }
 
-    /// Which of the bands that have this pack agree on its length: with the storage, or else with the first of them. `None`: it is in none.
+    /// Which of the bands that have this pack agree on its length: with the storage, or else with the first of them.
+    /// `None`: it is in none.
     fn agreed(&self, name: &str) -> Result<Option<Arc<Agreed>>> {
         let Some(places) = self.places.get(name) else { return Ok(None) };
         if let Some(agreed) = lock(&self.agreed).get(name) {
@@ -97,7 +100,8 @@ impl Through {
         Ok(Some(agreed))
     }
 
-    /// Fill `out` from `offset` of a pack. If it is in a band, with what its sums vouch for, and fails where that can't be had.
+    /// Fill `out` from `offset` of a pack. If it is in a band, with what its sums vouch for, and fails where that can't
+    /// be had.
     pub fn read_surely(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<()> {
         self.read(name, offset, out, true)
     }
@@ -229,7 +233,8 @@ impl Through {
             }
             all.push((bytes, good));
         }
-        // To find out what to do about what is lost takes the code long: so it is done once for slices that lack the same.
+        // To find out what to do about what is lost takes the code long: so it is done once for slices that lack the
+        // same.
         let lacks = |number: usize| -> Vec<bool> { all.iter().map(|(_, good)| !good[number]).collect() };
         let mut number = 0;
         while number < slices {

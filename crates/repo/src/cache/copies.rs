@@ -1,13 +1,13 @@
-//! Copies of what tree packs hold: blocks and tables, sealed as they are in the repository, so that a storage far away is asked
-//! for each but once.
+//! Copies of what tree packs hold: blocks and tables, sealed as they are in the repository, so that a storage far away
+//! is asked for each but once.
 //!
 //! ```text
 //! <folder>/<pack id>    records: offset in the pack u64, length u32 (little endian), bytes
 //! ```
 //!
-//! Packs never change, so a copy is as good as what it was taken from, and its seal is opened and judged like that of any other
-//! bytes: a copy that can't be opened is thrown away. What a crash tears is thrown away with the file that it is in. Several processes may
-//! append at once: each record is one write.
+//! Packs never change, so a copy is as good as what it was taken from, and its seal is opened and judged like that of
+//! any other bytes: a copy that can't be opened is thrown away. What a crash tears is thrown away with the file that it
+//! is in. Several processes may append at once: each record is one write.
 
 use super::shelf::Shelf;
 use crate::lock::lock;
@@ -89,8 +89,8 @@ impl Copies {
         self.shelf.all()
     }
 
-    /// Throw away the copies of packs that are no more, and of the others those that were not used for longest, until the rest
-    /// takes no more than so many bytes.
+    /// Throw away the copies of packs that are no more, and of the others those that were not used for longest, until
+    /// the rest takes no more than so many bytes.
     pub fn tidy(&self, is_there: impl Fn(PackId) -> bool, bytes_max: u64) {
         self.shelf.surplus(is_there, bytes_max).into_iter().for_each(|pack| self.forget(pack));
     }

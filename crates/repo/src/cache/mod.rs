@@ -1,5 +1,5 @@
-//! The local cache: what a client keeps beside the repository to be fast, and, for a key that can't read, to know what it
-//! wrote itself. A hint, all of it: delete it and it is made again; a wrong byte in it is noticed and passed over.
+//! The local cache: what a client keeps beside the repository to be fast, and, for a key that can't read, to know what
+//! it wrote itself. A hint, all of it: delete it and it is made again; a wrong byte in it is noticed and passed over.
 //!
 //! ```text
 //! <folder>/<repository id>/runs/…       the index (see `index`)
@@ -36,7 +36,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Packs that are asked for in advance: the last tree seldom lies in more, and a store takes few such questions at once.
+/// Packs that are asked for in advance: the last tree seldom lies in more, and a store takes few such questions at
+/// once.
 const COPIES_EXPECTED: usize = 12;
 
 /// A client's cache for one repository.
@@ -93,7 +94,8 @@ impl Cache {
         })
     }
 
-    /// Whether a folder holds a cache and nothing else: whoever clears caches must not remove what is somebody else's, whatever its name.
+    /// Whether a folder holds a cache and nothing else: whoever clears caches must not remove what is somebody else's,
+    /// whatever its name.
     pub fn is_at(folder: &Path) -> bool {
         let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
         let Ok(entries) = fs::read_dir(folder) else { return false };
@@ -143,7 +145,8 @@ impl Cache {
         self.folder.as_deref()
     }
 
-    /// A file without a name, gone with the process: in the cache's folder, which mostly has more room than that of other files for a while, unless it is nearly full.
+    /// A file without a name, gone with the process: in the cache's folder, which mostly has more room than that of
+    /// other files for a while, unless it is nearly full.
     pub fn scratch_file(&self) -> Result<File> {
         let has_room = |folder: &&PathBuf| {
             room(folder).is_none_or(|room| room >= ROOM_MIN || Some(room) >= self::room(&self.scratch))
@@ -179,7 +182,8 @@ impl Cache {
         self.copied().iter().for_each(|name| repository.store().expect(Soon::Length(name)));
     }
 
-    /// Throw away copies and tables of packs that the index, which is up to date, no longer has, and what is beyond the room that these may take.
+    /// Throw away copies and tables of packs that the index, which is up to date, no longer has, and what is beyond the
+    /// room that these may take.
     pub fn tidy(&self, index: &Index) {
         if let (Some(copies), Some(tables)) = (&self.copies, &self.tables) {
             let packs: HashSet<PackId> = index.packs().iter().map(|pack| pack.id).collect();

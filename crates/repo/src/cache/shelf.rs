@@ -45,8 +45,8 @@ impl Shelf {
         found.into_iter().map(|(_, pack, len)| (pack, len)).collect()
     }
 
-    /// The packs that are no more, and of the others those whose files come last in [`Shelf::all`], so that the rest takes no more than so many
-    /// bytes.
+    /// The packs that are no more, and of the others those whose files come last in [`Shelf::all`], so that the rest
+    /// takes no more than so many bytes.
     pub fn surplus(&self, is_there: impl Fn(PackId) -> bool, bytes_max: u64) -> Vec<PackId> {
         let (mut kept, mut surplus) = (0, Vec::new());
         for (pack, len) in self.all() {

@@ -4,8 +4,9 @@
 //! <folder>/<snapshot id>    the object's bytes
 //! ```
 //!
-//! A snapshot never changes, but for its seal. A copy is believed as far as its seal and its signature go, and only while the storage lists
-//! the snapshot. Whoever looks after the repository itself (a check, a repair, a prune) reads what is there.
+//! A snapshot never changes, but for its seal. A copy is believed as far as its seal and its signature go, and only
+//! while the storage lists the snapshot. Whoever looks after the repository itself (a check, a repair, a prune) reads
+//! what is there.
 
 use crate::{Repository, names};
 use drumlin_format::SnapshotId;

@@ -1,11 +1,12 @@
-//! Tables of packs of a storage far away, as index objects have them: who needs one chunk need not fetch what all chunks of its pack are called.
+//! Tables of packs of a storage far away, as index objects have them: who needs one chunk need not fetch what all
+//! chunks of its pack are called.
 //!
 //! ```text
 //! <folder>/<pack id>    fresh (16), the table, sealed under a key of the cache's
 //! ```
 //!
-//! An index object may be wrong, as in all that it says, and so may a table that was taken from it: chunks are checked by their ids,
-//! and where one isn't what it should be the table goes, and the pack's own counts.
+//! An index object may be wrong, as in all that it says, and so may a table that was taken from it: chunks are checked
+//! by their ids, and where one isn't what it should be the table goes, and the pack's own counts.
 
 use super::shelf::Shelf;
 use crate::lock::lock;
@@ -75,7 +76,8 @@ impl Tables {
         self.shelf.forget(pack);
     }
 
-    /// Throw away the tables of packs that are no more, and of the others those that were kept first, until the rest leaves some room.
+    /// Throw away the tables of packs that are no more, and of the others those that were kept first, until the rest
+    /// leaves some room.
     pub fn tidy(&self, is_there: impl Fn(PackId) -> bool) {
         self.shelf.surplus(is_there, self.bytes_max / 8 * 7).into_iter().for_each(|pack| self.forget(pack));
         *lock(&self.bytes) = None;

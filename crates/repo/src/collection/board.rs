@@ -26,8 +26,9 @@ impl Flag {
         }
     }
 
-    /// Where the verdict on a session is looked for, in the order in which they count: on a store that creates atomically there is one place, and
-    /// elsewhere an eviction counts more than the writer's word, which may have come too late.
+    /// Where the verdict on a session is looked for, in the order in which they count: on a store that creates
+    /// atomically there is one place, and elsewhere an eviction counts more than the writer's word, which may have come
+    /// too late.
     pub(crate) fn of_verdicts(session: SessionId, atomically: bool) -> Vec<Flag> {
         match atomically {
             true => vec![Flag::Decision(session)],
@@ -87,15 +88,18 @@ pub trait Board {
     fn has_session(&self, id: SessionId) -> Result<bool, Self::Error>;
     /// Register a session.
     fn put_session(&self, id: SessionId) -> Result<(), Self::Error>;
-    /// Whether the storage may put a session of ours once more, at any time: an attempt to put it that seemed to have failed may be carried out yet.
+    /// Whether the storage may put a session of ours once more, at any time: an attempt to put it that seemed to have
+    /// failed may be carried out yet.
     fn may_come_back(&self, id: SessionId) -> Result<bool, Self::Error>;
-    /// Remove a session, durably: if it came back after its decision was removed, what it committed would count no more.
+    /// Remove a session, durably: if it came back after its decision was removed, what it committed would count no
+    /// more.
     fn remove_session(&self, id: SessionId) -> Result<(), Self::Error>;
 
-    /// Which flags stand for a session; an eviction never without the commit that was there before it, nor without itself where its claim has gone.
+    /// Which flags stand for a session; an eviction never without the commit that was there before it, nor without
+    /// itself where its claim has gone.
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>, Self::Error>;
-    /// The verdict in a flag, if somebody put it there who may; a claim of nobody's, which says nothing, if it can't be read or is
-    /// another's word on that session than its own.
+    /// The verdict in a flag, if somebody put it there who may; a claim of nobody's, which says nothing, if it can't be
+    /// read or is another's word on that session than its own.
     fn verdict(&self, flag: Flag) -> Result<Option<Verdict>, Self::Error>;
     /// Put a verdict where none is: `false` if one is there.
     fn create(&self, flag: Flag, verdict: &Verdict) -> Result<bool, Self::Error>;
@@ -104,12 +108,12 @@ pub trait Board {
     /// Remove a flag.
     fn remove(&self, flag: Flag) -> Result<(), Self::Error>;
 
-    /// Whether a snapshot that names this session counted for good before the session was there: then somebody has put it again who wants
-    /// the snapshot to be taken for one that was never committed.
+    /// Whether a snapshot that names this session counted for good before the session was there: then somebody has put
+    /// it again who wants the snapshot to be taken for one that was never committed.
     fn has_counted(&self, session: SessionId) -> Result<bool, Self::Error>;
 
-    /// Remove the checkpoints of a session that committed a snapshot: its account was not allowed to. With the session its decision goes,
-    /// which says that they don't count.
+    /// Remove the checkpoints of a session that committed a snapshot: its account was not allowed to. With the session
+    /// its decision goes, which says that they don't count.
     fn remove_checkpoints(&self, session: SessionId, committed: SnapshotId) -> Result<(), Self::Error>;
 
     /// Remove index objects, durably.

@@ -43,13 +43,14 @@ pub trait Subject<B: Board> {
 
     /// The first look. May write packs and index objects that take the place of others; nothing that it condemns may be
     /// needed by any snapshot at hand, that of an open session included, if the packs that the known plans condemn
-    /// are taken for gone: they may go at any time, or never. They are condemned once more where nothing of them is needed, and
-    /// the index objects of those plans in any case. `None`: there is nothing to condemn.
+    /// are taken for gone: they may go at any time, or never. They are condemned once more where nothing of them is
+    /// needed, and the index objects of those plans in any case. `None`: there is nothing to condemn.
     fn look(&mut self, board: &B, known: &Known) -> Result<Option<Draft>, Self::Error>;
 
     /// The second look, now that nobody is left who might not know the plan: takes from the draft what a snapshot that
     /// has come since needs after all, and adds index objects that have come since and name condemned packs. It reads
-    /// the index afresh: what the first look saw, another collector may have removed. What the known plans condemn is taken for gone here, too.
+    /// the index afresh: what the first look saw, another collector may have removed. What the known plans condemn is
+    /// taken for gone here, too.
     fn look_again(&mut self, board: &B, draft: &mut Draft) -> Result<(), Self::Error>;
 
     /// An id that was never used before.
@@ -87,8 +88,8 @@ pub enum Collected {
 
 /// Collect, as the session `me`, which is new. `patience` is asked about each session in the way, again and again.
 ///
-/// May be stopped at any point: what stands then is finished, or undone, by the next collection. One that fails before it decides undoes that
-/// itself; if its decision fails, it may be there all the same, and others settle that.
+/// May be stopped at any point: what stands then is finished, or undone, by the next collection. One that fails before
+/// it decides undoes that itself; if its decision fails, it may be there all the same, and others settle that.
 pub fn collect<B: Board, S: Subject<B>>(
     board: &B,
     me: SessionId,
@@ -119,15 +120,16 @@ fn run<B: Board, S: Subject<B>>(
 ) -> Result<Collected, S::Error> {
     let known = register(board, me)?;
     settle(board, &known)?;
-    // Index objects that are written here name again what others named. What another is about to remove must not be among
-    // it: so whoever stands for a plan is over before anything is looked at.
+    // Index objects that are written here name again what others named. What another is about to remove must not be
+    // among it: so whoever stands for a plan is over before anything is looked at.
     for plan in &known.plans {
         if !clear(board, plan.session, me, patience)? {
             board.remove_session(me)?;
             return Ok(Collected::Blocked(plan.session));
         }
     }
-    // Those plans were carried out or never will be: what they condemn is gone, or a pack like any other. Where that can't be known, they stand.
+    // Those plans were carried out or never will be: what they condemn is gone, or a pack like any other. Where that
+    // can't be known, they stand.
     let doubtful = settle(board, &known)?;
     let Some(mut draft) = subject.look(board, &doubtful)? else {
         board.remove_session(me)?;
@@ -173,8 +175,8 @@ fn carry_out<B: Board>(board: &B, plan: &Plan, plans: &[PlanId]) -> Result<(), B
     clear_up(board, plan.session)
 }
 
-/// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on. Gives those of which that
-/// isn't known.
+/// Finish what collectors that were stopped have decided on, and remove plans that nobody will ever decide on. Gives
+/// those of which that isn't known.
 fn settle<B: Board>(board: &B, known: &Known) -> Result<Known, B::Error> {
     let mut doubtful = Known::default();
     for plan in &known.plans {
@@ -213,11 +215,12 @@ pub fn bury<B: Board>(board: &B, over: &[SessionId], by: SessionId) -> Result<()
     over.iter().try_for_each(|session| clear(board, *session, by, &mut |_| Patience::Evict).map(drop))
 }
 
-/// Remove plans that nobody can read, as the session `me`, which is new, once nobody else is registered. Gives a session that there was
-/// no waiting for; then they stand.
+/// Remove plans that nobody can read, as the session `me`, which is new, once nobody else is registered. Gives a
+/// session that there was no waiting for; then they stand.
 ///
-/// Whoever registers later can't read them either, and does nothing. A plan without its session was not decided on, and never will be.
-/// One that was decided on and that stands yet has its session: whose removal takes the plan, and fails here.
+/// Whoever registers later can't read them either, and does nothing. A plan without its session was not decided on, and
+/// never will be. One that was decided on and that stands yet has its session: whose removal takes the plan, and fails
+/// here.
 pub fn discard<B: Board>(
     board: &B,
     plans: &[PlanId],
@@ -258,7 +261,8 @@ fn clear<B: Board>(
     patience: &mut dyn FnMut(SessionId) -> Patience,
 ) -> Result<bool, B::Error> {
     while board.has_session(session)? {
-        // Who has decided is over, whether he has cleared up or not, and whether he may: nothing that he does is in anybody's way.
+        // Who has decided is over, whether he has cleared up or not, and whether he may: nothing that he does is in
+        // anybody's way.
         let is_over = own_word(board, session)?.is_some();
         match if is_over { Patience::Evict } else { patience(session) } {
             Patience::Wait => {}

@@ -2,8 +2,8 @@
 //!
 //! An eviction takes two steps, a claim and its confirmation, because a session may have ended between the collector's
 //! listing and its claim: its decision is removed by then, and the claim finds the place free. So the claim alone means
-//! nothing, and is confirmed only while the session is still registered: a session whose place is taken can't commit, and
-//! one that hasn't committed doesn't end. A confirmed eviction stands for good: the writer may wake up years later.
+//! nothing, and is confirmed only while the session is still registered: a session whose place is taken can't commit,
+//! and one that hasn't committed doesn't end. A confirmed eviction stands for good: the writer may wake up years later.
 
 use super::{Board, Flag};
 use drumlin_format::decision::Verdict;
@@ -29,8 +29,8 @@ pub(super) enum Standing {
     Void,
     /// The collector is at work, or stopped.
     Open,
-    /// It has decided, and it was evicted, and nobody can tell what came first: whoever saw the decision alone carries the plan out, at any time
-    /// from now on. Elsewhere than in stores that create atomically.
+    /// It has decided, and it was evicted, and nobody can tell what came first: whoever saw the decision alone carries
+    /// the plan out, at any time from now on. Elsewhere than in stores that create atomically.
     Doubtful,
 }
 
@@ -52,7 +52,8 @@ pub(super) fn own_word<B: Board>(board: &B, session: SessionId) -> Result<Option
         Flag::Decision(session)
     } else {
         let flags = board.flags(session)?;
-        // Before the flag: it may have come too late. And while somebody claims the session nobody else knows which it will be.
+        // Before the flag: it may have come too late. And while somebody claims the session nobody else knows which it
+        // will be.
         let against = |flag: &Flag| matches!(flag, Flag::Claim(..) | Flag::Evicted(_));
         if flags.iter().any(against) || !flags.contains(&Flag::Commit(session)) {
             return Ok(None);
@@ -63,9 +64,9 @@ pub(super) fn own_word<B: Board>(board: &B, session: SessionId) -> Result<Option
     Ok(board.verdict(flag)?.filter(is_own))
 }
 
-/// End a session of ours that has committed. Without a session its snapshot counts for good, and without a session a decision
-/// means nothing: so in this order. Where the session may come back, the decision stays, or the snapshot would count no more: it is put again, should somebody who
-/// knows nothing of that have ended the session for us.
+/// End a session of ours that has committed. Without a session its snapshot counts for good, and without a session a
+/// decision means nothing: so in this order. Where the session may come back, the decision stays, or the snapshot would
+/// count no more: it is put again, should somebody who knows nothing of that have ended the session for us.
 pub fn end<B: Board>(board: &B, session: SessionId, verdict: &Verdict) -> Result<(), B::Error> {
     board.remove_session(session)?;
     if !board.may_come_back(session)? {
@@ -162,8 +163,9 @@ fn evict_atomically<B: Board>(board: &B, session: SessionId, by: SessionId) -> R
 /// The writer puts its flag and then looks for a claim; the collector puts its claim and then looks for the writer's
 /// flag. At least one of them sees the other.
 ///
-/// Of two collectors one may see the flag, and the other not yet; and no flags make them agree. So who sees another's claim beside the flag of a
-/// collector evicts it, too: then its plan is [`Standing::Doubtful`] for everybody who looks after that.
+/// Of two collectors one may see the flag, and the other not yet; and no flags make them agree. So who sees another's
+/// claim beside the flag of a collector evicts it, too: then its plan is [`Standing::Doubtful`] for everybody who looks
+/// after that.
 fn evict_by_flags<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
     let claim = Flag::Claim(session, by);
     board.replace(claim, &Verdict::Claimed { by })?;

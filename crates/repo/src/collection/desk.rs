@@ -85,7 +85,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// This desk, for who looks at the index, and at these, once a session is put: a storage that is far away is asked along with it.
+    /// This desk, for who looks at the index, and at these, once a session is put: a storage that is far away is asked
+    /// along with it.
     pub(crate) fn looking(self, looks: &'a Looks) -> Self {
         Desk { looks: Some(looks), ..self }
     }
@@ -95,8 +96,8 @@ impl<'a> Desk<'a> {
         Desk { announced, ..self }
     }
 
-    /// Tell a storage that is far away what will be decided, so that nobody waits for it to be written then. It says nothing before it
-    /// has its name. `None` where nothing is gained.
+    /// Tell a storage that is far away what will be decided, so that nobody waits for it to be written then. It says
+    /// nothing before it has its name. `None` where nothing is gained.
     pub(crate) fn announce(&self, session: SessionId, verdict: &Verdict) -> Result<Option<Announced>> {
         let store = self.repository.store();
         if !store.is_far() || !self.creates_atomically()? {
@@ -189,8 +190,8 @@ impl<'a> Desk<'a> {
         self.repository.decided(&name, flag.session(), &bytes, self.trusted()?).map(Some)
     }
 
-    /// What a decision stands for that can't be read: a session that has put a whole snapshot was done, and refers to nothing more. Its own word, or anybody could have it
-    /// pass for done while it is at work.
+    /// What a decision stands for that can't be read: a session that has put a whole snapshot was done, and refers to
+    /// nothing more. Its own word, or anybody could have it pass for done while it is at work.
     fn guess(&self, session: SessionId) -> Result<Verdict> {
         let put = self.snapshots_of(session)?;
         let own = self.signer_of(session)?;
@@ -199,14 +200,14 @@ impl<'a> Desk<'a> {
         Ok(whole.map_or(NOTHING, |(snapshot, _)| Verdict::Committed { snapshot: *snapshot }))
     }
 
-    /// Of the sessions that wrote these index objects, those that were evicted, or on which nobody can read what was decided: what they name
-    /// has to be named by others before it counts.
+    /// Of the sessions that wrote these index objects, those that were evicted, or on which nobody can read what was
+    /// decided: what they name has to be named by others before it counts.
     pub fn evicted(&self, objects: &[IndexId]) -> Result<Vec<SessionId>> {
         self.evicted_unless(objects, self.repository.decided_on()?, |eviction| Ok(eviction? == Some(false)))
     }
 
-    /// As [`Desk::evicted`], for a writer, who goes on with the secrets that he has when what was decided is in newer ones; `decided`: the sessions that were
-    /// decided on, listed after the index objects were.
+    /// As [`Desk::evicted`], for a writer, who goes on with the secrets that he has when what was decided is in newer
+    /// ones; `decided`: the sessions that were decided on, listed after the index objects were.
     pub fn evicted_among(
         &self,
         objects: &[IndexId],
@@ -233,9 +234,9 @@ impl<'a> Desk<'a> {
         Ok(evicted)
     }
 
-    /// Whether an index object is of a session that has not ended and has decided nothing. One that can't be opened is then torn: a
-    /// writer was cut off on a storage where nothing can be written first and named after. Nobody has ever read it, so nobody refers to
-    /// what it should name.
+    /// Whether an index object is of a session that has not ended and has decided nothing. One that can't be opened is
+    /// then torn: a writer was cut off on a storage where nothing can be written first and named after. Nobody has ever
+    /// read it, so nobody refers to what it should name.
     pub fn is_unfinished(&self, object: IndexId) -> Result<bool> {
         for session in self.list(names::SESSIONS, SessionId::parse)? {
             if object.is_of(&session) {
@@ -287,11 +288,13 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Whether a session has neither ended nor been evicted: nobody removes or moves anything of what it refers to. One that is there is asked after all the
-    /// same, as a put that had to be tried again may have come late, when it had been removed.
+    /// Whether a session has neither ended nor been evicted: nobody removes or moves anything of what it refers to. One
+    /// that is there is asked after all the same, as a put that had to be tried again may have come late, when it had
+    /// been removed.
     ///
     /// # Errors
-    /// The storage can't be asked, or what was decided can't be read: for a session that is at work that is no reason to go on.
+    /// The storage can't be asked, or what was decided can't be read: for a session that is at work that is no reason
+    /// to go on.
     pub fn stands(&self, session: SessionId) -> Result<bool> {
         if !self.has_session(session)? {
             return Ok(false);
@@ -322,7 +325,8 @@ impl<'a> Desk<'a> {
         Ok(self.eviction(session)? == Some(true))
     }
 
-    /// The same; `None` if what was decided can't be read. What isn't where this storage has it may be where another one has, from which the repository was copied.
+    /// The same; `None` if what was decided can't be read. What isn't where this storage has it may be where another
+    /// one has, from which the repository was copied.
     fn eviction(&self, session: SessionId) -> Result<Option<bool>> {
         let mut flags = [Flag::Decision(session), Flag::Evicted(session)];
         if !self.creates_atomically()? {
@@ -381,8 +385,8 @@ impl Board for Desk<'_> {
 
     fn sessions(&self) -> Result<Vec<SessionId>> {
         let mut sessions = self.list(names::SESSIONS, SessionId::parse)?;
-        // A collector that is shown too few of them would take what the others refer to: what one listing leaves out by some
-        // mishap another one has.
+        // A collector that is shown too few of them would take what the others refer to: what one listing leaves out by
+        // some mishap another one has.
         sessions.extend(self.list(names::SESSIONS, SessionId::parse)?);
         sessions.sort_unstable();
         sessions.dedup();
@@ -400,7 +404,8 @@ impl Board for Desk<'_> {
         let bytes = self.session.seal(id, self.repository.config().suite, self.repository.sealing()?);
         let mut looks = Vec::new();
         if let Some(Looks { losses, objects }) = &self.looks {
-            // Plans first, and if there are any nothing else: what is to be referred to has to be seen once they were read.
+            // Plans first, and if there are any nothing else: what is to be referred to has to be seen once they were
+            // read.
             looks.extend([Look::Empty(names::PLANS), Look::InOrder(names::INDEX), Look::InOrder(names::DECISIONS)]);
             looks.extend(losses.then_some(Look::Listing(names::LOSSES)));
             looks.extend(objects.iter().map(|name| Look::Length(name)));
@@ -419,8 +424,9 @@ impl Board for Desk<'_> {
         Ok(self.repository.store().sync()?)
     }
 
-    /// A listing takes its time. Of a claim that goes meanwhile and of the eviction that was put before that it may have neither; of a commit and the
-    /// eviction that came behind it, the latter alone. So an eviction is asked for by its name as well, and if it stands all is listed once more.
+    /// A listing takes its time. Of a claim that goes meanwhile and of the eviction that was put before that it may
+    /// have neither; of a commit and the eviction that came behind it, the latter alone. So an eviction is asked for by
+    /// its name as well, and if it stands all is listed once more.
     fn flags(&self, session: SessionId) -> Result<Vec<Flag>> {
         let list = || self.list(names::DECISIONS, |name| Flag::parse(name).filter(|flag| flag.session() == session));
         let flags = list()?;

@@ -1,8 +1,10 @@
-//! A repository that was copied to another sort of storage: one that creates atomically has a session's verdict in one place, another one in flags.
+//! A repository that was copied to another sort of storage: one that creates atomically has a session's verdict in one
+//! place, another one in flags.
 //!
-//! Whoever reads finds it in either. Whoever collects brings it to where this storage has it first, since the protocol's steps know one form alone: a session
-//! that had committed elsewhere would look as if it were at work, and be evicted with its snapshot. Verdicts are sealed for their session and not for their
-//! name, so that a session's own word stays its own.
+//! Whoever reads finds it in either. Whoever collects brings it to where this storage has it first, since the
+//! protocol's steps know one form alone: a session that had committed elsewhere would look as if it were at work, and
+//! be evicted with its snapshot. Verdicts are sealed for their session and not for their name, so that a session's own
+//! word stays its own.
 
 use super::{Board, Desk, Flag};
 use crate::{Repository, Result, names};

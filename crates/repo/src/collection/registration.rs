@@ -21,14 +21,14 @@ impl Registration {
         Self::begin_looking(repository, session, &Looks::default())
     }
 
-    /// The same, for who looks at these next: where no plans stand a storage that is far away is asked for them, and for the index, along with
-    /// the session.
+    /// The same, for who looks at these next: where no plans stand a storage that is far away is asked for them, and
+    /// for the index, along with the session.
     pub fn begin_looking(repository: &Repository, session: Session, looks: &Looks) -> Result<Self> {
         repository.may_write()?;
         let generation = repository.generation()?;
         let id = SessionId(random_id()?);
-        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so. A storage that
-        // is far away does it on the side.
+        // What killed runs left takes room that this one may need. Where it can't be cleared, a prune says so. A
+        // storage that is far away does it on the side.
         let known = std::thread::scope(|scope| {
             let _ = beside(scope, "clear", || repository.store().clear_unfinished());
             super::register(&Desk::of(repository, session).looking(looks), id)

@@ -1,7 +1,7 @@
 //! Entries as they stand in the storage: put before a removal, read, and absorbed by later ones.
 //!
-//! Crash order: the entry, durable → what it names is removed; an entry that absorbs, durable → what it absorbs is removed. So
-//! whatever is gone is named by an entry that stands, at any moment.
+//! Crash order: the entry, durable → what it names is removed; an entry that absorbs, durable → what it absorbs is
+//! removed. So whatever is gone is named by an entry that stands, at any moment.
 
 use crate::keys::TrustedKey;
 use crate::{Error, Repository, Result, names, random_id};
@@ -71,7 +71,8 @@ impl Repository {
         let (entry, signer) = match Entry::open(id, self.secrets(), &bytes).map_err(Error::damaged(&names::history(id)))
         {
             Ok(opened) => opened,
-            // One that can't be opened is told by a check; but who has given new secrets may have removed what this client remembers.
+            // One that can't be opened is told by a check; but who has given new secrets may have removed what this
+            // client remembers.
             Err(e) => {
                 self.refuse_if_rekeyed(&e)?;
                 return Ok(Read::Void);
@@ -101,8 +102,9 @@ impl Repository {
         Ok(())
     }
 
-    /// Put an entry in place of those that are damaged, which absorbs them, so that nobody who has seen them misses them when they go. What they said is lost with them:
-    /// clients that had not read it yet may miss what they named. Gives what is wrong with entries; one that the storage doesn't give out stays.
+    /// Put an entry in place of those that are damaged, which absorbs them, so that nobody who has seen them misses
+    /// them when they go. What they said is lost with them: clients that had not read it yet may miss what they named.
+    /// Gives what is wrong with entries; one that the storage doesn't give out stays.
     ///
     /// # Errors
     /// The storage fails.
@@ -125,7 +127,8 @@ impl Repository {
         Ok(wrong)
     }
 
-    /// Fails if an entry can't be read, or is damaged; whose word it is doesn't matter. One that is gone, of a newer program or of secrets that came since is none of these.
+    /// Fails if an entry can't be read, or is damaged; whose word it is doesn't matter. One that is gone, of a newer
+    /// program or of secrets that came since is none of these.
     fn try_entry(&self, id: HistoryId) -> Result<()> {
         let name = names::history(id);
         let opened = match self.store().get(&name).map_err(Error::from) {

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 pub(super) struct FoundKey {
     /// What is to be remembered of it.
     pub key: SeenKey,
-    /// What 0.1's first builds remembered of its certificate: with the time of its making, which is another one once a recovery file has made it again.
+    /// What 0.1's first builds remembered of its certificate: with the time of its making, which is another one once a
+    /// recovery file has made it again.
     pub dated: Id,
 }
 
@@ -56,9 +57,9 @@ impl View {
 
 /// What is missing, and what to remember from now on.
 ///
-/// An entry that is seen may yet be lost, if the power fails before it is durable. It is durable if something is gone that
-/// it alone names, and that is not just yet to come: so only such a one is remembered, and expected to stand. What others name is explained as well, and
-/// looked at again the next time.
+/// An entry that is seen may yet be lost, if the power fails before it is durable. It is durable if something is gone
+/// that it alone names, and that is not just yet to come: so only such a one is remembered, and expected to stand. What
+/// others name is explained as well, and looked at again the next time.
 pub(super) fn judge(seen: &Seen, view: &View) -> (Missing, Seen) {
     let mut times: HashMap<Id, u32> = HashMap::new();
     for (id, _) in view.entries.iter().flat_map(|entry| view.named(entry)) {

@@ -10,15 +10,16 @@ use drumlin_format::{HistoryId, IndexId, KeyId, SessionId, SnapshotId, snapshot}
 use drumlin_seal::checksum;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// So often it is looked before anybody is accused, or an entry that has just come is left to another time; and so often the history is listed anew because it changes meanwhile.
+/// So often it is looked before anybody is accused, or an entry that has just come is left to another time; and so
+/// often the history is listed anew because it changes meanwhile.
 const LOOKS: usize = 3;
 const LISTINGS_MAX: usize = 8;
 /// So many snapshots are opened in one look to find out whether they count for good; the others another time.
 const OPENED_MAX: usize = 256;
 
 impl Repository {
-    /// Compare what is there with what this client has seen, and remember what is new. `keys`: read all keys, too, and don't only look whether those that
-    /// were seen are there. Without a memory nothing is looked at.
+    /// Compare what is there with what this client has seen, and remember what is new. `keys`: read all keys, too, and
+    /// don't only look whether those that were seen are there. Without a memory nothing is looked at.
     ///
     /// `now` is in seconds since 1970, for people.
     ///
@@ -37,7 +38,8 @@ impl Repository {
         if missing.is_empty() { Ok(()) } else { Err(Error::Unexplained(Box::new(missing))) }
     }
 
-    /// Remember what this client has done itself: for whoever has removed something. Failing that, the next look does it.
+    /// Remember what this client has done itself: for whoever has removed something. Failing that, the next look does
+    /// it.
     pub fn take_note(&self, now: i64) {
         let _ = self.look(now, false);
     }
@@ -71,8 +73,8 @@ impl Repository {
         self.memory().is_some_and(|memory| memory.read(|seen| seen.snapshots.contains(&id.0)))
     }
 
-    /// Whether a listing of snapshots has all that this client has seen and that nobody has removed. `false`: it was cut
-    /// short, and another one may not be.
+    /// Whether a listing of snapshots has all that this client has seen and that nobody has removed. `false`: it was
+    /// cut short, and another one may not be.
     ///
     /// # Errors
     /// [`Error::Unexplained`] if they are gone; and as [`Repository::look_back`].
@@ -106,8 +108,8 @@ impl Repository {
         }
     }
 
-    /// What is there. The order is that of `docs/history.md`: objects, then sessions, then decisions; and the history after
-    /// the objects. What has no place in it is asked for side by side.
+    /// What is there. The order is that of `docs/history.md`: objects, then sessions, then decisions; and the history
+    /// after the objects. What has no place in it is asked for side by side.
     fn view(&self, seen: &Seen, keys: bool, noticed: Ids) -> Result<View> {
         let (mut snapshots, mut indexes, mut key_ids) = (Vec::new(), Vec::new(), BTreeSet::new());
         let mut history = Vec::new();
@@ -202,8 +204,8 @@ impl Repository {
         Ok(Some(entries))
     }
 
-    /// Of snapshots and index objects that are new those that nobody removes without a word. They are listed once more, behind the sessions: a writer
-    /// that has ended in between has removed its checkpoints before.
+    /// Of snapshots and index objects that are new those that nobody removes without a word. They are listed once more,
+    /// behind the sessions: a writer that has ended in between has removed its checkpoints before.
     fn lasting(&self, mut snapshots: Vec<Id>, mut indexes: Vec<Id>) -> Result<(Vec<Id>, Vec<Id>)> {
         if snapshots.is_empty() && indexes.is_empty() {
             return Ok(Default::default());

@@ -1,12 +1,12 @@
-//! The file in which a client keeps what it has seen of a repository. It stands in a folder that is no cache, and every key
-//! of the repository that is used on the machine shares it.
+//! The file in which a client keeps what it has seen of a repository. It stands in a folder that is no cache, and every
+//! key of the repository that is used on the machine shares it.
 //!
 //! ```text
 //! <folder>/<repository id>/seen:  "drumlin seen" 00 00 00 02 | fresh (16) | sealed
 //! ```
 //!
-//! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects. One that is there and can't be read now (it is
-//! another user's, its disk fails) is left as it is, and told.
+//! A file that is lost or damaged makes the client forget, and no more: what it sees next is all that it expects. One
+//! that is there and can't be read now (it is another user's, its disk fails) is left as it is, and told.
 
 use super::seen::{Id, Ids, Seen};
 use crate::cache::make_folder;
@@ -145,7 +145,8 @@ impl Memory {
             let _ = fs::remove_file(&temporary);
             let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
             let mut file = descriptors::wait_for(open)?;
-            // What root makes in another one's folder (`sudo` may keep HOME) is that one's, or he couldn't read it any more.
+            // What root makes in another one's folder (`sudo` may keep HOME) is that one's, or he couldn't read it any
+            // more.
             let owner = fs::metadata(folder)?;
             if rustix::process::geteuid().is_root() && owner.uid() != 0 {
                 fchown(&file, Some(owner.uid()), Some(owner.gid()))?;

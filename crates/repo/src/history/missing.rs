@@ -25,7 +25,8 @@ impl KeyTrouble {
     }
 }
 
-/// What a client has seen in a repository, that isn't there any more, though no entry of the history that counts says so.
+/// What a client has seen in a repository, that isn't there any more, though no entry of the history that counts says
+/// so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// The storage that it is missing from, as [`drumlin_store::Store::location`] names it.

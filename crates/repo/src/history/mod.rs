@@ -1,5 +1,6 @@
-//! The history: who removes snapshots or index objects from a repository says so first, in a signed entry. A client that
-//! remembers what it has seen so tells a lawful removal from a storage that drops objects, or gives back an older state.
+//! The history: who removes snapshots or index objects from a repository says so first, in a signed entry. A client
+//! that remembers what it has seen so tells a lawful removal from a storage that drops objects, or gives back an older
+//! state.
 //!
 //! Why nobody is accused wrongly is in `docs/history.md`.
 

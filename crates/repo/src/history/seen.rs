@@ -1,5 +1,5 @@
-//! What a client has seen of a repository, and the bytes that it is kept in: sorted ids, 16 bytes each, so that a hundred
-//! thousand of them are read in no time.
+//! What a client has seen of a repository, and the bytes that it is kept in: sorted ids, 16 bytes each, so that a
+//! hundred thousand of them are read in no time.
 
 use drumlin_format::SnapshotId;
 use std::collections::BTreeMap;
@@ -130,8 +130,8 @@ impl Seen {
         out
     }
 
-    /// `None` if it is nothing that [`Seen::encode`] makes. `generations`: whether it says anything of those; what was written
-    /// before there were any does not.
+    /// `None` if it is nothing that [`Seen::encode`] makes. `generations`: whether it says anything of those; what was
+    /// written before there were any does not.
     pub fn decode(mut bytes: &[u8], with_generations: bool) -> Option<Self> {
         let rest = &mut bytes;
         let last = i64::from_le_bytes(take(rest)?);

@@ -1,5 +1,5 @@
-//! What is dropped is noticed, what is removed lawfully is not: one by one, and in random orders of the steps of several
-//! processes.
+//! What is dropped is noticed, what is removed lawfully is not: one by one, and in random orders of the steps of
+//! several processes.
 
 use super::judge::FoundKey;
 use super::seen::{Ids, Seen, SeenKey};
@@ -307,7 +307,8 @@ impl Store for Before {
     }
 }
 
-/// It ends, and removes them, between the listing that has them and that of the sessions: nothing tells then that they were no more than that.
+/// It ends, and removes them, between the listing that has them and that of the sessions: nothing tells then that they
+/// were no more than that.
 #[test]
 fn checkpoints_of_a_writer_that_ends_under_a_look_are_not_missed() {
     let bench = bench();

@@ -1,9 +1,10 @@
-//! The lean index: for who only reads, of a storage far away, and has next to nothing of the index yet: a new machine, from which one file is
-//! to be restored or a folder looked at.
+//! The lean index: for who only reads, of a storage far away, and has next to nothing of the index yet: a new machine,
+//! from which one file is to be restored or a folder looked at.
 //!
-//! It is a sparse one: of data packs it has their hooks, a fiftieth of the index, of tree packs all. Where a chunk is none of the hooks,
-//! those that stand around it in the tree are asked, of the same leaf or list, and lead to where most of that is: what stands together was mostly stored together. What isn't found that
-//! way is looked up in the whole index, which is fetched then.
+//! It is a sparse one: of data packs it has their hooks, a fiftieth of the index, of tree packs all. Where a chunk is
+//! none of the hooks, those that stand around it in the tree are asked, of the same leaf or list, and lead to where
+//! most of that is: what stands together was mostly stored together. What isn't found that way is looked up in the
+//! whole index, which is fetched then.
 
 use super::manifest::Manifest;
 use super::sync::Objects;
@@ -87,8 +88,8 @@ impl Index {
         self.whole.is_some()
     }
 
-    /// Chunks that stand together in the tree, in their order, some of which will be looked up: of a lean index these lead to one another. `of`: the
-    /// node of a list that names them.
+    /// Chunks that stand together in the tree, in their order, some of which will be looked up: of a lean index these
+    /// lead to one another. `of`: the node of a list that names them.
     pub fn expect_near(&self, of: Option<ChunkId>, ids: impl Iterator<Item = ChunkId>) {
         if let Some(champions) = self.champions.as_ref().filter(|_| self.is_lean()) {
             champions.near.add(of, ids.collect());

@@ -1,8 +1,8 @@
 //! Which runs make up the cached index, and which index objects each of them covers.
 //!
-//! Replaced in one step after new runs are complete. Several processes share the folder: a run is never changed, and one
-//! that no manifest names any more is removed by whoever saves the next manifest, unless it is younger than the process
-//! that might still be writing it (its name tells which process that is).
+//! Replaced in one step after new runs are complete. Several processes share the folder: a run is never changed, and
+//! one that no manifest names any more is removed by whoever saves the next manifest, unless it is younger than the
+//! process that might still be writing it (its name tells which process that is).
 
 use super::run::{Run, cache_error};
 use super::sync::Objects;
@@ -98,8 +98,9 @@ pub(super) fn remove_run(folder: Option<&Path>, name: &str) {
     }
 }
 
-/// A run and its name, if it has one: in the cache, if anything is kept there; where that has no room, in a file of this process alone; and in memory, where there is none for
-/// that either. `told` hears why it isn't where it should be.
+/// A run and its name, if it has one: in the cache, if anything is kept there; where that has no room, in a file of
+/// this process alone; and in memory, where there is none for that either. `told` hears why it isn't where it should
+/// be.
 ///
 /// # Errors
 /// It can't be written anywhere.

@@ -4,9 +4,10 @@
 //! [`run`]s in the local cache, each behind its filters), and, where those are missing, the repository's index objects,
 //! from which the runs are made. The index is never the only truth: the packs' own tables are.
 //!
-//! The *sparse* index is for repositories whose index is too large to hold or to fetch. It knows of data packs only their
-//! hooks, 1 chunk in 64; where a chunk at hand is a hook of some pack, that pack's table is fetched and the chunks around are
-//! looked up there. For who only reads, and has little of the index yet, the same is [`lean`]. After Lillibridge et al., 'Sparse Indexing' (FAST '09), with packs as segments.
+//! The *sparse* index is for repositories whose index is too large to hold or to fetch. It knows of data packs only
+//! their hooks, 1 chunk in 64; where a chunk at hand is a hook of some pack, that pack's table is fetched and the
+//! chunks around are looked up there. For who only reads, and has little of the index yet, the same is [`lean`]. After
+//! Lillibridge et al., 'Sparse Indexing' (FAST '09), with packs as segments.
 //!
 //! [`Index::claim`] settles who stores a chunk that several threads meet at once.
 
@@ -66,8 +67,8 @@ pub enum IndexMode {
     Exact,
     /// Its hooks.
     Sparse,
-    /// Its hooks, if the storage is far away and most of the index would have to be fetched; all of it once something isn't found by them. For who
-    /// only reads.
+    /// Its hooks, if the storage is far away and most of the index would have to be fetched; all of it once something
+    /// isn't found by them. For who only reads.
     Lean,
 }
 
@@ -85,8 +86,8 @@ pub struct Index {
     view: View,
     /// The tag of the newest generation, for a writer.
     newest: Option<u32>,
-    /// An index object that is damaged is passed over, and noted, instead of ending everything: what only it names is missed by who reads, and stored again by who
-    /// writes.
+    /// An index object that is damaged is passed over, and noted, instead of ending everything: what only it names is
+    /// missed by who reads, and stored again by who writes.
     lenient: bool,
     /// A writer that can open no tree pack but those whose keys its cache has.
     blind: bool,
@@ -97,7 +98,8 @@ pub struct Index {
 enum View {
     /// Whoever reads: all that is there counts.
     All,
-    /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions don't count.
+    /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions
+    /// don't count.
     Writer { condemned: BTreeSet<PackId> },
     /// A collector: these index objects alone, whatever comes; and of the packs that they name only these, if not all.
     Among { objects: sync::Objects, packs: Option<HashSet<PackId>> },
@@ -155,8 +157,8 @@ impl Index {
         Index::open_view(repository, cache, mode, View::All, false)
     }
 
-    /// The exact index without what some index objects say, because they can't be read. What the cache knows of them stays
-    /// as it is, and isn't asked.
+    /// The exact index without what some index objects say, because they can't be read. What the cache knows of them
+    /// stays as it is, and isn't asked.
     pub fn open_without(repository: &Repository, cache: Arc<Cache>, unreadable: HashSet<IndexId>) -> Result<Self> {
         Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false)
     }
@@ -179,9 +181,10 @@ impl Index {
         Index::open_view(&registration.repository, cache, mode, View::Writer { condemned }, true)
     }
 
-    /// The exact index of what these index objects say, and if not of all packs that they name only of these, for a collector: a chunk that one of
-    /// them holds is found there, even if others hold it as well. It stays as it is: what a collector has seen doesn't change under its hands,
-    /// and what others put meanwhile by whatever key takes nothing from its sight.
+    /// The exact index of what these index objects say, and if not of all packs that they name only of these, for a
+    /// collector: a chunk that one of them holds is found there, even if others hold it as well. It stays as it is:
+    /// what a collector has seen doesn't change under its hands, and what others put meanwhile by whatever key takes
+    /// nothing from its sight.
     ///
     /// # Errors
     /// [`Error::Replaced`] if one of them is gone: who asks has to look anew.
@@ -250,8 +253,8 @@ impl Index {
         }
     }
 
-    /// Where a chunk is, of all places that index objects give the first that will do, by its pack and its place in that one's table, and always the
-    /// same one of several: for who knows better than each of them. Of an exact index.
+    /// Where a chunk is, of all places that index objects give the first that will do, by its pack and its place in
+    /// that one's table, and always the same one of several: for who knows better than each of them. Of an exact index.
     ///
     /// # Errors
     /// The index can't be read.
@@ -280,8 +283,8 @@ impl Index {
         if found.is_some() { Ok(found) } else { self.find_beside_in_whole(id, not) }
     }
 
-    /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there may
-    /// be gone. A collector's stays as it is.
+    /// Take note of index objects that have come or gone. Locations that were given out stay valid, but what is there
+    /// may be gone. A collector's stays as it is.
     pub fn refresh(&self) -> Result<()> {
         if matches!(self.view, View::Among { .. }) {
             return Ok(());
@@ -365,9 +368,9 @@ impl Index {
         self.blind || self.newest.is_some_and(|newest| newest != 0)
     }
 
-    /// Whether a new tree may refer to a chunk where it is. A node of an older generation is stored anew by whoever needs it
-    /// again, so that trees become the newest generation's by themselves; and whoever can't open tree packs needs nodes in
-    /// packs of his own, to compare with the next time.
+    /// Whether a new tree may refer to a chunk where it is. A node of an older generation is stored anew by whoever
+    /// needs it again, so that trees become the newest generation's by themselves; and whoever can't open tree packs
+    /// needs nodes in packs of his own, to compare with the next time.
     pub fn serves(&self, id: &ChunkId) -> Result<bool> {
         let Some(mut location) = self.find(id)? else { return Ok(false) };
         let mut not = Vec::new();
@@ -453,8 +456,8 @@ impl Index {
         entries.iter().filter(is_read).for_each(|entry| tables.keep(entry.pack, &entry.table));
     }
 
-    /// Put runs aside that cover an object which is gone. After others have taken their place: whoever asks meanwhile finds
-    /// all that is there.
+    /// Put runs aside that cover an object which is gone. After others have taken their place: whoever asks meanwhile
+    /// finds all that is there.
     fn retire(&self, objects: &sync::Objects) {
         let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
         let (runs, retired): (Vec<_>, Vec<_>) =
@@ -467,8 +470,9 @@ impl Index {
         self.layers.write().unwrap_or_else(PoisonError::into_inner).push(run, covered);
     }
 
-    /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what they covered has to be read again. Where there
-    /// is no room for a merged one, or no file can be made for it, they stay as they are.
+    /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what
+    /// they covered has to be read again. Where there is no room for a merged one, or no file can be made for it, they
+    /// stay as they are.
     fn compact(&self) -> Result<bool> {
         while let Some(group) = self.mergeable() {
             let (file, name) = match manifest::new_run(&self.cache, self.folder.as_deref()) {

@@ -19,7 +19,8 @@ impl Repository {
         Ok(objects)
     }
 
-    /// What an index object says of its packs, without their chunks, behind the tag of its own generation; `None` if it is gone.
+    /// What an index object says of its packs, without their chunks, behind the tag of its own generation; `None` if it
+    /// is gone.
     pub fn index_hooks(&self, id: IndexId) -> Result<Option<(u32, Vec<Hooks>)>> {
         match self.store().len(&names::index(id))? {
             Some(len) => self.index_hooks_of(id, len),

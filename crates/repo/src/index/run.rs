@@ -1,5 +1,5 @@
-//! A run: chunk locations, sorted, in a file that never changes; read by the page with `pread`, so that a file cut short
-//! is an error and not a signal.
+//! A run: chunk locations, sorted, in a file that never changes; read by the page with `pread`, so that a file cut
+//! short is an error and not a signal.
 //!
 //! ```text
 //! page 0 …:  127 entries (24 bytes of id, pack u32, ordinal u32) | count u32 | 12 zero bytes | checksum (16)
@@ -197,8 +197,8 @@ impl RunWriter {
         }
     }
 
-    /// Append an entry; of several with one key in one pack the first stays. What stands in several packs has an entry for
-    /// each: one of them may be gone or shunned.
+    /// Append an entry; of several with one key in one pack the first stays. What stands in several packs has an entry
+    /// for each: one of them may be gone or shunned.
     pub fn push(&mut self, entry: RunEntry) -> io::Result<()> {
         if self.last == Some((entry.key, entry.pack)) {
             return Ok(());

@@ -17,9 +17,9 @@ struct Head<'a> {
 }
 
 impl Index {
-    /// Every place of a chunk in a finished pack that [`Index::lookup`] doesn't give, as it gives another one. In one pass over
-    /// all runs; a place may come twice. Of an exact index whose user shuns nothing. Of a chunk that stands more than once
-    /// in one pack the index knows the first place alone.
+    /// Every place of a chunk in a finished pack that [`Index::lookup`] doesn't give, as it gives another one. In one
+    /// pass over all runs; a place may come twice. Of an exact index whose user shuns nothing. Of a chunk that stands
+    /// more than once in one pack the index knows the first place alone.
     pub fn shadowed(&self, mut each: impl FnMut(Location)) -> Result<()> {
         if let Err(damaged) = self.try_shadowed(&mut each) {
             // As in a lookup: what is damaged is made again.

@@ -1,9 +1,9 @@
 //! The sparse index: which packs are worth looking into for the chunks at hand.
 //!
-//! A hook leads to a pack; its table is fetched, and the chunks around the hook are found there. Packs that were written one
-//! after the other are met one after the other: towards the end of one its successor's table is fetched as well, so that
-//! nothing is missed up to that one's first hook. What no hook leads to is stored once more: a few chunks before the first
-//! hook of each stretch of known data.
+//! A hook leads to a pack; its table is fetched, and the chunks around the hook are found there. Packs that were
+//! written one after the other are met one after the other: towards the end of one its successor's table is fetched as
+//! well, so that nothing is missed up to that one's first hook. What no hook leads to is stored once more: a few chunks
+//! before the first hook of each stretch of known data.
 
 use super::lean::Near;
 use super::run::{Key, PackInfo, key};
@@ -94,8 +94,8 @@ impl Champions {
         Ok(None)
     }
 
-    /// Packs that may hold a chunk: its own, if it is a hook; then those to which the hooks around it lead: the nearest, and those of most hooks, since
-    /// some lead far away, to contents that were met before.
+    /// Packs that may hold a chunk: its own, if it is a hook; then those to which the hooks around it lead: the
+    /// nearest, and those of most hooks, since some lead far away, to contents that were met before.
     fn candidates(&self, index: &Index, id: &ChunkId) -> Result<Vec<u32>> {
         let pack_of =
             |hook| Ok::<_, crate::Error>(index.lookup_runs(&hook_key(hook), &[], &mut |_, _| true)?.map(|at| at.pack));

@@ -1,5 +1,5 @@
-//! Bringing the cached index up to date: index objects that no run covers are read, runs that cover objects which are gone
-//! are dropped.
+//! Bringing the cached index up to date: index objects that no run covers are read, runs that cover objects which are
+//! gone are dropped.
 
 use super::manifest::{Covered, Manifest};
 use super::run::{PackInfo, Run, RunEntry, key};
@@ -23,7 +23,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const RUN_CHUNKS: usize = 64 << 10;
 /// If only hooks are read, a run is made of so many objects, each of which has a thousand hooks or fewer.
 const HOOKS_OBJECTS: usize = 64;
-/// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's key.
+/// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's
+/// key.
 const OBJECT_BYTES_A_CHUNK: u64 = 36;
 const FILTER_BYTES_A_HUNDRED_CHUNKS: u64 = 125;
 
@@ -62,8 +63,8 @@ pub(super) fn filter_bytes(objects: &Objects) -> u64 {
     objects.values().sum::<u64>() / OBJECT_BYTES_A_CHUNK * FILTER_BYTES_A_HUNDRED_CHUNKS / 100
 }
 
-/// To be called before the index is listed once more, as one of the objects that were listed so many times wasn't there: it has been
-/// replaced by others just now, or the storage needs some time to agree with itself.
+/// To be called before the index is listed once more, as one of the objects that were listed so many times wasn't
+/// there: it has been replaced by others just now, or the storage needs some time to agree with itself.
 ///
 /// # Errors
 /// [`Error::Ghost`]: it doesn't come to.
@@ -91,8 +92,8 @@ impl Index {
         }
     }
 
-    /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector was
-    /// at work.
+    /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector
+    /// was at work.
     pub(super) fn catch_up(&self, mut objects: Objects) -> Result<()> {
         let mut looks = 0;
         loop {
@@ -116,7 +117,8 @@ impl Index {
             match gone {
                 None if !all_stand && looks < LOOKS_MAX => {}
                 None => return Ok(()),
-                // Others do without what only it may name: it is stored again, or missed. A collector would take that for nobody's.
+                // Others do without what only it may name: it is stored again, or missed. A collector would take that
+                // for nobody's.
                 Some(gone) if matches!(self.view, View::Among { .. }) => {
                     return Err(Error::Replaced { name: names::index(gone) });
                 }
@@ -127,8 +129,9 @@ impl Index {
         }
     }
 
-    /// Whether an index object is done without that could not be read; noted if so. One that a newer program has written is not damaged, nor is one that was made with
-    /// secrets which have been given since the repository was opened.
+    /// Whether an index object is done without that could not be read; noted if so. One that a newer program has
+    /// written is not damaged, nor is one that was made with secrets which have been given since the repository was
+    /// opened.
     fn passes_over(&self, name: &str, error: &Error) -> bool {
         let passes = self.lenient && error.is_damage() && !error.is_missing() && !error.is_newer();
         if passes {
@@ -142,7 +145,8 @@ impl Index {
         passes
     }
 
-    /// Whether an index object was left in part by a writer that was cut off. Of one whose secrets aren't known nobody can tell.
+    /// Whether an index object was left in part by a writer that was cut off. Of one whose secrets aren't known nobody
+    /// can tell.
     fn is_torn(&self, id: IndexId, error: &Error) -> Result<bool> {
         let may_be = error.is_damage() && !error.is_unknown_generation();
         Ok(may_be && Desk::new(&self.repository).is_unfinished(id)?)

@@ -1,7 +1,9 @@
-//! Blocks of contents as they came from a storage far away: whoever needs another part of one need not fetch it again, nor while it is on its way.
+//! Blocks of contents as they came from a storage far away: whoever needs another part of one need not fetch it again,
+//! nor while it is on its way.
 //!
-//! What a large file's changes of a day have put stands in few blocks, in the file's order: a restore from its start to its end comes back to each day's
-//! block again and again, until all of it is used. So blocks of which something is left, or is known to be wanted, stay longest.
+//! What a large file's changes of a day have put stands in few blocks, in the file's order: a restore from its start to
+//! its end comes back to each day's block again and again, until all of it is used. So blocks of which something is
+//! left, or is known to be wanted, stay longest.
 
 use super::Lru;
 use crate::lock::lock;
@@ -76,7 +78,8 @@ impl Came {
         *lock(&self.state).wanted.entry(at).or_default() += bytes;
     }
 
-    /// So many bytes of a block were used, which has `of` in all. It stays while something is left: of what is wanted, if that is known.
+    /// So many bytes of a block were used, which has `of` in all. It stays while something is left: of what is wanted,
+    /// if that is known.
     pub fn used(&self, at: At, bytes: u64, of: u64) {
         let mut state = lock(&self.state);
         let state = &mut *state;

@@ -1,5 +1,5 @@
-//! A block's bytes: gathered from chunks, compressed unless a probe says that it is in vain, and checked by decoding them
-//! again, because a compressor that produces garbage must be found out while the source is still there.
+//! A block's bytes: gathered from chunks, compressed unless a probe says that it is in vain, and checked by decoding
+//! them again, because a compressor that produces garbage must be found out while the source is still there.
 
 use drumlin_format::ChunkId;
 use drumlin_format::pack::Codec;
@@ -55,7 +55,8 @@ impl BlockBuilder {
 pub struct Coder {
     compressor: Compressor<'static>,
     set: Effort,
-    /// What made less than the level did of the last block that was coded in several ways, if anything, and how many blocks ago that was.
+    /// What made less than the level did of the last block that was coded in several ways, if anything, and how many
+    /// blocks ago that was.
     best: (Option<Effort>, u32),
     decompressor: Decompressor<'static>,
     /// The coded block, then its sealed form.
@@ -63,7 +64,8 @@ pub struct Coder {
     /// Room to open and decode it again.
     pub(super) opened: Vec<u8>,
     decoded: Vec<u8>,
-    /// Room for what is made of pieces to see what a block is worth: `coded` keeps its length, which sealing the next raw block would have to fill again.
+    /// Room for what is made of pieces to see what a block is worth: `coded` keeps its length, which sealing the next
+    /// raw block would have to fill again.
     probe: Vec<u8>,
     /// What this machine makes of the next block is wrong in a bit: as it was coded, or as it was sealed.
     #[cfg(test)]
@@ -124,7 +126,8 @@ enum Contents {
     Regular,
 }
 
-/// Whether more than a few stretches of a block are no noise: of 64 bytes by chance 57 differ from one another, and fewer than 46 never do.
+/// Whether more than a few stretches of a block are no noise: of 64 bytes by chance 57 differ from one another, and
+/// fewer than 46 never do.
 fn is_mixed(raw: &[u8]) -> bool {
     let stretches = raw.chunks_exact(STRETCH_EVERY).map(|stretch| &stretch[..STRETCH_BYTES]);
     let count = stretches.len();
@@ -185,7 +188,8 @@ impl Coder {
         self.compress(raw).map(drop)
     }
 
-    /// Blocks behind one another are mostly of a kind: what was best for the one that was tried is taken for those behind it.
+    /// Blocks behind one another are mostly of a kind: what was best for the one that was tried is taken for those
+    /// behind it.
     fn compress_best(&mut self, raw: &[u8], level: Effort) -> std::io::Result<()> {
         let (best, since) = self.best;
         if since < TRY_EVERY || raw.len() < TRY_BYTES {
@@ -206,8 +210,8 @@ impl Coder {
         Ok(())
     }
 
-    /// A fast guess on a few pieces, confirmed on a larger one, as pieces alone are wrong for some binaries; then on many small
-    /// ones, as those few miss what lies between pictures.
+    /// A fast guess on a few pieces, confirmed on a larger one, as pieces alone are wrong for some binaries; then on
+    /// many small ones, as those few miss what lies between pictures.
     fn guess(&mut self, raw: &[u8]) -> std::io::Result<Contents> {
         if raw.len() < 2 * CONFIRM_BYTES {
             return Ok(Contents::Regular);

@@ -1,9 +1,10 @@
-//! A damaged pack seen through its parity: shards that can't be read, or whose sums are wrong, are made again in memory.
-//! Nothing is written here: `repair` moves what was healed into a new pack.
+//! A damaged pack seen through its parity: shards that can't be read, or whose sums are wrong, are made again in
+//! memory. Nothing is written here: `repair` moves what was healed into a new pack.
 //!
-//! Where the damage is, the directory of the parity tells, without a key. It isn't authenticated, so what comes of it counts for
-//! nothing until a block or the table made of it was opened. Memory: one stripe (16 MiB at the most) while it is looked
-//! at, one at a time in the whole process; of each pack then its directories and the shards that were made again.
+//! Where the damage is, the directory of the parity tells, without a key. It isn't authenticated, so what comes of it
+//! counts for nothing until a block or the table made of it was opened. Memory: one stripe (16 MiB at the most) while
+//! it is looked at, one at a time in the whole process; of each pack then its directories and the shards that were made
+//! again.
 
 use super::parity::{ROWS, Shard, added_up};
 use crate::lock::lock;
@@ -36,7 +37,8 @@ pub struct Damage {
     pub recovery: u64,
     /// Directories that can't be read, or not all of them.
     pub directories: u64,
-    /// Stripes of which no directory tells the sums: what is damaged in them isn't known, and nothing of it can be healed.
+    /// Stripes of which no directory tells the sums: what is damaged in them isn't known, and nothing of it can be
+    /// healed.
     pub blind: u64,
 }
 
@@ -97,8 +99,8 @@ impl Healed {
         }))
     }
 
-    /// A pack of which only name and length are known, and whose footer is of no use: a directory is looked for from its
-    /// end. `None` as for [`Healed::open`].
+    /// A pack of which only name and length are known, and whose footer is of no use: a directory is looked for from
+    /// its end. `None` as for [`Healed::open`].
     pub fn find(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<Option<Self>> {
         let name = names::pack(kind, id);
         if len > LEN_MAX {
@@ -161,8 +163,8 @@ impl Healed {
         Ok(self.damage)
     }
 
-    /// Fill `out` from `offset`, all of which lies before the parity, with what was there when the pack was written, as far
-    /// as it can be healed.
+    /// Fill `out` from `offset`, all of which lies before the parity, with what was there when the pack was written, as
+    /// far as it can be healed.
     ///
     /// # Errors
     /// What the storage says of bytes that it doesn't give out and that can't be healed.
@@ -191,7 +193,8 @@ impl Healed {
             let piece = &mut out[(at - offset) as usize..(next - offset) as usize];
             match self.shards.get(&((at / shard) as u32)) {
                 Some(made) => piece.copy_from_slice(&made[(at % shard) as usize..][..(next - at) as usize]),
-                // Its sum was right a moment ago: what can't be read now is tried once more before all is given up for it.
+                // Its sum was right a moment ago: what can't be read now is tried once more before all is given up for
+                // it.
                 None => match store.read_at(&self.name, at, piece).map_err(Error::from) {
                     Err(e) if is_of_bytes(&e) => store.read_at(&self.name, at, piece)?,
                     other => other?,
@@ -202,8 +205,8 @@ impl Healed {
         Ok(())
     }
 
-    /// As [`Healed::read_at`], for callers that can't tell by a key whether the bytes are those that were sealed: the sums
-    /// must say so. Gives whether something had to be made again.
+    /// As [`Healed::read_at`], for callers that can't tell by a key whether the bytes are those that were sealed: the
+    /// sums must say so. Gives whether something had to be made again.
     ///
     /// # Errors
     /// As [`Healed::read_at`], and [`Error::Damaged`] where the sums say that it is something else, or there are none.
@@ -234,7 +237,8 @@ impl Healed {
             self.blind.insert(number as u32);
             return Ok(());
         };
-        // Reading through bands may heal other packs by their own parity, which takes the one there is, and bands are looked at one at a time.
+        // Reading through bands may heal other packs by their own parity, which takes the one there is, and bands are
+        // looked at one at a time.
         let one = (!self.repository.is_through()).then(|| lock(&ONE));
         let at = u64::from(stripe.first) * SHARD_BYTES as u64;
         let mut data = self.shards(at, &sums.data, self.layout.data_len())?;
@@ -373,8 +377,8 @@ fn read(repository: &Repository, name: &str, offset: u64, shards: usize, end: u6
 
 /// The generation and the footer of a pack, by its parity if that is damaged; what stands in it leads to the table.
 ///
-/// The footer tells the generation: its checksum is over the header, too, so that of all that the key knows one fits. The
-/// header itself need not be read, and may be damaged. Of a generation that isn't known it tells the tag.
+/// The footer tells the generation: its checksum is over the header, too, so that of all that the key knows one fits.
+/// The header itself need not be read, and may be damaged. Of a generation that isn't known it tells the tag.
 pub(crate) fn read_footer(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<(u32, Footer)> {
     let name = names::pack(kind, id);
     let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });

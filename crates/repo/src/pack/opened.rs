@@ -1,5 +1,5 @@
-//! Blocks that were opened and decoded last, for the chunks beside the one that they were opened for. Each is opened once, whoever else wants it meanwhile:
-//! workers that restore the files of one block all come at the same moment.
+//! Blocks that were opened and decoded last, for the chunks beside the one that they were opened for. Each is opened
+//! once, whoever else wants it meanwhile: workers that restore the files of one block all come at the same moment.
 
 use super::Lru;
 use crate::lock::lock;

@@ -62,8 +62,8 @@ pub struct Packer {
     stored: AtomicU64,
     /// Packs that are being closed: their bytes have to reach the disk, which takes long and needs no processor.
     closing: Mutex<VecDeque<JoinHandle<Result<()>>>>,
-    /// Why a pack, or a part of one, could not be written. What was to be in it is claimed and stored nowhere, and who was told may be anybody: nothing that was
-    /// appended may be referred to any more.
+    /// Why a pack, or a part of one, could not be written. What was to be in it is claimed and stored nowhere, and who
+    /// was told may be anybody: nothing that was appended may be referred to any more.
     failed: Mutex<Option<String>>,
     /// Packs that are not closed yet are to get no name any more.
     given_up: Arc<AtomicBool>,
@@ -177,9 +177,10 @@ impl Packer {
         Ok(Appended { bytes, waited: start.elapsed() })
     }
 
-    /// Take over a block as it stands in another pack of the same generation, sealed: `slot` is where its key is there. A pack takes each block of
-    /// an origin once only, and only by one key: any other is the next pack's first. (A table that says of an origin that it has another key is a lie, and what
-    /// was filed under that key would never be opened again.)
+    /// Take over a block as it stands in another pack of the same generation, sealed: `slot` is where its key is there.
+    /// A pack takes each block of an origin once only, and only by one key: any other is the next pack's first. (A
+    /// table that says of an origin that it has another key is a lie, and what was filed under that key would never be
+    /// opened again.)
     pub fn adopt(&self, slot: &Slot, block: &Block, sealed: &[u8], chunks: &[(ChunkId, u32)]) -> Result<u64> {
         self.kept(self.adopt_block(slot, block, sealed, chunks))
     }
@@ -223,8 +224,8 @@ impl Packer {
         lock(&self.failed).is_some()
     }
 
-    /// Have no pack named from now on: the session is about to end, and nothing would protect it. Those that are being closed are waited for until then; they hold on
-    /// to the storage.
+    /// Have no pack named from now on: the session is about to end, and nothing would protect it. Those that are being
+    /// closed are waited for until then; they hold on to the storage.
     pub(crate) fn give_up(&self, until: Instant) {
         self.given_up.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut *lock(&self.closing)) {
@@ -437,8 +438,8 @@ fn refused(source: drumlin_format::Error) -> Error {
     Error::Misuse(format!("a block can't be stored: {source}"))
 }
 
-/// How long a padding block, tag included, makes the length of all before the parity one of the size classes; the parity's
-/// follows from it. `table_len` is the sealed table's.
+/// How long a padding block, tag included, makes the length of all before the parity one of the size classes; the
+/// parity's follows from it. `table_len` is the sealed table's.
 fn padding(blocks_end: u64, table_len: usize) -> u32 {
     (size_class(blocks_end + TAG_BYTES as u64 + table_len as u64) - blocks_end - table_len as u64) as u32
 }
@@ -469,7 +470,8 @@ mod tests {
         session.data.append(&mut block, coder, coding)
     }
 
-    /// Memory or a processor that fails: it is found out while the source is there, and nothing refers to anything of that run.
+    /// Memory or a processor that fails: it is found out while the source is there, and nothing refers to anything of
+    /// that run.
     #[test]
     fn a_block_that_does_not_decode_to_what_went_into_it_is_not_stored() {
         let text = b"some words that repeat, ".repeat(2000);

@@ -1,11 +1,13 @@
 //! Making a pack's parity while the pack is written: nothing of the pack is kept but a window.
 //!
-//! The code is the high-rate one of `reed-solomon-simd` (Leopard: Lin, Chung and Han, FOCS 2014), of four recovery shards.
-//! It works on four data shards at a time and adds up what comes of them: so it needs no more memory than the sums, and
-//! may be stopped after any of them. A codeword of fewer recovery shards is the same one without its last rows.
+//! The code is the high-rate one of `reed-solomon-simd` (Leopard: Lin, Chung and Han, FOCS 2014), of four recovery
+//! shards. It works on four data shards at a time and adds up what comes of them: so it needs no more memory than the
+//! sums, and may be stopped after any of them. A codeword of fewer recovery shards is the same one without its last
+//! rows.
 //!
-//! How many codewords are woven together depends on how long the pack gets, which isn't known before its end. So a pack is
-//! coded in each of the ways that are still possible: that costs a few per cent of the work, since the others end early.
+//! How many codewords are woven together depends on how long the pack gets, which isn't known before its end. So a pack
+//! is coded in each of the ways that are still possible: that costs a few per cent of the work, since the others end
+//! early.
 
 use drumlin_format::parity::{self, Head, ROWS_MAX, SHARD_BYTES, STRIPE_SHARDS, Sums};
 use reed_solomon_simd::engine::{DefaultEngine, Engine, ShardsRefMut};
@@ -24,8 +26,8 @@ const LINES: usize = SHARD_BYTES / LINE_BYTES;
 pub(crate) type Line = [u8; LINE_BYTES];
 pub(super) type Shard = [u8; SHARD_BYTES];
 
-/// Its tables take 8 MiB and some milliseconds: packs of up to one window are often all that a run writes, and the tiny ones
-/// among them do without.
+/// Its tables take 8 MiB and some milliseconds: packs of up to one window are often all that a run writes, and the tiny
+/// ones among them do without.
 pub(crate) static ENGINE: LazyLock<DefaultEngine> = LazyLock::new(DefaultEngine::new);
 
 /// Takes a pack's bytes in their order and makes its parity.
@@ -88,7 +90,8 @@ impl Encoder {
         self.window.extend_from_slice(bytes);
     }
 
-    /// The parity of all that was written, whose last `head.table_len` bytes are the table. `None`: such a pack has none.
+    /// The parity of all that was written, whose last `head.table_len` bytes are the table. `None`: such a pack has
+    /// none.
     pub fn finish(mut self, head: &Head) -> Option<Vec<u8>> {
         let layout = head.layout()?;
         let written = (self.windows * WINDOW_BYTES + self.window.len()) as u64;
@@ -132,7 +135,8 @@ impl Encoder {
                 way.rows = Vec::new();
             }
         }
-        // The sums are made where each shard is at hand anyhow: a pass of their own over the window would take as long again.
+        // The sums are made where each shard is at hand anyhow: a pass of their own over the window would take as long
+        // again.
         let first = self.sums.len();
         self.sums.resize(first + WINDOW_SHARDS, 0);
         let sums = &mut self.sums[first..];

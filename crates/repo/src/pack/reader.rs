@@ -22,8 +22,8 @@ pub struct Reader {
     pub(super) repository: Repository,
     pub(super) index: Arc<Index>,
     pub(super) cache: Arc<Cache>,
-    /// By the pack that a block was sealed for and the pack whose table gave the key: a table that claims a wrong key for
-    /// somebody else's pack spoils nothing but its own blocks.
+    /// By the pack that a block was sealed for and the pack whose table gave the key: a table that claims a wrong key
+    /// for somebody else's pack spoils nothing but its own blocks.
     keys: Mutex<HashMap<(PackId, PackId), Arc<SealKey>>>,
     pub(super) tables: Mutex<Lru<PackId, Table>>,
     /// Tables that are had from elsewhere.
@@ -36,7 +36,8 @@ pub struct Reader {
     pub(super) heals: bool,
     /// Whether copies of tree packs are believed to be what the repository has.
     pub(super) copies: bool,
-    /// Of a storage far away: blocks of contents as they came, which the next who needs a part of them need not fetch again.
+    /// Of a storage far away: blocks of contents as they came, which the next who needs a part of them need not fetch
+    /// again.
     came: Option<Came>,
     /// Packs of which there are copies, and that the repository has as well.
     there: Mutex<HashSet<PackId>>,
@@ -231,8 +232,8 @@ impl Reader {
     }
 
     /// A block as it is sealed, into `out`, which is replaced; opened to see that it is whole, if this role can. What
-    /// comes of it stands in `opened`. Where it can't, the pack's parity has to say that it is whole; of a pack without any
-    /// nobody knows.
+    /// comes of it stands in `opened`. Where it can't, the pack's parity has to say that it is whole; of a pack without
+    /// any nobody knows.
     pub fn sealed_block(
         &self,
         info: &PackInfo,
@@ -269,8 +270,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a block is as it was sealed, with nothing of it to be made again, by the word of its pack's parity: for who can't open it. `None`: the
-    /// pack has none that this program knows.
+    /// Whether a block is as it was sealed, with nothing of it to be made again, by the word of its pack's parity: for
+    /// who can't open it. `None`: the pack has none that this program knows.
     ///
     /// # Errors
     /// The storage fails.
@@ -282,7 +283,8 @@ impl Reader {
         pack.as_mut().map(|pack| Ok(!read(pack)?)).transpose()
     }
 
-    /// Read bytes of a pack through its parity, after they were of no use as they stand. Whether there may be others now.
+    /// Read bytes of a pack through its parity, after they were of no use as they stand. Whether there may be others
+    /// now.
     fn heal(&self, info: &PackInfo, why: &Error, offset: u64, out: &mut [u8]) -> Result<bool> {
         if !why.is_of_one_object() || why.is_missing() {
             return Ok(false);
@@ -351,8 +353,8 @@ impl Reader {
         })
     }
 
-    /// One chunk, checked. The block that holds it is kept for the chunks beside it. Where a pack is gone or damaged, it is
-    /// taken from another one that has it.
+    /// One chunk, checked. The block that holds it is kept for the chunks beside it. Where a pack is gone or damaged,
+    /// it is taken from another one that has it.
     pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         let location = self.index.lookup(id)?.ok_or(Error::MissingChunk(*id))?;
         match self.chunk_at(kind, id, location) {

@@ -1,5 +1,5 @@
-//! Chunks whose pack is gone or damaged, from wherever else they are: a prune may have moved them since the index was read,
-//! and what two clients met at the same moment stands in two packs.
+//! Chunks whose pack is gone or damaged, from wherever else they are: a prune may have moved them since the index was
+//! read, and what two clients met at the same moment stands in two packs.
 
 use super::reader::Reader;
 use crate::band::Bands;

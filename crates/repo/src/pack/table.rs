@@ -1,5 +1,5 @@
-//! Tables of packs: from the pack itself, through its parity where it must be; as this client has kept them; and, of packs that can't give them out, as
-//! index objects have them.
+//! Tables of packs: from the pack itself, through its parity where it must be; as this client has kept them; and, of
+//! packs that can't give them out, as index objects have them.
 
 use super::reader::Reader;
 use super::{Healed, read_footer};
@@ -81,7 +81,8 @@ impl Reader {
         self.cache.tables().filter(|_| self.copies)
     }
 
-    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: its own is asked, once, and counts if it can be had.
+    /// A pack was of no use. It may be the kept table that is wrong, and not the pack: its own is asked, once, and
+    /// counts if it can be had.
     pub(super) fn doubt(&self, info: &PackInfo) {
         let Some(tables) = self.kept_tables().filter(|_| lock(&self.doubted).insert(info.id)) else { return };
         if let Ok((own, _)) = self.signed_table(info) {
@@ -105,8 +106,8 @@ impl Reader {
         })
     }
 
-    /// Take these for the tables of packs in which they may be damaged, before any of those is read. They are kept: whoever has to be taught
-    /// one may have it from nowhere else.
+    /// Take these for the tables of packs in which they may be damaged, before any of those is read. They are kept:
+    /// whoever has to be taught one may have it from nowhere else.
     pub fn teach(&self, tables: HashMap<PackId, Arc<Table>>) {
         let _ = self.taught.set(tables);
     }
@@ -116,8 +117,8 @@ impl Reader {
         lock(&self.tables).put(pack, table, bytes);
     }
 
-    /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs to
-    /// know. [`Reader::table`] believes anybody who has a key.
+    /// A pack's table of contents, read anew, and who signed it: to be compared with the certificates by whoever needs
+    /// to know. [`Reader::table`] believes anybody who has a key.
     pub fn signed_table(&self, info: &PackInfo) -> Result<(Table, Signer)> {
         if !self.heals {
             return read_table_as_is(&self.repository, info);
@@ -127,8 +128,8 @@ impl Reader {
         Ok((table, signer))
     }
 
-    /// The table of a pack that is there and can't give it out, as an index object has it; `None` if none has one that fits. Chunks are checked by their ids
-    /// as ever: a table that is a lie gives nothing back.
+    /// The table of a pack that is there and can't give it out, as an index object has it; `None` if none has one that
+    /// fits. Chunks are checked by their ids as ever: a table that is a lie gives nothing back.
     pub(super) fn told_table(&self, info: &PackInfo) -> Result<Option<Arc<Table>>> {
         // Held meanwhile: whoever else wants such a table waits for the same.
         let mut told = lock(&self.told);
@@ -217,7 +218,8 @@ fn read_own(repository: &Repository, info: &PackInfo) -> Result<(Table, Signer, 
     }
 }
 
-/// Where a pack says itself that its table is, if that is elsewhere than an index object says, which may be wrong; `None` if it can't be asked either.
+/// Where a pack says itself that its table is, if that is elsewhere than an index object says, which may be wrong;
+/// `None` if it can't be asked either.
 fn own_info(repository: &Repository, info: &PackInfo) -> Result<Option<PackInfo>> {
     let Some(len) = repository.store().len(&info.name())? else { return Ok(None) };
     match read_footer(repository, info.kind, info.id, len) {

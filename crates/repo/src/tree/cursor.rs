@@ -95,8 +95,8 @@ impl Cursor {
         child.holds_inner(inner, self.next_key()).map_err(|e| damaged(&child.node, e))
     }
 
-    /// What the subtree below `dir` (and, with it, all that begins with that path) holds, by reading only the nodes at its
-    /// two ends.
+    /// What the subtree below `dir` (and, with it, all that begins with that path) holds, by reading only the nodes at
+    /// its two ends.
     pub fn sums_below(&mut self, dir: &[u8]) -> Result<Sums> {
         let Some(root) = self.root else { return Ok(Sums::default()) };
         if dir.is_empty() {

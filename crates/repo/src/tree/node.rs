@@ -1,5 +1,5 @@
-//! Nodes put into tree packs: leaves, bodies and inner nodes each gather in blocks of their own, so that a run that needs
-//! leaves alone reads leaves alone.
+//! Nodes put into tree packs: leaves, bodies and inner nodes each gather in blocks of their own, so that a run that
+//! needs leaves alone reads leaves alone.
 
 use crate::pack::{BlockBuilder, Coder, Coding};
 use crate::{Error, Result, WriteSession};

@@ -1,4 +1,5 @@
-//! Building a tree from entries that come in order, with leaves of an older tree taken over whole where nothing changed.
+//! Building a tree from entries that come in order, with leaves of an older tree taken over whole where nothing
+//! changed.
 
 use super::node::Nodes;
 use crate::{Error, Result};
@@ -65,7 +66,8 @@ impl TreeWriter {
         self.state.leaf.is_empty()
     }
 
-    /// Append all entries of an old leaf, whose last entry is `last`, without looking at them again. Only at a boundary.
+    /// Append all entries of an old leaf, whose last entry is `last`, without looking at them again. Only at a
+    /// boundary.
     ///
     /// An old leaf that its tree's end cut short is not taken over by the caller unless it ends this tree as well.
     pub fn push_leaf(&mut self, nodes: &mut Nodes, child: Child, last: (&[u8], &[u8])) -> Result<()> {

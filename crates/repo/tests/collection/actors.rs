@@ -1,5 +1,5 @@
-//! Who takes part: writers, collectors, and somebody who forgets. The protocol is the shipped code; what is made up here is
-//! what they work on.
+//! Who takes part: writers, collectors, and somebody who forgets. The protocol is the shipped code; what is made up
+//! here is what they work on.
 
 use crate::explore::{Pause, Script};
 use crate::world::{Answer, Chunk, Snap, Step};
@@ -156,8 +156,8 @@ impl Play<'_, '_> {
         Ok(indexes)
     }
 
-    /// What a writer may refer to: nothing that only an evicted session names. Asked after the index was read: whoever was
-    /// evicted before he wrote is told as evicted.
+    /// What a writer may refer to: nothing that only an evicted session names. Asked after the index was read: whoever
+    /// was evicted before he wrote is told as evicted.
     fn usable(&self) -> Result<Indexes, Pause> {
         let mut indexes = self.indexes()?;
         if self.broken != Broken::AnyIndex {
@@ -270,8 +270,8 @@ pub fn indexer(play: &Play, me: u8) -> Result<String, Pause> {
     Ok("fell over".into())
 }
 
-/// A collector of long ago goes on from right before it decided on its plan; or from its second look, which has acquitted something, so that
-/// another plan stands beside the first.
+/// A collector of long ago goes on from right before it decided on its plan; or from its second look, which has
+/// acquitted something, so that another plan stands beside the first.
 pub fn decider(play: &Play, me: u8, again: bool) -> Result<String, Pause> {
     let session = SessionId([me; 16]);
     let first = PlanId([me; 16]);

@@ -1,7 +1,7 @@
 //! Every order of the steps of some actors. An actor is ordinary code that asks a [`Script`] for each step's answer; it
-//! is run again from its start with the answers that it has had, until it asks for one more. So a state is the world and
-//! what each actor has been told, and equal states are looked at once. An actor that crashes is one that takes no step
-//! any more: every such ending is among the states.
+//! is run again from its start with the answers that it has had, until it asks for one more. So a state is the world
+//! and what each actor has been told, and equal states are looked at once. An actor that crashes is one that takes no
+//! step any more: every such ending is among the states.
 
 use crate::world::{Answer, Step, World};
 use drumlin_testkit::Rng;
@@ -120,8 +120,8 @@ pub fn explore(
         if said.iter().all(Option::is_some) {
             explored.ends.push((world.clone(), said.iter().flatten().map(|w| w.to_string()).collect()));
         }
-        // A pack that no index names is nobody else's business, where nobody looks for such: that step need not be tried in
-        // every order.
+        // A pack that no index names is nobody else's business, where nobody looks for such: that step need not be
+        // tried in every order.
         let alone = |p: &Progress| !world.orphans && matches!(p, Progress::Asks { step: Step::PutPack(..), .. });
         let alone = progress.iter().position(alone);
         for (number, actor) in actors.iter().enumerate() {
@@ -143,8 +143,8 @@ pub fn explore(
     explored
 }
 
-/// Try some orders by chance, where there are too many to try all: in each walk an actor goes on for a while, a shorter or a longer one, until
-/// another's turn comes. The same seed takes the same ways.
+/// Try some orders by chance, where there are too many to try all: in each walk an actor goes on for a while, a shorter
+/// or a longer one, until another's turn comes. The same seed takes the same ways.
 pub fn wander(
     start: &World,
     actors: &[Actor],

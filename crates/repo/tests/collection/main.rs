@@ -47,7 +47,8 @@ enum Who {
     Carrier,
 }
 
-/// Explore with actors whose numbers begin at 10. Whoever was told that he committed must still be there, unless forgotten.
+/// Explore with actors whose numbers begin at 10. Whoever was told that he committed must still be there, unless
+/// forgotten.
 fn play(start: &World, atomic: bool, broken: Broken, who: &[Who]) -> Explored {
     let coarse = who.len() > 2;
     let start = World { atomic, coarse, ..start.clone() };
@@ -221,8 +222,9 @@ fn stale() -> World {
     world
 }
 
-/// An attempt to put a session that seemed to have failed is carried out when the session has ended. (Here a collector that ends it for its writer knows of
-/// that, too, and in truth it doesn't: what is left open so stands in `docs/collection.md`.)
+/// An attempt to put a session that seemed to have failed is carried out when the session has ended. (Here a collector
+/// that ends it for its writer knows of that, too, and in truth it doesn't: what is left open so stands in
+/// `docs/collection.md`.)
 #[test]
 fn a_session_that_comes_back() {
     for patience in [Patience::Evict, Patience::GiveUp] {
@@ -312,7 +314,8 @@ fn a_collector_that_decides_while_two_others_meet_it() {
     println!("{} states", holds(&about_to_decide(), &who));
 }
 
-/// Too many to try every order: one that decides, one that claims its session, one that settles what it finds; and a writer among them.
+/// Too many to try every order: one that decides, one that claims its session, one that settles what it finds; and a
+/// writer among them.
 #[test]
 fn three_collectors_by_chance() {
     by_chance(4000);
@@ -351,7 +354,8 @@ fn by_chance(walks: usize) {
 
 #[test]
 fn a_parent_that_is_forgotten_while_a_backup_takes_it_over() {
-    // The first writer refers to what is being condemned; the second takes the first for its parent; then that is forgotten.
+    // The first writer refers to what is being condemned; the second takes the first for its parent; then that is
+    // forgotten.
     let start = repository(&["b"], &[]);
     let states = holds(&start, &[Writer("b"), Writer("b"), Collector(Patience::Evict), Forgetter(10)]);
     println!("{states} states");

@@ -82,7 +82,8 @@ fn calls_back(store: &dyn Store) {
     assert_eq!(read, [b"a".to_vec(), b"b/c".to_vec()]);
 }
 
-/// Whoever puts something into the second folder first, and then into the first, is never seen to have done only the latter.
+/// Whoever puts something into the second folder first, and then into the first, is never seen to have done only the
+/// latter.
 fn in_order(store: &dyn Store) {
     let look = |first: &str, second: &str| {
         let mut seen = [BTreeSet::new(), BTreeSet::new()];
@@ -119,8 +120,8 @@ fn in_order(store: &dyn Store) {
     ok(store.list_in_order(&[], &mut |_, _| unreachable!("nothing was asked for")));
 }
 
-/// Whatever is looked at behind a put was so once that was done: what was there before is seen, what comes later is seen by who looks again, and of
-/// several folders each is seen after the one before it.
+/// Whatever is looked at behind a put was so once that was done: what was there before is seen, what comes later is
+/// seen by who looks again, and of several folders each is seen after the one before it.
 fn behind_a_put(store: &dyn Store) {
     let (first, second, done) = ("behind/first", "behind/second", AtomicUsize::new(0));
     thread::scope(|scope| {

@@ -43,7 +43,8 @@ pub fn check_alone(make: impl Fn() -> Box<dyn Store>) {
     check_one(May::ALL, &make, OBJECTS_ALONE);
 }
 
-/// What serves one program at a time may do so slowly: over rclone (1.60) thousands of objects take longer than nine minutes.
+/// What serves one program at a time may do so slowly: over rclone (1.60) thousands of objects take longer than nine
+/// minutes.
 const OBJECTS_ALONE: usize = 300;
 
 fn check_one(may: May, make: &impl Fn() -> Box<dyn Store>, many: usize) {

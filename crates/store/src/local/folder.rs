@@ -72,8 +72,9 @@ impl Root {
         self.is_far
     }
 
-    /// Look at something until it is there, but not for long, if it is far away. FUSE gives a file that is open another name before it is
-    /// replaced, so that for a moment there is none, and forgets what it has found by the old one. (Seen with sshfs.)
+    /// Look at something until it is there, but not for long, if it is far away. FUSE gives a file that is open another
+    /// name before it is replaced, so that for a moment there is none, and forgets what it has found by the old one.
+    /// (Seen with sshfs.)
     pub(super) fn patiently<T>(&self, mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let (mut pauses, mut stale) = (PAUSES.iter().filter(|_| self.is_far), 0);
         loop {
@@ -104,7 +105,8 @@ impl Root {
         }
     }
 
-    /// Open `name` below the root, without following any symbolic link; where descriptors are short, once others have returned theirs.
+    /// Open `name` below the root, without following any symbolic link; where descriptors are short, once others have
+    /// returned theirs.
     pub(super) fn open_at(&self, name: &str, flags: OFlags) -> Result<OwnedFd> {
         descriptors::wait_for(|| self.open_once(name, flags))
     }
@@ -169,8 +171,8 @@ impl Root {
         at.map_or_else(|| self.folder(""), Ok)
     }
 
-    /// A new folder is whose the repository's is, and open to its group if that one is: a run as root, or by another one of the group, is to keep nobody out who was in before.
-    /// What can't be done shows where somebody can't write.
+    /// A new folder is whose the repository's is, and open to its group if that one is: a run as root, or by another
+    /// one of the group, is to keep nobody out who was in before. What can't be done shows where somebody can't write.
     fn share(&self, above: &OwnedFd, segment: &str) {
         let made = fs::openat(above, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty());
         let (Ok(root), Ok(made)) = (fs::fstat(&self.dir), made) else { return };

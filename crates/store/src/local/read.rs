@@ -146,7 +146,8 @@ impl Handles {
         }
     }
 
-    /// Open the object `name`. Where descriptors are short those that are kept go first, and then others' are waited for.
+    /// Open the object `name`. Where descriptors are short those that are kept go first, and then others' are waited
+    /// for.
     pub(super) fn open(&self, root: &Root, name: &str) -> rustix::io::Result<Handle> {
         descriptors::wait_for(|| {
             let opened = Handle::open(root, name);

@@ -83,7 +83,8 @@ impl Temporary {
     fn rename(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
         let rename = || retry_on_intr(|| fs::renameat(&self.name.tmp, &self.name.name, folder, file));
         let mut renamed = rename();
-        // Over SMB nothing takes the place of a file that somebody has open; objects that are ever replaced are small, and soon read.
+        // Over SMB nothing takes the place of a file that somebody has open; objects that are ever replaced are small,
+        // and soon read.
         let mut tries = 0;
         while matches!(renamed, Err(Errno::ACCESS | Errno::BUSY)) && tries < OPEN_TRIES && mount::is_far(folder) {
             std::thread::sleep(OPEN_PAUSE);

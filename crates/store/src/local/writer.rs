@@ -1,9 +1,9 @@
 //! The writer: one thread a store that writes the data of uploads, past the page cache where the file system lets it.
 //!
 //! An upload copies its bytes into an aligned buffer; a full buffer goes to the thread, and comes back when it is
-//! written. There are [`BUFFERS`] of them in all, and waiting for a free one is what holds a fast producer back. What has
-//! piled up while the disk was busy goes out in one call, so that a disk which has to come back to its place between
-//! others' requests does so the less often the more it is behind.
+//! written. There are [`BUFFERS`] of them in all, and waiting for a free one is what holds a fast producer back. What
+//! has piled up while the disk was busy goes out in one call, so that a disk which has to come back to its place
+//! between others' requests does so the less often the more it is behind.
 //!
 //! An upload keeps a half-filled buffer between its writes, so an upload has to hold a *seat* to take buffers at all,
 //! and there are as many seats as buffers: whoever waits for a buffer holds none, so the others hold at most

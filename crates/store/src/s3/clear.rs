@@ -1,7 +1,7 @@
 //! Parts of uploads that nobody is going to put together any more.
 //!
-//! A listing of unfinished uploads doesn't say whose they are, only since when they stand, by the server's clock. No pack is under way
-//! for a week.
+//! A listing of unfinished uploads doesn't say whose they are, only since when they stand, by the server's clock. No
+//! pack is under way for a week.
 
 use super::Inner;
 use super::client::Ask;

@@ -1,5 +1,5 @@
-//! One request to the service, until it is answered: signed, tried again while what fails may pass, with what has to be found out on the
-//! way (new credentials, the server's clock, the bucket's region, where its name belongs) found out.
+//! One request to the service, until it is answered: signed, tried again while what fails may pass, with what has to be
+//! found out on the way (new credentials, the server's clock, the bucket's region, where its name belongs) found out.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -135,8 +135,8 @@ impl Client {
         }
     }
 
-    /// Ask until there is an answer. `verb` says what is tried, for messages; `tries` counts how often it was sent: what was sent twice
-    /// may have been done the first time.
+    /// Ask until there is an answer. `verb` says what is tried, for messages; `tries` counts how often it was sent:
+    /// what was sent twice may have been done the first time.
     pub(super) fn call(
         &self,
         verb: Action,
@@ -170,7 +170,8 @@ impl Client {
                     let name = ask.name.unwrap_or_default();
                     return Err(Error::because(Kind::Io, verb, name, &self.location, "it has been given up"));
                 }
-                // A server that has said when to come back has its way; the pause before this one has been counted already.
+                // A server that has said when to come back has its way; the pause before this one has been counted
+                // already.
                 doze(Duration::from_secs(std::mem::take(&mut throttled)), &stopped);
                 let answered = self.once(verb, ask, tries)?;
                 match answered {
@@ -246,8 +247,8 @@ impl Client {
             let request = Request { method: ask.method, target: &target, headers: &headers, body: ask.body };
             let most = |status: u16| if status < 300 { ask.most } else { ERROR_BYTES_MAX };
             let response = self.pool.call(&endpoint, &request, &most, tries).map_err(|broken| {
-                // What answers there is no server of this sort, or can't be trusted: that won't pass. Where one has answered before, the line
-                // has garbled it, or something on the way speaks in its place for a while.
+                // What answers there is no server of this sort, or can't be trusted: that won't pass. Where one has
+                // answered before, the line has garbled it, or something on the way speaks in its place for a while.
                 let has_answered = self.understood.load(Ordering::Relaxed);
                 let kind = match broken.error.kind() {
                     ErrorKind::InvalidData | ErrorKind::Other if !has_answered => Kind::Io,
@@ -278,8 +279,8 @@ impl Client {
         unreachable!("the loop has no end of its own")
     }
 
-    /// What can be put right by ourselves: said to a request to this endpoint, that went this way. `used` is how far the server's clock was taken to
-    /// be ahead.
+    /// What can be put right by ourselves: said to a request to this endpoint, that went this way. `used` is how far
+    /// the server's clock was taken to be ahead.
     fn learn(&self, said: &Said, keys: &Arc<sign::Keys>, (endpoint, went): (&Endpoint, &Route), used: i64) -> Lesson {
         if said.is_skewed()
             && let Some(theirs) = said.date.as_deref().and_then(time::http)

@@ -9,18 +9,19 @@
 //!
 //! # What a crash leaves
 //!
-//! A put is there whole and durable when the server has answered, or not at all. A large object goes up in parts that nobody sees before they
-//! are put together; what a killed writer leaves of those takes room, and is removed by others after a week: [`clear`].
+//! A put is there whole and durable when the server has answered, or not at all. A large object goes up in parts that
+//! nobody sees before they are put together; what a killed writer leaves of those takes room, and is removed by others
+//! after a week: [`clear`].
 //!
 //! # When the line breaks, or the server has enough
 //!
-//! Every request is tried again until [`crate::Retries`] gives up. What may have been done already is looked at: [`objects`]. Of an
-//! upload only the parts that were under way are sent again: [`upload`].
+//! Every request is tried again until [`crate::Retries`] gives up. What may have been done already is looked at:
+//! [`objects`]. Of an upload only the parts that were under way are sent again: [`upload`].
 //!
 //! # Creating what must be new
 //!
-//! `If-None-Match: *` lets one of several creators win, where the server honours it. Some take it and overwrite all the same, so each is
-//! put to the test before it is trusted: [`once`].
+//! `If-None-Match: *` lets one of several creators win, where the server honours it. Some take it and overwrite all the
+//! same, so each is put to the test before it is trusted: [`once`].
 
 mod address;
 mod clear;
@@ -76,8 +77,8 @@ struct Inner {
 }
 
 impl S3Store {
-    /// Take an empty part of a bucket for a new repository. [`Kind::Exists`] if there is anything in it; [`Kind::Missing`] if there is no such
-    /// bucket.
+    /// Take an empty part of a bucket for a new repository. [`Kind::Exists`] if there is anything in it;
+    /// [`Kind::Missing`] if there is no such bucket.
     pub fn create(address: &S3Address, around: &Surroundings) -> Result<Self> {
         let store = Self::open(address, around)?;
         store.inner.is_empty()?;
@@ -90,7 +91,8 @@ impl S3Store {
         Ok(store)
     }
 
-    /// Whatever is there. Asks the server for nothing: whether there is such a bucket is found when something is asked for.
+    /// Whatever is there. Asks the server for nothing: whether there is such a bucket is found when something is asked
+    /// for.
     pub fn open(address: &S3Address, around: &Surroundings) -> Result<Self> {
         let location = address.to_string();
         let refused = |why: String| Error::because(Kind::Refused, Action::Open, "", &location, why);

@@ -1,7 +1,7 @@
 //! Single objects: read, written whole, removed.
 //!
-//! A put that is answered by 412 may have met itself: an earlier attempt was carried out and its answer was lost. Then what is there is
-//! compared with what was to be written; our objects differ from each other by their random parts.
+//! A put that is answered by 412 may have met itself: an earlier attempt was carried out and its answer was lost. Then
+//! what is there is compared with what was to be written; our objects differ from each other by their random parts.
 
 use std::sync::atomic::Ordering;
 
@@ -194,13 +194,15 @@ impl Inner {
             Ok(there) => Ok(there == bytes),
             // Gone again.
             Err(error) if error.kind == Kind::Missing => Ok(false),
-            // In a class that can't be read at once: names of packs are random, so that nobody else has one of that length.
+            // In a class that can't be read at once: names of packs are random, so that nobody else has one of that
+            // length.
             Err(error) if error.kind == Kind::Frozen => Ok(self.len(name)? == Some(bytes.len() as u64)),
             Err(error) => Err(error),
         }
     }
 
-    /// Remove an object, or hear from S3 that there is none: of what isn't removed an index object would be missed, or a pack paid for.
+    /// Remove an object, or hear from S3 that there is none: of what isn't removed an index object would be missed, or
+    /// a pack paid for.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         let ask = Ask::new("DeleteObject", "DELETE", name);
         match self.client.call(Action::Delete, &ask, &mut 0)? {

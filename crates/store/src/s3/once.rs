@@ -1,7 +1,7 @@
 //! Whether `If-None-Match: *` is honoured: tried, on an object that is there for that alone.
 //!
-//! Some servers take the header and overwrite all the same, with the same 200 that a creation gets. So a store that is about to write has to
-//! see one such request refused. It is made with `tmp/once`:
+//! Some servers take the header and overwrite all the same, with the same 200 that a creation gets. So a store that is
+//! about to write has to see one such request refused. It is made with `tmp/once`:
 //!
 //! | `tmp/once` | the request | means |
 //! |---|---|---|
@@ -10,7 +10,8 @@
 //! | says "ignored" | none | ignored, and everybody goes by that, even if the server has learned better since: two who go by different rules are the one thing that must not be |
 //! | isn't there | to create it with "honoured", then to overwrite it as above | as above |
 //!
-//! Whoever only reads goes by what it says. It costs two requests a run that writes, made while other things are waited for.
+//! Whoever only reads goes by what it says. It costs two requests a run that writes, made while other things are waited
+//! for.
 
 use std::sync::{Arc, Mutex};
 use std::thread;

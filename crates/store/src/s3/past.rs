@@ -1,8 +1,10 @@
-//! A bucket that keeps versions, as it was at a time: what was removed or replaced since is there, what came since is not.
+//! A bucket that keeps versions, as it was at a time: what was removed or replaced since is there, what came since is
+//! not.
 //!
-//! All versions of all our keys are listed once. Of each key the one counts that was the newest at that time, and none if that was the mark of
-//! a removal. By the server's clock, to the second; an object that went up in parts has the time at which its upload began, on most servers: a
-//! pack may be there a little before anything names it, which is no harm.
+//! All versions of all our keys are listed once. Of each key the one counts that was the newest at that time, and none
+//! if that was the mark of a removal. By the server's clock, to the second; an object that went up in parts has the
+//! time at which its upload began, on most servers: a pack may be there a little before anything names it, which is no
+//! harm.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

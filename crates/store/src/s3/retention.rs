@@ -1,7 +1,7 @@
 //! Object lock: for some days after an object was written, or seen to, nobody can remove it for good.
 //!
-//! A bucket with object lock keeps all versions of its objects. A removal only hides an object, under a mark that can be taken away again;
-//! the version below it can't be removed before its time is over.
+//! A bucket with object lock keeps all versions of its objects. A removal only hides an object, under a mark that can
+//! be taken away again; the version below it can't be removed before its time is over.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,8 @@ const DAYS_MAX: u32 = 36_500;
 pub struct ObjectLock {
     /// Days from when an object is written or seen to.
     pub days: u32,
-    /// Nobody at all can shorten it (S3's mode COMPLIANCE); else whoever has a right of its own for that can (GOVERNANCE).
+    /// Nobody at all can shorten it (S3's mode COMPLIANCE); else whoever has a right of its own for that can
+    /// (GOVERNANCE).
     pub is_strict: bool,
 }
 
@@ -131,7 +132,8 @@ impl Inner {
         let Some(head) = self.head(Action::Find, name)? else { return Ok(true) };
         // More strictly than it is now is not for later.
         let is_loose = lock.is_strict && head.header("x-amz-object-lock-mode").is_some_and(|mode| mode != lock.mode());
-        // One that is locked for longer, by somebody who once asked for more days or who has the right to, says nothing of others.
+        // One that is locked for longer, by somebody who once asked for more days or who has the right to, says nothing
+        // of others.
         let is_in_time = |left: i64| (whole / 2..=whole + DAY).contains(&left);
         Ok(is_loose || end_of(&head).is_none_or(|until| !is_in_time(until - self.client.now())))
     }

@@ -49,7 +49,8 @@ impl Said {
         self.code.is_empty() && !is_head
     }
 
-    /// There is no such object, and it is S3 that says so. A proxy that finds no server behind it, for a while, says 404 of everything.
+    /// There is no such object, and it is S3 that says so. A proxy that finds no server behind it, for a while, says
+    /// 404 of everything.
     pub(super) fn is_missing(&self) -> bool {
         let said_so = match self.code.as_str() {
             "" => self.is_by_s3,
@@ -78,7 +79,8 @@ impl Said {
         self.is_expired() || self.code == "InvalidAccessKeyId"
     }
 
-    /// The bucket has to be a part of the host's name. In the words of Alibaba's, Tencent's, Huawei's and Volcengine's services.
+    /// The bucket has to be a part of the host's name. In the words of Alibaba's, Tencent's, Huawei's and Volcengine's
+    /// services.
     pub(super) fn wants_bucket_in_host(&self) -> bool {
         matches!(
             self.code.as_str(),
@@ -111,7 +113,8 @@ impl Said {
         if self.code == "GlacierExpeditedRetrievalNotAvailable" {
             return false;
         }
-        // Of a server's troubles all but "I can't do such a thing", "not by this protocol" and "there is no room": proxies have numbers of their own.
+        // Of a server's troubles all but "I can't do such a thing", "not by this protocol" and "there is no room":
+        // proxies have numbers of their own.
         let by_status = matches!(self.status, 408 | 429 | 500..=599) && !matches!(self.status, 501 | 505 | 507);
         by_code || self.is_throttled() || by_status && !self.is_full()
     }
@@ -132,7 +135,8 @@ impl Said {
         by_code || self.code.starts_with("Throttling") || self.status == 429
     }
 
-    /// A proxy that finds no server behind it says so in its own words. (What it refuses for good, a method or a length, it does as well: that is not for this.)
+    /// A proxy that finds no server behind it says so in its own words. (What it refuses for good, a method or a
+    /// length, it does as well: that is not for this.)
     pub(super) fn is_by_proxy(&self) -> bool {
         self.status == 404 && self.code.is_empty() && !self.is_by_s3
     }
@@ -178,8 +182,8 @@ impl Said {
         self.status == 400 && self.words.to_ascii_lowercase().contains("content-md5")
     }
 
-    /// What can be done about it, and the words for it. `action` is the one of S3 that was asked for, `keys` where the keys come from,
-    /// `bucket` and `endpoint` where.
+    /// What can be done about it, and the words for it. `action` is the one of S3 that was asked for, `keys` where the
+    /// keys come from, `bucket` and `endpoint` where.
     pub(super) fn judge(&self, action: &str, keys: &str, bucket: &str, endpoint: &str) -> (Kind, String) {
         let told = match (self.words.is_empty(), self.code.is_empty()) {
             (false, false) => format!(" ({}: {})", self.code, self.words),

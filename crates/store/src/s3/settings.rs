@@ -1,4 +1,5 @@
-//! Which server, which bucket, which region: what the address, the command line, the environment and the profile say, in this order.
+//! Which server, which bucket, which region: what the address, the command line, the environment and the profile say,
+//! in this order.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -25,8 +26,8 @@ pub(super) fn is_region(name: &str) -> bool {
 pub(super) struct Route {
     /// What requests are signed for.
     pub region: String,
-    /// The bucket is a part of the host's name, as Amazon wants it and several others insist on, and not of the path, as most servers of
-    /// one's own expect it.
+    /// The bucket is a part of the host's name, as Amazon wants it and several others insist on, and not of the path,
+    /// as most servers of one's own expect it.
     pub in_host: bool,
 }
 
@@ -106,7 +107,8 @@ impl Settings {
         Route { region: self.region.clone(), in_host: self.server.is_none() && self.fits_in_host() }
     }
 
-    /// Whether the bucket can be a part of the host's name: that is no address, and a dot would not fit its certificate.
+    /// Whether the bucket can be a part of the host's name: that is no address, and a dot would not fit its
+    /// certificate.
     pub(super) fn fits_in_host(&self) -> bool {
         let (is_name, tls) = match &self.server {
             Some(server) => (server.host.parse::<IpAddr>().is_err(), server.tls),

@@ -1,4 +1,5 @@
-//! Signatures of requests: AWS Signature Version 4 ("Authenticating Requests (AWS Signature Version 4)", Amazon S3 API Reference).
+//! Signatures of requests: AWS Signature Version 4 ("Authenticating Requests (AWS Signature Version 4)", Amazon S3 API
+//! Reference).
 
 use std::fmt;
 
@@ -79,8 +80,8 @@ pub(super) fn query(pairs: &[(&str, &str)]) -> String {
     encoded.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-/// Add the time, the body's hash, the token and the signature. All headers that are there are signed, so that nobody on the way can take
-/// one out.
+/// Add the time, the body's hash, the token and the signature. All headers that are there are signed, so that nobody on
+/// the way can take one out.
 pub(super) fn sign(
     keys: &Keys,
     scope: &Scope<'_>,

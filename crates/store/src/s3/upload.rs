@@ -1,11 +1,13 @@
-//! Uploads: what is small in one request, what is large in parts, several at once, none of which anybody sees before they are put together.
+//! Uploads: what is small in one request, what is large in parts, several at once, none of which anybody sees before
+//! they are put together.
 //!
-//! A part stays in memory until the server has it; a broken connection costs that part's time. Some are on their way while the next one is filled, and waiting for
-//! room there is what holds a fast producer back: [`PARTS_AT_ONCE`], which fill a narrow line, or [`PARTS_AT_ONCE_MAX`] where a part is there soon, so that what they
-//! wait for is mostly the answer.
+//! A part stays in memory until the server has it; a broken connection costs that part's time. Some are on their way
+//! while the next one is filled, and waiting for room there is what holds a fast producer back: [`PARTS_AT_ONCE`],
+//! which fill a narrow line, or [`PARTS_AT_ONCE_MAX`] where a part is there soon, so that what they wait for is mostly
+//! the answer.
 //!
-//! That the name is free is seen by the request that makes the object, where the server honours `If-None-Match` there, too; some honour it
-//! for single requests and not for this one, so it is asked for before as well.
+//! That the name is free is seen by the request that makes the object, where the server honours `If-None-Match` there,
+//! too; some honour it for single requests and not for this one, so it is asked for before as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -211,7 +213,8 @@ impl S3Upload {
             Ok(_) => {
                 return Err(store.because(Kind::Io, Action::Write, &name, "the server hasn't put its parts together"));
             }
-            // An earlier attempt has done it, and its answer was lost. Nobody else has an object of this name in the making.
+            // An earlier attempt has done it, and its answer was lost. Nobody else has an object of this name in the
+            // making.
             Err(said)
                 if tries > 1 && (said.is_taken() || said.status == 404) && store.len(&name)? == Some(self.sent) => {}
             Err(said) if said.is_taken() => return Err(store.taken(&name)),

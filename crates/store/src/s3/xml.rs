@@ -1,4 +1,5 @@
-//! The little XML that S3 speaks: elements and text, no attributes that matter. A reader, not a validator: what isn't found isn't there.
+//! The little XML that S3 speaks: elements and text, no attributes that matter. A reader, not a validator: what isn't
+//! found isn't there.
 
 /// What stands in the first element of this name, as it stands there.
 pub(super) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {

@@ -1,8 +1,8 @@
 //! What is looked at right behind a put, in the same round trip: [`crate::Store::put_and_look`].
 //!
-//! OpenSSH does what a connection asks for in the order in which it was asked, so that what it answers behind the naming of an object, and the sync
-//! of its folder, was so when the object was there, durably. Each answer is as good as one that was asked for then; from the first
-//! on of which that isn't certain none is kept.
+//! OpenSSH does what a connection asks for in the order in which it was asked, so that what it answers behind the
+//! naming of an object, and the sync of its folder, was so when the object was there, durably. Each answer is as good
+//! as one that was asked for then; from the first on of which that isn't certain none is kept.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -56,8 +56,8 @@ impl Behind {
         self.listings(&[folder])?.pop()
     }
 
-    /// What is in each of these folders, once, if each was seen behind the one before it. Else nothing that was seen of them is of use: of one that has
-    /// to be listed now the next was seen too early.
+    /// What is in each of these folders, once, if each was seen behind the one before it. Else nothing that was seen of
+    /// them is of use: of one that has to be listed now the next was seen too early.
     pub(super) fn listings(&self, folders: &[&str]) -> Option<Vec<Vec<Listed>>> {
         let mut seen = lock(&self.0);
         let (mut found, mut at) = (Vec::new(), 0);

@@ -1,4 +1,5 @@
-//! Clearing away what writers that are gone left in `tmp/`: by the rules of [`crate::whose`], and by the server's clock.
+//! Clearing away what writers that are gone left in `tmp/`: by the rules of [`crate::whose`], and by the server's
+//! clock.
 
 use super::Inner;
 use super::objects::{BORN, NEW};

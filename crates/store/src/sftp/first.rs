@@ -1,9 +1,10 @@
 //! What is read first of a repository, asked for before the server has said that it speaks SFTP.
 //!
-//! A client may not send anything before it has heard the server's version, by the letter of the protocol; OpenSSH's server takes one packet
-//! after the other all the same, so that the answers come along with its version, and a round trip is saved. So only OpenSSH's is asked like
-//! this, as it has named itself in ssh's own greeting. On a connection on which nothing was opened yet a handle that is foreseen wrongly is
-//! nobody's (see [`super::handles`]). Whatever isn't as expected is thrown away, and asked for as usual.
+//! A client may not send anything before it has heard the server's version, by the letter of the protocol; OpenSSH's
+//! server takes one packet after the other all the same, so that the answers come along with its version, and a round
+//! trip is saved. So only OpenSSH's is asked like this, as it has named itself in ssh's own greeting. On a connection
+//! on which nothing was opened yet a handle that is foreseen wrongly is nobody's (see [`super::handles`]). Whatever
+//! isn't as expected is thrown away, and asked for as usual.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -41,7 +42,8 @@ impl First {
         First { wanted: wanted.take(FIRST_MAX).collect(), ..First::default() }
     }
 
-    /// Ask for them, and for what the account may do; `None` if nothing is wanted, or it can't be done. `none` is a path that nobody has.
+    /// Ask for them, and for what the account may do; `None` if nothing is wanted, or it can't be done. `none` is a
+    /// path that nobody has.
     pub(super) fn ask<'a>(&self, peer: &'a Peer, none: &[u8]) -> Option<Early<'a>> {
         if self.wanted.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return None;

@@ -32,8 +32,8 @@ pub(super) struct Folders {
 struct State {
     /// Those that are known to be there.
     known: HashSet<String>,
-    /// Those with entries made or removed since they were last synced, and the number of the last mark: what is marked while a sync is under way is for the
-    /// next one.
+    /// Those with entries made or removed since they were last synced, and the number of the last mark: what is marked
+    /// while a sync is under way is for the next one.
     dirty: BTreeMap<String, u64>,
     marks: u64,
     /// Those whose own entry, and all above, are durable.
@@ -114,8 +114,8 @@ impl Folders {
         }
     }
 
-    /// Take as many replies as there are `folders`. One that is there already is no trouble, as is one that can't be made:
-    /// what comes next will tell.
+    /// Take as many replies as there are `folders`. One that is there already is no trouble, as is one that can't be
+    /// made: what comes next will tell.
     pub(super) fn note_made(&self, folders: &[String], replies: &mut impl Iterator<Item = Reply>) {
         for (folder, reply) in folders.iter().zip(replies) {
             if reply.done().is_ok() {
@@ -126,7 +126,8 @@ impl Folders {
         }
     }
 
-    /// From here on the sync of these is asked for, behind what names an object in `folder` and makes `lacking`: of both that sync will be true.
+    /// From here on the sync of these is asked for, behind what names an object in `folder` and makes `lacking`: of
+    /// both that sync will be true.
     pub(super) fn ask(&self, opened: &Opened, folder: &str, lacking: &[String]) {
         let mut state = lock(&self.state);
         lacking.iter().for_each(|made| state.mark(split(made).0));
@@ -164,8 +165,8 @@ impl Folders {
         state.mark(folder);
     }
 
-    /// A folder that lies at the top, if it is open and durable itself: few objects are removed there, by somebody who waits
-    /// for it, so that a sync of each may go along. Elsewhere many are, and one sync does for all.
+    /// A folder that lies at the top, if it is open and durable itself: few objects are removed there, by somebody who
+    /// waits for it, so that a sync of each may go along. Elsewhere many are, and one sync does for all.
     pub(super) fn at_hand(&self, peer: &Peer, folder: &str) -> Opened {
         let state = lock(&self.state);
         let is_fit = !folder.contains('/') && state.failed.is_none() && state.anchored.contains(folder);
@@ -186,8 +187,9 @@ impl Folders {
         }
     }
 
-    /// What came of the sync of a folder. Some file systems, such as shares of others' machines, don't know what that is: OpenSSH's server tells their
-    /// EINVAL as a bad message, and their ENOSYS as unsupported. There is nothing more that can be done then, as with one that opens none.
+    /// What came of the sync of a folder. Some file systems, such as shares of others' machines, don't know what that
+    /// is: OpenSSH's server tells their EINVAL as a bad message, and their ENOSYS as unsupported. There is nothing more
+    /// that can be done then, as with one that opens none.
     pub(super) fn synced(&self, peer: &Peer, reply: Reply) -> std::result::Result<(), Trouble> {
         match reply.done() {
             Err(trouble) if trouble.is(status::BAD_MESSAGE) || trouble.is(status::UNSUPPORTED) => {

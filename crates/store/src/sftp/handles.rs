@@ -1,20 +1,21 @@
-//! Which handle the server gives next, so that what is wanted of a file can be asked for along with the request that opens it, and no
-//! round trip passes in between.
+//! Which handle the server gives next, so that what is wanted of a file can be asked for along with the request that
+//! opens it, and no round trip passes in between.
 //!
-//! OpenSSH's handles are numbers of four bytes: a file gets that of the one that was closed last, or the next higher one
-//! (`handle_new` in its sftp-server.c), and it does what a connection asks for in the order in which it was asked. So the next number
-//! is known, if what is under way is opened as well.
+//! OpenSSH's handles are numbers of four bytes: a file gets that of the one that was closed last, or the next higher
+//! one (`handle_new` in its sftp-server.c), and it does what a connection asks for in the order in which it was asked.
+//! So the next number is known, if what is under way is opened as well.
 //!
-//! It is a guess, and used as one: whoever makes it compares it with the handle that the answer has, and throws away what came
-//! of another. Nobody else asks for anything between the request that opens something and what is asked of the guess. Then a wrong one does no
-//! harm, for it is nobody's number:
+//! It is a guess, and used as one: whoever makes it compares it with the handle that the answer has, and throws away
+//! what came of another. Nobody else asks for anything between the request that opens something and what is asked of
+//! the guess. Then a wrong one does no harm, for it is nobody's number:
 //!
 //! - where the answers to all openings have come, a number that isn't open is free, whoever the server is;
-//! - where some have not, and OpenSSH opened fewer files than was expected, fewer numbers are taken, and the guess is one that is
-//!   still free (`a_wrong_guess_is_nobodys_number`). Of another server that isn't known, and nothing is guessed then.
+//! - where some have not, and OpenSSH opened fewer files than was expected, fewer numbers are taken, and the guess is
+//!   one that is still free (`a_wrong_guess_is_nobodys_number`). Of another server that isn't known, and nothing is
+//!   guessed then.
 //!
-//! To what is only guessed nothing is written, but where both the line and SFTP say that it is OpenSSH's server, and then to new files alone
-//! ([`super::peer::Peer::foresee_new`]): what is nobody's number can't be written to.
+//! To what is only guessed nothing is written, but where both the line and SFTP say that it is OpenSSH's server, and
+//! then to new files alone ([`super::peer::Peer::foresee_new`]): what is nobody's number can't be written to.
 //!
 //! With the first handle that isn't what it should have been guessing ends on that connection.
 
@@ -81,8 +82,8 @@ impl Handles {
         self.settle();
     }
 
-    /// The handle that the next file gets, if all that is under way is opened, and if this server is one whose handles can be guessed;
-    /// while anything is under way that OpenSSH's alone.
+    /// The handle that the next file gets, if all that is under way is opened, and if this server is one whose handles
+    /// can be guessed; while anything is under way that OpenSSH's alone.
     pub(super) fn next(&self, is_openssh: bool) -> Option<Number> {
         let is_settled = self.sent.is_empty();
         if self.strange || !(is_settled || is_openssh) {
@@ -239,8 +240,8 @@ mod tests {
     }
 
     proptest! {
-        /// Files are opened and closed, with guesses and without, some openings fail, and answers come late and in any order. What is asked of
-        /// a guess is asked right behind its opening.
+        /// Files are opened and closed, with guesses and without, some openings fail, and answers come late and in any
+        /// order. What is asked of a guess is asked right behind its opening.
         #[test]
         fn a_wrong_guess_is_nobodys_number(steps in proptest::collection::vec((0_u8..5, any::<bool>(), 0_usize..8), 1..120)) {
             let (mut handles, mut server) = (Handles::default(), Server::default());

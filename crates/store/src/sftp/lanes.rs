@@ -17,7 +17,8 @@ pub(super) struct Under {
     pub(super) answers: Receiver<Answer>,
     /// What a sync on its way will make safe.
     pub(super) syncing: Option<u64>,
-    /// Where it was to be opened, by the numbers of connections, and is being opened: answers come with [`OF_OPENING`] and below.
+    /// Where it was to be opened, by the numbers of connections, and is being opened: answers come with [`OF_OPENING`]
+    /// and below.
     opening: Vec<(u64, Option<Arc<Peer>>)>,
 }
 
@@ -40,8 +41,8 @@ impl Lane {
         Lane { peer, handle, load: 0 }
     }
 
-    /// Where nothing can be synced, only this tells whether the server has kept what it has taken: a quota, or a storage behind it
-    /// that is full.
+    /// Where nothing can be synced, only this tells whether the server has kept what it has taken: a quota, or a
+    /// storage behind it that is full.
     pub(super) fn close(&self, is_synced: bool) -> std::result::Result<(), Trouble> {
         let close = Request::Close { handle: &self.handle };
         if is_synced {
@@ -74,7 +75,8 @@ impl Under {
         None
     }
 
-    /// Wait until nobody opens it any more, so that all who have it can close it. What else is answered is wanted by nobody.
+    /// Wait until nobody opens it any more, so that all who have it can close it. What else is answered is wanted by
+    /// nobody.
     pub(super) fn settle(&mut self) {
         let start = Instant::now();
         while self.opening.iter().flat_map(|(_, peer)| peer).any(|peer| peer.check().is_ok())
@@ -109,8 +111,8 @@ impl Under {
         self.lanes.iter().all(|lane| lane.peer.offers().sync)
     }
 
-    /// Send a piece down the lane with the least to do among those on which no more than `most` bytes of the file would be on their way, or else nothing
-    /// is. Gives the number of its connection; `None`: it has to wait for an answer.
+    /// Send a piece down the lane with the least to do among those on which no more than `most` bytes of the file would
+    /// be on their way, or else nothing is. Gives the number of its connection; `None`: it has to wait for an answer.
     pub(super) fn write(&mut self, offset: u64, bytes: &Bytes, most: usize) -> Option<u64> {
         let open = self.lanes.iter_mut().filter(|lane| lane.load == 0 || lane.load + bytes.len() <= most);
         let lane = open.min_by_key(|lane| lane.peer.load())?;
@@ -204,7 +206,8 @@ pub(super) mod tests {
         assert!(under.opened(under.wait().unwrap()).is_some());
     }
 
-    /// Who leaves it closes it where it was about to be opened, too; a connection that says nothing is not waited for without end.
+    /// Who leaves it closes it where it was about to be opened, too; a connection that says nothing is not waited for
+    /// without end.
     #[test]
     fn what_is_opened_late_is_closed() {
         let ((one, _a), (two, mut heard), (three, _c)) = (connection(), connection(), connection());

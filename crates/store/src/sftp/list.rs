@@ -1,8 +1,8 @@
 //! Listing: every object below a folder, or an error; many folders at once.
 //!
-//! As in [`crate::LocalStore`], names outside the grammar and the folder `tmp/` are no objects, and a symbolic link with an
-//! object's name is an error. A folder's objects are given out when the folder has been read to its end: what broke
-//! in between is read anew, and nothing is given twice.
+//! As in [`crate::LocalStore`], names outside the grammar and the folder `tmp/` are no objects, and a symbolic link
+//! with an object's name is an error. A folder's objects are given out when the folder has been read to its end: what
+//! broke in between is read anew, and nothing is given twice.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ const PIECES_MAX: usize = 16;
 const PIECES_AT_ONCE: usize = 4;
 /// OpenSSH gives 100 entries in a piece, and others about as many.
 const FULL_PIECE: usize = 50;
-/// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory, nor one whose names
-/// are longer than any file system has them.
+/// A folder with more entries is none of ours: a server that makes up names without end shall not fill our memory, nor
+/// one whose names are longer than any file system has them.
 const ENTRIES_MAX: usize = 4 << 20;
 const NAME_BYTES_MAX: usize = 255;
 
@@ -65,8 +65,8 @@ impl Inner {
 
     /// Give each object of each folder, so that each folder is seen after the one before it was.
     ///
-    /// OpenSSH does what a connection asks for in the order in which it was asked. There all are read in one round trip; what turns out longer than
-    /// can be asked for in advance, and all behind it, is listed as usual.
+    /// OpenSSH does what a connection asks for in the order in which it was asked. There all are read in one round
+    /// trip; what turns out longer than can be asked for in advance, and all behind it, is listed as usual.
     pub(super) fn list_in_order(&self, folders: &[&str], each: &mut dyn FnMut(usize, Listed)) -> Result<()> {
         let mut read = Vec::new();
         if let [first, _, ..] = folders
@@ -75,7 +75,8 @@ impl Inner {
             self.linked(Action::List, base)?;
             read = came;
         }
-        // Up to the first of which that isn't certain: what was read of those behind it is older than what will be read of it.
+        // Up to the first of which that isn't certain: what was read of those behind it is older than what will be read
+        // of it.
         let mut read = read.into_iter().map_while(|came| came).collect::<Vec<_>>().into_iter();
         for (place, folder) in folders.iter().enumerate() {
             let mut each = |listed| each(place, listed);
@@ -94,8 +95,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Open, read and close each of these folders, one after the other, and ask for the repository's own, all at once. `None` if that can't
-    /// be done now; of a folder that turned out longer than what was asked for, or of which it isn't certain what was read, nothing.
+    /// Open, read and close each of these folders, one after the other, and ask for the repository's own, all at once.
+    /// `None` if that can't be done now; of a folder that turned out longer than what was asked for, or of which it
+    /// isn't certain what was read, nothing.
     #[allow(clippy::type_complexity)]
     fn read_at_once(
         &self,
@@ -161,7 +163,8 @@ impl Inner {
         }
     }
 
-    /// Read folders to their ends, and ask for the repository's own; along with opening them as long as they turn out short.
+    /// Read folders to their ends, and ask for the repository's own; along with opening them as long as they turn out
+    /// short.
     #[allow(clippy::type_complexity)]
     fn read_folders(
         &self,
@@ -251,7 +254,8 @@ impl Inner {
     }
 }
 
-/// The handle with which requests were made before it was known, and whether their answers came in order: what they say is certain only then.
+/// The handle with which requests were made before it was known, and whether their answers came in order: what they say
+/// is certain only then.
 #[derive(Clone, Copy)]
 pub(super) struct Foresight {
     pub handle: Number,
@@ -259,7 +263,8 @@ pub(super) struct Foresight {
 }
 
 impl Foresight {
-    /// What [`Inner::ask_to_read`] has asked for. `None` if the folder turned out longer, or if it isn't certain what was read.
+    /// What [`Inner::ask_to_read`] has asked for. `None` if the folder turned out longer, or if it isn't certain what
+    /// was read.
     pub(super) fn take_read(
         self,
         peer: &Peer,

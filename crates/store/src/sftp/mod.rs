@@ -19,8 +19,8 @@
 //!
 //! # When the line breaks
 //!
-//! Every call is tried again over a new connection, until [`crate::Retries`] gives up. What may have been done already is looked at
-//! first. An upload goes on where its bytes were last known to be safe: [`upload`].
+//! Every call is tried again over a new connection, until [`crate::Retries`] gives up. What may have been done already
+//! is looked at first. An upload goes on where its bytes were last known to be safe: [`upload`].
 
 mod address;
 mod behind;
@@ -98,7 +98,8 @@ impl SftpStore {
         Ok(store)
     }
 
-    /// Log in to where a repository is. Writes nothing. Whether the folder is there is found when something is asked for.
+    /// Log in to where a repository is. Writes nothing. Whether the folder is there is found when something is asked
+    /// for.
     pub fn open(location: &Location, around: &Surroundings) -> Result<Self> {
         let shown = location.to_string();
         let (way, base) = match location {

@@ -2,10 +2,10 @@
 //!
 //! # Accounts that may only add
 //!
-//! Where an account may neither rename nor link, nothing can be written first and named after. There an object is created
-//! under its own name, exclusively, with mode 0444: so that nobody, a thief of the account included, can open it to write once
-//! its writer's connection is gone. A writer that is cut off between the creation and the last byte leaves a torn object,
-//! which it may not remove. `docs/guides/sftp.md` says what becomes of those.
+//! Where an account may neither rename nor link, nothing can be written first and named after. There an object is
+//! created under its own name, exclusively, with mode 0444: so that nobody, a thief of the account included, can open
+//! it to write once its writer's connection is gone. A writer that is cut off between the creation and the last byte
+//! leaves a torn object, which it may not remove. `docs/guides/sftp.md` says what becomes of those.
 //!
 //! Whether an account may rename is found without leaving anything: by renaming a name that nobody has.
 
@@ -126,8 +126,8 @@ impl Inner {
         let able = peer.abilities()?;
         if let Some(before) = before {
             if able.rename {
-                // First of all: the old connection's server may be at work yet, and nothing gets the name once this is gone. It goes
-                // along with the next request.
+                // First of all: the old connection's server may be at work yet, and nothing gets the name once this is
+                // gone. It goes along with the next request.
                 peer.tell(&Request::Remove { path: &self.path(before) });
             }
             if how == Put::Create || !able.rename {
@@ -157,7 +157,8 @@ impl Inner {
         self.name(peer, temporary, name, how, &opened, (durable, looking)).map(Attempt::Named)
     }
 
-    /// Write a file in `tmp/`: the spare one, whose name `temporary` is then, or a new one. The folders that have to be synced once it has its own.
+    /// Write a file in `tmp/`: the spare one, whose name `temporary` is then, or a new one. The folders that have to be
+    /// synced once it has its own.
     pub(super) fn write_temporary(
         &self,
         peer: &Arc<Peer>,
@@ -198,8 +199,9 @@ impl Inner {
         Ok(opened.unwrap_or_default())
     }
 
-    /// Create a file in `tmp/`, write all of it, sync and close it, in one round trip, before its handle is known: see [`super::handles`]. `None` if that
-    /// can't be done, or came out otherwise; `temporary` is a name then that nobody has. A failure leaves the file to be removed.
+    /// Create a file in `tmp/`, write all of it, sync and close it, in one round trip, before its handle is known: see
+    /// [`super::handles`]. `None` if that can't be done, or came out otherwise; `temporary` is a name then that nobody
+    /// has. A failure leaves the file to be removed.
     pub(super) fn write_at_once(
         &self,
         peer: &Arc<Peer>,

@@ -166,7 +166,8 @@ pub(super) struct Abilities {
     pub write_bytes: usize,
 }
 
-/// What tells an account's [`Abilities`]. Renaming what isn't there does nothing, and tells whether renaming is allowed.
+/// What tells an account's [`Abilities`]. Renaming what isn't there does nothing, and tells whether renaming is
+/// allowed.
 pub(super) fn abilities(none: &[u8]) -> [Request<'_>; 2] {
     [Request::Rename { from: none, to: none }, Request::Limits]
 }
@@ -312,8 +313,8 @@ impl Peer {
         self.send(&Request::Write { handle, offset, len }, body, to, tag);
     }
 
-    /// Send a request whose answer nobody waits for, but for whoever closes the connection: [`Peer::settle`]. It goes along
-    /// with the next one that somebody waits for.
+    /// Send a request whose answer nobody waits for, but for whoever closes the connection: [`Peer::settle`]. It goes
+    /// along with the next one that somebody waits for.
     pub(super) fn tell(&self, request: &Request) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
@@ -371,8 +372,9 @@ impl Peer {
         packet.extend(request.encode(id));
     }
 
-    /// Several requests with nothing of anybody else's in between, the first of which opens something; `None` if it can't be told which
-    /// handle it will get, or the connection is gone. Nobody else can ask anything until they go out.
+    /// Several requests with nothing of anybody else's in between, the first of which opens something; `None` if it
+    /// can't be told which handle it will get, or the connection is gone. Nobody else can ask anything until they go
+    /// out.
     pub(super) fn foresee(&self) -> Option<Foreseen<'_>> {
         // Elsewhere handles are text, mostly.
         if !self.offers().sync {
@@ -392,7 +394,8 @@ impl Peer {
         if may { self.foreseen(false) } else { None }
     }
 
-    /// The same for a new file that is written to before its handle has come, on a line that leads to OpenSSH's server: see [`super::handles`].
+    /// The same for a new file that is written to before its handle has come, on a line that leads to OpenSSH's server:
+    /// see [`super::handles`].
     pub(super) fn foresee_new(&self) -> Option<Foreseen<'_>> {
         if !self.writes_at_once() {
             return None;
@@ -400,7 +403,8 @@ impl Peer {
         self.foreseen(true).map(|foreseen| Foreseen { is_new: true, ..foreseen })
     }
 
-    /// Whether a new file can be written to before its handle has come. An account that can't replace may not be able to take away what came of a wrong guess.
+    /// Whether a new file can be written to before its handle has come. An account that can't replace may not be able
+    /// to take away what came of a wrong guess.
     pub(super) fn writes_at_once(&self) -> bool {
         let offers = self.offers();
         self.line.openssh.load(Ordering::Relaxed) && offers.openssh && offers.sync && offers.replace
@@ -606,8 +610,8 @@ impl<'a> Foreseen<'a> {
         self.count += 1;
     }
 
-    /// Send them all. All replies, in the order of the requests, and whether they came in that order: otherwise what was asked may have been
-    /// done in another one, and nothing is certain of what was asked of the handle.
+    /// Send them all. All replies, in the order of the requests, and whether they came in that order: otherwise what
+    /// was asked may have been done in another one, and nothing is certain of what was asked of the handle.
     pub(super) fn land(self) -> Result<(Vec<Reply>, bool), Gone> {
         self.send().land()
     }

@@ -1,4 +1,5 @@
-//! What has come of an object that is uploaded, piece by piece: how far it was sent, taken by the server, and safe on its disk. What isn't safe yet is kept.
+//! What has come of an object that is uploaded, piece by piece: how far it was sent, taken by the server, and safe on
+//! its disk. What isn't safe yet is kept.
 
 use std::collections::VecDeque;
 
@@ -103,7 +104,8 @@ impl Pieces {
         self.kept.get(first).map_or(self.end, |piece| piece.offset)
     }
 
-    /// All up to there is on the server's disk, and kept no longer. Answers to some of it may still come: servers give them in any order.
+    /// All up to there is on the server's disk, and kept no longer. Answers to some of it may still come: servers give
+    /// them in any order.
     pub fn make_safe(&mut self, safe: u64, under: &mut Under) {
         self.safe = self.safe.max(safe);
         let is_safe = |piece: &mut Piece| piece.offset + piece.bytes.len() as u64 <= self.safe;

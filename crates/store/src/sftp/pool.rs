@@ -64,8 +64,8 @@ struct Connections {
     /// There was one.
     succeeded: bool,
     reluctant: Option<Instant>,
-    /// No further one is made: the server has refused it, as one does that wants another code of a person for each. Codes that
-    /// count once, sent again and again, may have it shut us out.
+    /// No further one is made: the server has refused it, as one does that wants another code of a person for each.
+    /// Codes that count once, sent again and again, may have it shut us out.
     alone: bool,
 }
 
@@ -147,8 +147,8 @@ impl Pool {
         }
     }
 
-    /// For somebody whose connections all have at least so much to do: the others that have little; if there is none, more are
-    /// opened in the background.
+    /// For somebody whose connections all have at least so much to do: the others that have little; if there is none,
+    /// more are opened in the background.
     pub(super) fn others(self: &Arc<Self>, least: usize, taken: &[u64]) -> Vec<Arc<Peer>> {
         if least < BUSY_BYTES {
             return Vec::new();
@@ -223,7 +223,8 @@ impl Pool {
             match (peer.greet(patience), early) {
                 (Ok(()), Some(early)) => self.first.keep(early, FIRST_PATIENCE),
                 (Ok(()), None) => peer.inquire(&self.none),
-                // Perhaps because of that: OpenSSH's is the server that was logged in to, and what speaks SFTP there may be another program.
+                // Perhaps because of that: OpenSSH's is the server that was logged in to, and what speaks SFTP there
+                // may be another program.
                 (Err(_), Some(_)) => return Err(None),
                 (Err(gone), None) => return Err(Some(connect(gone))),
             }

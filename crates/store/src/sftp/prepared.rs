@@ -1,8 +1,8 @@
-//! Small objects that lie in `tmp/`, whole and synced, before anybody puts them: who says what he will put has nothing to wait for then
-//! but its name.
+//! Small objects that lie in `tmp/`, whole and synced, before anybody puts them: who says what he will put has nothing
+//! to wait for then but its name.
 //!
-//! What is said and never put is removed when the store is let go of, if the connection over which it was written still stands; else
-//! it is left to [`crate::Store::clear_unfinished`], like every file that was not finished.
+//! What is said and never put is removed when the store is let go of, if the connection over which it was written still
+//! stands; else it is left to [`crate::Store::clear_unfinished`], like every file that was not finished.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -52,7 +52,8 @@ impl Inner {
         // For what was said first: it is most often wanted first.
         let spare = self.spare.take();
         let started = thread::Builder::new().name("sftp-prepare".into()).spawn(move || {
-            // Whoever lets go of the store last waits for what is sent here: it must not be this thread, with nothing sent.
+            // Whoever lets go of the store last waits for what is sent here: it must not be this thread, with nothing
+            // sent.
             let to = to;
             let _ = to.send(store.write_nameless(&of, &bytes, spare).ok().flatten());
         });
@@ -93,7 +94,8 @@ impl Inner {
         written.peer.tell(&Request::Remove { path: &self.path(&written.temporary) });
     }
 
-    /// Nobody is going to put anything any more. What takes too long to be written is left to its thread, which lets go of the rest then.
+    /// Nobody is going to put anything any more. What takes too long to be written is left to its thread, which lets go
+    /// of the rest then.
     pub(super) fn drop_prepared(&self) {
         let deadline = Instant::now() + SETTLING;
         lock(&self.prepared.0).retain(|of| match of.written.recv_deadline(deadline) {

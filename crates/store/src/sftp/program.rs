@@ -1,7 +1,8 @@
-//! SFTP over a program's standard input and output: `stdio:PROGRAM`, and `ssh -s sftp` where the user wants his own ssh.
+//! SFTP over a program's standard input and output: `stdio:PROGRAM`, and `ssh -s sftp` where the user wants his own
+//! ssh.
 //!
-//! The program is run by the shell. What it writes to its standard error is kept, and told when the connection breaks. It
-//! doesn't hear the terminal's Ctrl-C: the run that it serves has to end in order first.
+//! The program is run by the shell. What it writes to its standard error is kept, and told when the connection breaks.
+//! It doesn't hear the terminal's Ctrl-C: the run that it serves has to end in order first.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -6,8 +6,8 @@
 //! | rename | OpenSSH, for an account that may not link or replace, and where links are not to be had: its rename is a link and a removal, or a look and a rename where there are no links, and never replaces; and servers without OpenSSH's extensions that keep to version 3 of the protocol, by which a rename never does |
 //! | reserve | elsewhere: whoever creates the empty name owns it, and renames over it |
 //!
-//! Only with the last one may a reader, or a crash, find an object empty; and it is as good as the server's exclusive creation
-//! is: rclone's is not.
+//! Only with the last one may a reader, or a crash, find an object empty; and it is as good as the server's exclusive
+//! creation is: rclone's is not.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -33,9 +33,10 @@ pub(super) enum Named {
     NoReplacing,
 }
 
-/// Names that threads of this process have asked for by creating them empty, and not given to anything yet. When the connection breaks in between,
-/// an empty object of such a name is nobody else's: the thread that tries again goes on with it. (Two clients that want one name at
-/// one moment may then both get it, on a server that says of neither which it was; most names are random.)
+/// Names that threads of this process have asked for by creating them empty, and not given to anything yet. When the
+/// connection breaks in between, an empty object of such a name is nobody else's: the thread that tries again goes on
+/// with it. (Two clients that want one name at one moment may then both get it, on a server that says of neither which
+/// it was; most names are random.)
 #[derive(Default)]
 pub(super) struct Reserved(Mutex<HashMap<String, ThreadId>>);
 
@@ -56,7 +57,8 @@ impl Reserved {
 }
 
 impl Inner {
-    /// Give the file `from`, a path, the name `name`, and sync folders along with it; look behind it where that can be done at once.
+    /// Give the file `from`, a path, the name `name`, and sync folders along with it; look behind it where that can be
+    /// done at once.
     pub(super) fn publish(
         &self,
         peer: &Arc<Peer>,
@@ -100,7 +102,8 @@ impl Inner {
                 Err(_) => peer.links.store(false, Ordering::Relaxed),
             }
         }
-        // To rename over a reserved name takes the right to replace; a rename that never does takes none, and nobody has to see the name empty.
+        // To rename over a reserved name takes the right to replace; a rename that never does takes none, and nobody
+        // has to see the name empty.
         if peer.offers().sync || !peer.offers().replace && !self.renames_over(peer)? {
             return match self.named_by(peer, name, opened, looking, &Request::Rename { from, to: &self.path(name) })? {
                 Ok(()) => Ok(Named::Done),
@@ -142,7 +145,8 @@ impl Inner {
         }
     }
 
-    /// Whether this server's plain rename replaces what is there. By version 3 of the protocol it must not; some do it all the same.
+    /// Whether this server's plain rename replaces what is there. By version 3 of the protocol it must not; some do it
+    /// all the same.
     pub(super) fn renames_over(&self, peer: &Arc<Peer>) -> Result<bool, Trouble> {
         if let Some(known) = self.renames_over.get() {
             return Ok(*known);
@@ -185,8 +189,8 @@ impl Inner {
         }
     }
 
-    /// Make the folders of `name` that are not known to be there, do what names it, and sync. If the folders turn out to be
-    /// gone, once more with all of them.
+    /// Make the folders of `name` that are not known to be there, do what names it, and sync. If the folders turn out
+    /// to be gone, once more with all of them.
     fn named_by(
         &self,
         peer: &Arc<Peer>,

@@ -1,8 +1,9 @@
 //! Reading objects: handles of those read last are kept open, and all pieces of a range are asked for at once.
 //!
-//! A handle shows the file that bore the name when it was opened. It is given up when this store replaces or removes the
-//! object. Another process may do so, too: objects up to [`REPLACED_BYTES_MAX`], among which are all that anybody ever
-//! replaces, are asked for by name along with each read, at no cost in time, and opened anew when they have changed.
+//! A handle shows the file that bore the name when it was opened. It is given up when this store replaces or removes
+//! the object. Another process may do so, too: objects up to [`REPLACED_BYTES_MAX`], among which are all that anybody
+//! ever replaces, are asked for by name along with each read, at no cost in time, and opened anew when they have
+//! changed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -32,8 +33,9 @@ const ALONG_BYTES_MAX: usize = 2 << 20;
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
 const EXPECTED_BYTES_MAX: usize = 16 << 20;
-/// What has been here for so long, and nobody has fetched, is given up, once others that were asked for later have been fetched instead, [`EXPECTED_BYTES_MAX`] of them, or nobody has read anything for as long.
-/// (Over a slow line what is on its way may take far longer, and what comes over one connection be wanted behind what comes over another.)
+/// What has been here for so long, and nobody has fetched, is given up, once others that were asked for later have been
+/// fetched instead, [`EXPECTED_BYTES_MAX`] of them, or nobody has read anything for as long. (Over a slow line what is
+/// on its way may take far longer, and what comes over one connection be wanted behind what comes over another.)
 const EXPECTED_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// An object that is open on some connection; closed when dropped.
@@ -449,8 +451,8 @@ impl Inner {
         }
     }
 
-    /// Read a range of an open object. What was opened during the call may have been replaced since, by those who replace
-    /// it without pause at each look: its bytes are what the object was while it was read, all the same.
+    /// Read a range of an open object. What was opened during the call may have been replaced since, by those who
+    /// replace it without pause at each look: its bytes are what the object was while it was read, all the same.
     fn read_range(
         &self,
         name: &str,

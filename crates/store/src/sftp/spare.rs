@@ -1,5 +1,5 @@
-//! The file for the next small object, created while nobody waits for it: whoever has put one object usually puts another,
-//! and has one round trip less to wait.
+//! The file for the next small object, created while nobody waits for it: whoever has put one object usually puts
+//! another, and has one round trip less to wait.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,8 +31,8 @@ pub(super) struct File {
 }
 
 impl Inner {
-    /// Create the file for the next object, unless there is one, or it will be written along with being created, or the account could not take it
-    /// away again.
+    /// Create the file for the next object, unless there is one, or it will be written along with being created, or the
+    /// account could not take it away again.
     pub(super) fn set_spare(&self, peer: &Arc<Peer>) {
         let mut file = lock(&self.spare.file);
         if file.is_some() || peer.writes_at_once() || !peer.offers().replace {

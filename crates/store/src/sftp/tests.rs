@@ -45,8 +45,8 @@ fn conforms() {
     }
 }
 
-/// Stands between a client and the server, and does with each packet, heard or said, what the functions `heard` and `said` of `how` make
-/// of it. Its argument is the server's command.
+/// Stands between a client and the server, and does with each packet, heard or said, what the functions `heard` and
+/// `said` of `how` make of it. Its argument is the server's command.
 fn meddling(folder: &Path, how: &str) -> PathBuf {
     let script = folder.join("meddling.py");
     let pump = r#"
@@ -110,8 +110,8 @@ def said(packet):
     return packet
 "#;
 
-/// Keeps back what it says for a while whenever data or a file's end of writing are asked for, and writes down how many of those requests
-/// were on their way at once.
+/// Keeps back what it says for a while whenever data or a file's end of writing are asked for, and writes down how many
+/// of those requests were on their way at once.
 const COUNTING: &str = r#"
 import pathlib, time
 under_way, most = set(), {5: 0, 6: 0}
@@ -339,7 +339,8 @@ fn a_server_that_says_something_else_at_each_look_is_not_asked_for_ever() {
     for error in [store.get("d/a").unwrap_err(), store.read_at("d/a", 3000, &mut [0; 4000]).unwrap_err()] {
         assert!(error.to_string().contains("something different about it each time"), "{error}");
     }
-    // So speaks one whose object is replaced without pause. What lies in each of them is read from the one that was opened.
+    // So speaks one whose object is replaced without pause. What lies in each of them is read from the one that was
+    // opened.
     let mut range = [0; 4000];
     store.read_at("d/a", 1000, &mut range).unwrap();
     assert_eq!(range, [7; 4000]);
@@ -374,7 +375,8 @@ fn what_is_told_when_a_file_is_closed_is_heard() {
     }
 }
 
-/// Refuses to give files of `tmp/` the name `data/1`: such a request becomes one for what isn't there, whose answer becomes a refusal.
+/// Refuses to give files of `tmp/` the name `data/1`: such a request becomes one for what isn't there, whose answer
+/// becomes a refusal.
 const UNNAMING: &str = r#"
 naming = set()
 
@@ -419,16 +421,16 @@ fn what_is_refused_its_name_takes_no_room() {
     }
 }
 
-/// Where the first connection is cut: after so many bytes of what the server hears, or of what it says. In the second case it goes on
-/// with what it has heard, while the next connection is at work already.
+/// Where the first connection is cut: after so many bytes of what the server hears, or of what it says. In the second
+/// case it goes on with what it has heard, while the next connection is at work already.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Heard(usize),
     Said(usize),
 }
 
-/// A small run with the first connection cut, and whether an object that was put meanwhile is known to come late, perhaps. `None`: it was cut
-/// before it was greeted.
+/// A small run with the first connection cut, and whether an object that was put meanwhile is known to come late,
+/// perhaps. `None`: it was cut before it was greeted.
 fn survives(base: &Path, options: &str, cut: Cut) -> Option<bool> {
     let folder = new_folder(base, &format!("{cut:?}").replace(['(', ')'], "-"));
     let (repo, first) = (new_folder(&folder, "repo"), folder.join("first"));
@@ -481,8 +483,8 @@ fn a_cut_at_any_place_of_a_conversation_changes_nothing() {
     if location(dir.path(), "").is_none() {
         return;
     }
-    // All ways to give a name: by a link, by a rename that never replaces, by both; without syncs, by a link or by an empty file that is
-    // created first and then replaced, as well as it goes.
+    // All ways to give a name: by a link, by a rename that never replaces, by both; without syncs, by a link or by an
+    // empty file that is created first and then replaced, as well as it goes.
     let ways = [
         ("", 31),
         ("-P posix-rename", 131),

@@ -1,17 +1,19 @@
 //! Uploads: large objects sent in pieces that nobody waits for, and mended when the line breaks.
 //!
-//! Every [`SAFE_BYTES`] the server is asked to sync the file. What was sent since the last sync that has succeeded is kept in
-//! memory, [`KEPT_BYTES_MAX`] at most; waiting for room there is what holds a fast producer back.
+//! Every [`SAFE_BYTES`] the server is asked to sync the file. What was sent since the last sync that has succeeded is
+//! kept in memory, [`KEPT_BYTES_MAX`] at most; waiting for room there is what holds a fast producer back.
 //!
-//! What is no longer than [`AT_ONCE_BYTES_MAX`] is written when it is whole, in one round trip, where that can be done ([`super::handles`]): until more has come, or
-//! [`HELD_BACK`] has passed, an upload asks for nothing. When the connection breaks it is written once more, to another file.
+//! What is no longer than [`AT_ONCE_BYTES_MAX`] is written when it is whole, in one round trip, where that can be done
+//! ([`super::handles`]): until more has come, or [`HELD_BACK`] has passed, an upload asks for nothing. When the
+//! connection breaks it is written once more, to another file.
 //!
-//! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of them, as
-//! *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do. No lane is given more than it can have under way
-//! ([`LANE_BYTES_MAX`]): what waited in the queue of one would come late, and nothing behind it is safe before it.
+//! A connection takes no more than a certain amount a round trip, so a far server is sent one file over several of
+//! them, as *lanes*: each opens the file by itself, and a piece goes down the one that has the least to do. No lane is
+//! given more than it can have under way ([`LANE_BYTES_MAX`]): what waited in the queue of one would come late, and
+//! nothing behind it is safe before it.
 //!
-//! When the connection breaks, any other upload goes on over another one from where the file was last known to be safe, whatever the server
-//! has lost since, a crash of its machine included:
+//! When the connection breaks, any other upload goes on over another one from where the file was last known to be safe,
+//! whatever the server has lost since, a crash of its machine included:
 //!
 //! | the account | its files in `tmp/` are born | and an upload goes on |
 //! |---|---|---|
@@ -42,9 +44,11 @@ use crate::{Action, Error, Kind, Put, Result, Upload};
 const SAFE_BYTES: u64 = 8 << 20;
 /// So much is kept until the server has it for sure.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// So much more, by one upload at a time, over several connections: four of them carry 8 MiB a round trip, and what they have carried is safe after another two or three.
+/// So much more, by one upload at a time, over several connections: four of them carry 8 MiB a round trip, and what
+/// they have carried is safe after another two or three.
 const MORE_BYTES: usize = 16 << 20;
-/// So much of a file is on its way on each of several connections: OpenSSH takes 2 MiB, and what comes next should be there when it has.
+/// So much of a file is on its way on each of several connections: OpenSSH takes 2 MiB, and what comes next should be
+/// there when it has.
 const LANE_BYTES_MAX: usize = 4 << 20;
 /// What comes slowly is not held back for longer: the line would be idle, and all of it to be carried at the end.
 const HELD_BACK: Duration = Duration::from_millis(200);
@@ -99,7 +103,8 @@ pub(super) struct SftpUpload {
     more: Option<More>,
     /// Nothing is left to be removed.
     finished: bool,
-    /// A piece was refused, or the file could not be created: what was written isn't in it, and every further call fails with this.
+    /// A piece was refused, or the file could not be created: what was written isn't in it, and every further call
+    /// fails with this.
     failed: Option<(Kind, String)>,
 }
 
@@ -224,8 +229,8 @@ impl SftpUpload {
         Ok(())
     }
 
-    /// Create the file, and on the way open the folders that will have to be synced once it has its name: whoever syncs them has a
-    /// round trip less to wait.
+    /// Create the file, and on the way open the folders that will have to be synced once it has its name: whoever syncs
+    /// them has a round trip less to wait.
     fn create_file(&self, peer: &Arc<Peer>, mode: u32) -> std::result::Result<Vec<u8>, Trouble> {
         let path = self.store.path(&self.temporary);
         Ok(self.store.create(peer, &path, mode, split(&self.name).0)?.0)
@@ -276,7 +281,8 @@ impl SftpUpload {
         }
     }
 
-    /// Whether more than one connection may write to it. Who offers no sync may have no file there but a stream to somewhere else, which takes what comes next and nothing else.
+    /// Whether more than one connection may write to it. Who offers no sync may have no file there but a stream to
+    /// somewhere else, which takes what comes next and nothing else.
     fn may_widen(&self) -> bool {
         self.manner == Manner::Mendable && self.under.as_ref().is_some_and(Under::syncs)
     }
@@ -300,7 +306,8 @@ impl SftpUpload {
         Err(self.store.because(*kind, Action::Write, &self.name, cause))
     }
 
-    /// Take in answers until no more than so many bytes are not known to be safe, mending the connection when it breaks.
+    /// Take in answers until no more than so many bytes are not known to be safe, mending the connection when it
+    /// breaks.
     fn settle(&mut self, most: usize) -> Result<()> {
         self.refuse_failed()?;
         let pool = self.store.pool.clone();
@@ -362,8 +369,9 @@ impl SftpUpload {
         }
     }
 
-    /// If enough has been sent since the last sync, or all has to be safe, ask for one. Requests to one file are carried out
-    /// in order on one connection, so there it covers all that was sent before; over several, what has been taken in.
+    /// If enough has been sent since the last sync, or all has to be safe, ask for one. Requests to one file are
+    /// carried out in order on one connection, so there it covers all that was sent before; over several, what has been
+    /// taken in.
     fn ask_to_sync(&mut self, most: usize) {
         let pieces = &self.pieces;
         let (taken, sent, end, safe) = (pieces.taken(), pieces.sent(), pieces.end(), pieces.safe());
@@ -589,8 +597,8 @@ impl SftpUpload {
             named => named,
         };
         match (ours_looked, named) {
-            // A file with two names: same length, and made at the same moment. Names of objects are random, but for some
-            // small ones, which are not uploaded.
+            // A file with two names: same length, and made at the same moment. Names of objects are random, but for
+            // some small ones, which are not uploaded.
             (Ok(a), Ok(b)) if a.size == b.size && a.mtime == b.mtime => {
                 peer.tell(&Request::Remove { path: &ours });
                 Ok(Named::Done)

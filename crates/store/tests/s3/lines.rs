@@ -184,7 +184,8 @@ fn a_long_line_is_filled() {
         store.put(&format!("n/{n}"), &vec![n; 100_000], Put::Create).unwrap();
     }
     relay.set(Line::long(round_trip));
-    // One round trip for a connection, one for the range; eight of each, one after the other, would be sixteen. On a busy machine the quickest of some.
+    // One round trip for a connection, one for the range; eight of each, one after the other, would be sixteen. On a
+    // busy machine the quickest of some.
     let mut took = (0..5).map(|try_| {
         let start = Instant::now();
         let offset = 5 + try_ * 100;
@@ -199,7 +200,8 @@ fn a_long_line_is_filled() {
         start.elapsed()
     });
     assert!(took.any(|took| took < round_trip * 8));
-    // Twelve parts, two at a time, what begins and what ends them: beside one part alone, which takes what this machine takes for its bytes.
+    // Twelve parts, two at a time, what begins and what ends them: beside one part alone, which takes what this machine
+    // takes for its bytes.
     let time = |call: &dyn Fn()| {
         let start = Instant::now();
         call();

@@ -40,7 +40,8 @@ fn what_is_to_last_is_locked_and_begun_anew() {
         assert_eq!(lock(name), None, "{name}");
     }
 
-    // A month and half a month: seen by the end of the config's time, and asked for without anything that is locked for less.
+    // A month and half a month: seen by the end of the config's time, and asked for without anything that is locked for
+    // less.
     assert!(!store.retention_ends_soon("config").unwrap());
     let before = lock("data/large").unwrap().1;
     server.habits(|habits| habits.clock_ahead = 16 * DAY);
@@ -117,7 +118,8 @@ fn real_servers() {
     }
 }
 
-/// Whoever made the bucket has given it a default retention: it takes nothing without a sum, and nobody has asked for a lock.
+/// Whoever made the bucket has given it a default retention: it takes nothing without a sum, and nobody has asked for a
+/// lock.
 #[test]
 fn a_bucket_that_locks_by_itself() {
     let server = S3::with(Habits { locks: true, demands_sums: true, ..Habits::default() });

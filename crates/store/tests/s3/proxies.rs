@@ -14,7 +14,8 @@ use crate::place::User;
 /// `me:geheim`.
 const USER: &str = "proxy-authorization: Basic bWU6Z2VoZWlt";
 
-/// A proxy that makes tunnels for one user, all to one server, whatever they are asked to lead to. Which those were is noted.
+/// A proxy that makes tunnels for one user, all to one server, whatever they are asked to lead to. Which those were is
+/// noted.
 fn proxy(server: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));

@@ -69,7 +69,8 @@ fn a_session_that_is_renewed() {
     store.put("a", b"1", Put::Create).unwrap();
 }
 
-/// The same with the user's own file of credentials, which something else writes anew; and with keys that were replaced.
+/// The same with the user's own file of credentials, which something else writes anew; and with keys that were
+/// replaced.
 #[test]
 fn a_file_of_credentials_that_is_written_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +198,8 @@ fn a_length_that_is_not_told_at_once() {
     }
 }
 
-/// A proxy whose servers are away for a moment says 404 of everything. Nobody is told by it that there is no such object, or that it is removed.
+/// A proxy whose servers are away for a moment says 404 of everything. Nobody is told by it that there is no such
+/// object, or that it is removed.
 #[test]
 fn what_a_proxy_says_is_not_taken_for_s3s_word() {
     for nameless in [false, true] {

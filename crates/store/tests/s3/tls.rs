@@ -43,7 +43,8 @@ fn a_server_that_is_trusted() {
     assert!(user.told().is_empty());
 }
 
-/// A balancer that begins anew, or somebody else's network for a while: what it says then is no TLS that anybody could agree on.
+/// A balancer that begins anew, or somebody else's network for a while: what it says then is no TLS that anybody could
+/// agree on.
 #[test]
 fn a_handshake_that_fails_in_the_midst_of_it_passes() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +122,8 @@ fn servers_that_are_not() {
     }
 }
 
-/// As it is made at home: a certificate that has signed itself, and that the user names. In the environment or in `~/.aws/config`.
+/// As it is made at home: a certificate that has signed itself, and that the user names. In the environment or in
+/// `~/.aws/config`.
 #[test]
 fn a_certificate_of_the_servers_own() {
     let home = tempfile::tempdir().unwrap();

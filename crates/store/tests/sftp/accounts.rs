@@ -144,7 +144,8 @@ fn a_thief_of_an_account_of_proftpd_that_may_only_add_changes_nothing() {
     assert_eq!(std::fs::read(&file).unwrap(), b"dear");
 }
 
-/// Whether a file can be cut off by its attributes, which OpenSSH's client has no command for: mode and length are set in one request.
+/// Whether a file can be cut off by its attributes, which OpenSSH's client has no command for: mode and length are set
+/// in one request.
 fn cut(config: &Path, account: &str, path: &str) -> bool {
     let packet = |kind: u8, body: &[u8]| {
         let len = u32::try_from(body.len() + 1).unwrap().to_be_bytes();

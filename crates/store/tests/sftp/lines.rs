@@ -236,7 +236,8 @@ fn calls_take_few_round_trips() {
     turns(1, "put of what was announced", &announce, &put);
 }
 
-/// What is written before its file's handle is known gets where it belongs, also if the guess was wrong because somebody else's opening failed.
+/// What is written before its file's handle is known gets where it belongs, also if the guess was wrong because
+/// somebody else's opening failed.
 #[test]
 fn what_is_written_at_once_is_whole_whatever_others_open() {
     let Some(place) = Place::new() else { return };
@@ -273,7 +274,8 @@ fn what_is_written_at_once_is_whole_whatever_others_open() {
     }
 }
 
-/// Cut anywhere between an object's file and the last answer behind its naming: it is put once, and whatever is given out later is so.
+/// Cut anywhere between an object's file and the last answer behind its naming: it is put once, and whatever is given
+/// out later is so.
 #[test]
 fn a_cut_behind_a_put_leaves_nothing_that_is_not_so() {
     let Some(place) = Place::new() else { return };
@@ -302,7 +304,8 @@ fn a_cut_behind_a_put_leaves_nothing_that_is_not_so() {
     assert!(put > 10, "{put} cuts");
 }
 
-/// An upload whose file can't be created, once more has come than is written at once, is over: nobody goes on after the gap.
+/// An upload whose file can't be created, once more has come than is written at once, is over: nobody goes on after the
+/// gap.
 #[test]
 fn an_upload_that_can_not_be_begun_is_over() {
     let Some(place) = Place::new() else { return };
@@ -348,7 +351,8 @@ fn what_comes_slowly_is_sent_as_it_comes() {
     assert_eq!(store.len("data/1").unwrap(), Some(800_000));
 }
 
-/// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something was put since.
+/// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something
+/// was put since.
 #[test]
 fn what_is_seen_behind_a_put_is_given_once() {
     let Some(place) = Place::new() else { return };
@@ -409,7 +413,8 @@ fn what_is_read_first_takes_no_round_trip() {
         let around = drumlin_store::Surroundings { first, ..place.around() };
         drumlin_store::SftpStore::open(&place.location("plain", "/~/r"), &around).unwrap()
     };
-    // What is waited for until both are there: who is held up between two requests waits longer, so the least of some count.
+    // What is waited for until both are there: who is held up between two requests waits longer, so the least of some
+    // count.
     let waits = |first: &[&str]| {
         let wait = |_| {
             let before = place.relay.travelled();
@@ -446,8 +451,8 @@ fn what_is_read_first_takes_no_round_trip() {
     assert_eq!(store.get("d/e").unwrap(), b"3");
 }
 
-/// The second folder is read when the first has been, though both are asked for over a line on which a hundred objects come between; also if the
-/// first is too long to be read at once.
+/// The second folder is read when the first has been, though both are asked for over a line on which a hundred objects
+/// come between; also if the first is too long to be read at once.
 #[test]
 fn folders_are_listed_in_their_order_over_a_long_line() {
     let Some(place) = Place::new() else { return };
@@ -495,8 +500,8 @@ fn folders_are_listed_in_their_order_over_a_long_line() {
     }
 }
 
-/// Whatever is read of several folders at once is given out as what it is: short ones, long ones, some with folders in them, some that
-/// are not there.
+/// Whatever is read of several folders at once is given out as what it is: short ones, long ones, some with folders in
+/// them, some that are not there.
 #[test]
 fn folders_of_any_length_are_not_mixed_up() {
     let Some(place) = Place::new() else { return };

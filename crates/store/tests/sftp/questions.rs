@@ -206,8 +206,8 @@ fn a_person_is_asked_once_a_run() {
     assert!(asked.len() == 1 && asked[0].ends_with(r"It's \u{1b}[2Ja question: Answer? "), "{asked:?}");
 }
 
-/// Whose codes count once is asked again where nothing goes on without, and not in order to be faster; and a code that was refused
-/// for a further connection isn't sent for the next: servers shut out who does that.
+/// Whose codes count once is asked again where nothing goes on without, and not in order to be faster; and a code that
+/// was refused for a further connection isn't sent for the next: servers shut out who does that.
 #[test]
 fn codes_that_count_once_are_asked_for_no_further_connection() {
     let given = Arc::new(Mutex::new(Vec::new()));
@@ -271,7 +271,8 @@ fn a_server_with_another_key_than_the_known_one_is_told_no_secret() {
     }
 }
 
-/// A key and an answer (`AuthenticationMethods publickey,keyboard-interactive`): each is given once, and both again after a break.
+/// A key and an answer (`AuthenticationMethods publickey,keyboard-interactive`): each is given once, and both again
+/// after a break.
 #[test]
 fn a_server_that_takes_two_proofs_asks_once() {
     let takes: Takes = Arc::new(|answer| answer == "Paris");

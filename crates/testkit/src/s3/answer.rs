@@ -137,7 +137,8 @@ fn refused(
 /// Whether the policy lets a request do what it wants.
 ///
 /// # Source
-/// Amazon's tables of which rights an operation needs, and of conditions ("Enforce conditional writes on Amazon S3 buckets"; "Object Lock").
+/// Amazon's tables of which rights an operation needs, and of conditions ("Enforce conditional writes on Amazon S3
+/// buckets"; "Object Lock").
 fn allowed(state: &State, request: &Request, action: &str, key: &str, clock: i64) -> bool {
     let Some(policy) = &state.habits.policy else { return true };
     let mut context = Context::new();
@@ -168,8 +169,8 @@ fn arn(key: &str) -> String {
     if key.is_empty() { format!("arn:aws:s3:::{BUCKET}") } else { format!("arn:aws:s3:::{BUCKET}/{key}") }
 }
 
-/// Whether somebody may know that there is no object of a name: whoever may list it. Amazon takes the name for the prefix then (as the Ceph
-/// project found, whose pull request 68577 does the same).
+/// Whether somebody may know that there is no object of a name: whoever may list it. Amazon takes the name for the
+/// prefix then (as the Ceph project found, whose pull request 68577 does the same).
 fn may_miss(state: &State, key: &str) -> bool {
     let context = Context::from([("s3:prefix", key.to_owned())]);
     state.habits.policy.as_ref().is_none_or(|policy| policy.allows("s3:ListBucket", &arn(""), &context))

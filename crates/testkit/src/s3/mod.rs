@@ -1,7 +1,8 @@
-//! A small S3 server in the test's own process: it keeps objects in memory, sees to signatures as Amazon's does, counts what it is asked for, and
-//! misbehaves when it is told to.
+//! A small S3 server in the test's own process: it keeps objects in memory, sees to signatures as Amazon's does, counts
+//! what it is asked for, and misbehaves when it is told to.
 //!
-//! Its signatures are computed here once more: what the program under test signs is checked by something that isn't its own code.
+//! Its signatures are computed here once more: what the program under test signs is checked by something that isn't its
+//! own code.
 
 mod answer;
 mod http;
@@ -124,7 +125,8 @@ impl S3 {
         Self::begin(habits, None)
     }
 
-    /// One that speaks TLS, as `localhost` and as `far.test`, with a certificate of an authority that only [`S3::authority`] knows.
+    /// One that speaks TLS, as `localhost` and as `far.test`, with a certificate of an authority that only
+    /// [`S3::authority`] knows.
     ///
     /// # Panics
     /// If there is no port to be had.
@@ -247,8 +249,8 @@ impl S3 {
         lock(&self.shared.state).uploads.values_mut().for_each(|upload| upload.since -= seconds);
     }
 
-    /// Answer so many more requests, and then none, until [`S3::resume`]: the first one after them is done, or isn't, and whoever
-    /// asked is never told.
+    /// Answer so many more requests, and then none, until [`S3::resume`]: the first one after them is done, or isn't,
+    /// and whoever asked is never told.
     pub fn stop_after(&self, requests: u32, does_last: bool) {
         let mut state = lock(&self.shared.state);
         (state.stop_after, state.does_last, state.stopped) = (Some(requests), does_last, false);

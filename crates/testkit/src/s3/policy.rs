@@ -1,4 +1,5 @@
-//! A policy as Amazon's IAM has them, as far as the guides' use that language: who writes one down by them is let in, and kept out, by its words.
+//! A policy as Amazon's IAM has them, as far as the guides' use that language: who writes one down by them is let in,
+//! and kept out, by its words.
 //!
 //! What a statement says that isn't known here is a mistake of the policy, not of a request: it is refused as a whole.
 

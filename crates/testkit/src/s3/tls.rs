@@ -1,4 +1,5 @@
-//! A certificate for `localhost` and `far.test`, and the authority that signed it: made for these tests, good for a hundred years, and for nothing else.
+//! A certificate for `localhost` and `far.test`, and the authority that signed it: made for these tests, good for a
+//! hundred years, and for nothing else.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub(super) const AUTHORITY: &str = include_str!("tls/ca.pem");
-/// One for `localhost` that has signed itself, as `openssl req -x509` makes it: it says of itself that it is an authority.
+/// One for `localhost` that has signed itself, as `openssl req -x509` makes it: it says of itself that it is an
+/// authority.
 pub(super) const OWN: &str = include_str!("tls/own.pem");
 
 pub(super) fn config() -> Arc<ServerConfig> {

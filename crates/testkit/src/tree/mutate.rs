@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime};
 use super::random::{contents, name, vary};
 use crate::Rng;
 
-/// Changes about one entry in ten, at least one: edits, appends, truncates, overwrites with the same bytes, renames, moves,
-/// deletes, touches, changes modes, replaces files by directories and the reverse, adds. Returns what was done, in order.
+/// Changes about one entry in ten, at least one: edits, appends, truncates, overwrites with the same bytes, renames,
+/// moves, deletes, touches, changes modes, replaces files by directories and the reverse, adds. Returns what was done,
+/// in order.
 ///
 /// For trees as [`super::random`] makes them: paths shorter than `PATH_MAX`, nothing protected.
 pub fn mutate(dir: &Path, seed: u64) -> io::Result<Vec<String>> {

@@ -8,8 +8,8 @@ use rustix::fs::{self, AtFlags, FileType, Mode};
 
 use crate::at;
 
-/// Lifts immutable and append-only, and gives the owner all permissions on directories, in all of the tree: so that it can
-/// be changed or removed. Times, and the modes of directories, are no longer what they were.
+/// Lifts immutable and append-only, and gives the owner all permissions on directories, in all of the tree: so that it
+/// can be changed or removed. Times, and the modes of directories, are no longer what they were.
 pub fn unprotect(dir: &Path) -> io::Result<()> {
     at::raise_descriptor_limit();
     let root = at::open_root(dir)?;
@@ -23,8 +23,8 @@ pub fn unprotect(dir: &Path) -> io::Result<()> {
     })
 }
 
-/// Calls [`unprotect`] when it is dropped, so that the folder around the tree can be removed, however a test ends. Made after
-/// that folder, it is dropped before it.
+/// Calls [`unprotect`] when it is dropped, so that the folder around the tree can be removed, however a test ends. Made
+/// after that folder, it is dropped before it.
 pub struct Unprotect<'a>(pub &'a Path);
 
 impl Drop for Unprotect<'_> {

@@ -11,8 +11,8 @@ use crate::Rng;
 /// Contents that later files repeat or vary.
 const REMEMBERED_MAX: usize = 24;
 
-/// Fills the empty directory `dir` with `size` entries: files of up to 256 KiB (a quarter of them duplicates of others, or
-/// alike), directories, symlinks, hard links. Modes vary; the owner can always read.
+/// Fills the empty directory `dir` with `size` entries: files of up to 256 KiB (a quarter of them duplicates of others,
+/// or alike), directories, symlinks, hard links. Modes vary; the owner can always read.
 pub fn random(dir: &Path, seed: u64, size: usize) -> io::Result<()> {
     let mut rng = Rng::new(seed);
     let mut dirs: Vec<PathBuf> = vec![dir.to_path_buf()];

@@ -1,5 +1,5 @@
-//! Where a dump goes: a new file, or whatever standard output is. What has been written is durable before anybody is told so, and of a file
-//! of our own, or one that is written from its end on, stretches of zeros take no room.
+//! Where a dump goes: a new file, or whatever standard output is. What has been written is durable before anybody is
+//! told so, and of a file of our own, or one that is written from its end on, stretches of zeros take no room.
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// A new file, for nobody else's eyes: who may read it isn't known from the snapshot's own modes, as an archive holds many.
+    /// A new file, for nobody else's eyes: who may read it isn't known from the snapshot's own modes, as an archive
+    /// holds many.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Output { file, is_stored: true, at: Some(0), ends_in_hole: false, failed: None })

@@ -39,7 +39,8 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert!((0..3).any(|_| is_quick()));
 }
 
-/// Whoever looks after a backup of his own whether anything is missing knows what that has made, and lists no more than the next time.
+/// Whoever looks after a backup of his own whether anything is missing knows what that has made, and lists no more than
+/// the next time.
 #[test]
 fn what_a_client_has_made_itself_is_nothing_new_to_it() {
     let cloud = Cloud::new();

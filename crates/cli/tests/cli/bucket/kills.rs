@@ -1,5 +1,5 @@
-//! The program killed at requests that it makes, from the first to the last: before one is carried out, or before it is told so; and while
-//! bytes pass to and from real servers.
+//! The program killed at requests that it makes, from the first to the last: before one is carried out, or before it is
+//! told so; and while bytes pass to and from real servers.
 
 use super::{Cloud, careless};
 use crate::aftermath;

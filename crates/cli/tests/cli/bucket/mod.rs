@@ -1,4 +1,5 @@
-//! Repositories in buckets, by the real program: a server in this process that misbehaves when it is told to, and real ones.
+//! Repositories in buckets, by the real program: a server in this process that misbehaves when it is told to, and real
+//! ones.
 
 mod far;
 mod kills;

@@ -1,5 +1,6 @@
-//! Who has the rights that the guide advises can do what they are for, and nothing else. The policies are the guide's, word by word, and heeded
-//! by a server of our own: of those that can be had for tests none knows all of their conditions.
+//! Who has the rights that the guide advises can do what they are for, and nothing else. The policies are the guide's,
+//! word by word, and heeded by a server of our own: of those that can be had for tests none knows all of their
+//! conditions.
 
 use super::Cloud;
 use crate::home::{Ran, same};

@@ -1,6 +1,7 @@
-//! A golden repository that has been through something, as the program left it: `tests/golden/v1-mended`. Parity in packs and across
-//! them; a pack that was lost beyond it, so that a loss stands; one that has lost a sector since; what was forgotten and pruned, by
-//! signed entries; a session that was evicted, and a prune that was killed while its plan stood.
+//! A golden repository that has been through something, as the program left it: `tests/golden/v1-mended`. Parity in
+//! packs and across them; a pack that was lost beyond it, so that a loss stands; one that has lost a sector since; what
+//! was forgotten and pruned, by signed entries; a session that was evicted, and a prune that was killed while its plan
+//! stood.
 //!
 //! Never edited or made anew: see [`super`]. `source/` is the latest state of what was saved.
 

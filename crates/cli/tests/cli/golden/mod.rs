@@ -1,8 +1,10 @@
-//! Golden repositories that somebody has lived with, as the program left them: `tests/golden/v1-lived`, `v1-rekeyed` and what
-//! may come to stand beside them. What is in them is read, checked, pruned and repaired by today's program, on copies.
+//! Golden repositories that somebody has lived with, as the program left them: `tests/golden/v1-lived`, `v1-rekeyed`
+//! and what may come to stand beside them. What is in them is read, checked, pruned and repaired by today's program, on
+//! copies.
 //!
-//! They are NEVER edited or made anew, whatever fails here. What a later version writes besides gets a folder of its own:
-//! `cargo test -p drumlin --test cli -- --ignored golden::make`, with its name in [`NEW`] first and then in [`ALL`].
+//! They are NEVER edited or made anew, whatever fails here. What a later version writes besides gets a folder of its
+//! own: `cargo test -p drumlin --test cli -- --ignored golden::make`, with its name in [`NEW`] first and then in
+//! [`ALL`].
 
 mod mended;
 
@@ -273,7 +275,8 @@ fn make() {
         let saved =
             home.run(&[by, &["--json", "backup", "--host", "golden", "--tag", "made", "src"]].concat()).expect(0);
         let summary = saved.objects().into_iter().find(|o| o["snapshot_id"].is_string()).unwrap();
-        // What is sealed with three generations of secrets, a snapshot and a pack of the first sealed anew with the second.
+        // What is sealed with three generations of secrets, a snapshot and a pack of the first sealed anew with the
+        // second.
         if state == 1 || state == 2 {
             home.run(&["key", "rekey"]).expect(0);
         }

@@ -22,8 +22,8 @@ fn objects(folder: PathBuf) -> Vec<(PathBuf, u32)> {
     found
 }
 
-/// An account that may only add: it backs up and restores; whoever owns the storage forgets and prunes, and then it goes
-/// on.
+/// An account that may only add: it backs up and restores; whoever owns the storage forgets and prunes, and then it
+/// goes on.
 #[test]
 fn an_account_that_may_only_add() {
     if let Some(away) = Away::new() {
@@ -77,8 +77,8 @@ fn everything_on_proftpd() {
     everything::done(&away.home, &|args| away.run("jail", args), "");
 }
 
-/// What the guide advises: the machine's account may only add, and its key may neither read nor remove; who forgets and prunes has a
-/// keeper's key, where the repository is a folder.
+/// What the guide advises: the machine's account may only add, and its key may neither read nor remove; who forgets and
+/// prunes has a keeper's key, where the repository is a folder.
 #[test]
 fn a_writers_key_over_an_account_that_may_only_add() {
     if let Some(away) = Away::new() {

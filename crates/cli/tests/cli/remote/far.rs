@@ -6,7 +6,8 @@ use crate::line::{MANY_PACKS, few_round_trips};
 use drumlin_testkit::{Line, Rng};
 use std::time::{Duration, Instant};
 
-/// Blocking round trips of a backup that finds nothing changed, the login's apart: 7, and whatever doesn't overlap on a busy machine. The law says 20.
+/// Blocking round trips of a backup that finds nothing changed, the login's apart: 7, and whatever doesn't overlap on a
+/// busy machine. The law says 20.
 const ROUND_TRIPS_MAX: u64 = 9;
 /// Those of a login: ssh's own, and the greeting.
 const LOGIN_MAX: u64 = 8;
@@ -69,8 +70,8 @@ fn a_backup_of_nothing_new_takes_few_round_trips() {
     assert_eq!(away.relay.connections(), 8 + runs, "one connection a run");
 }
 
-/// What is put is written while something else is waited for, and has but its name to get: a backup of something new waits 11 times, the login
-/// apart, where nothing else makes it wait.
+/// What is put is written while something else is waited for, and has but its name to get: a backup of something new
+/// waits 11 times, the login apart, where nothing else makes it wait.
 #[test]
 fn a_backup_of_little_takes_few_round_trips() {
     let Some(away) = Away::new() else { return };
@@ -117,8 +118,8 @@ fn a_restore_from_many_packs_takes_few_round_trips() {
         away.run("plain", &["backup", "src"]).ok();
     }
     let saved = away.home.saved_folder();
-    // With snapshots read one after the other it was 92, with openings waited for 50, where lengths that are asked for ahead leave no room for them 29;
-    // the login's eight are in it.
+    // With snapshots read one after the other it was 92, with openings waited for 50, where lengths that are asked for
+    // ahead leave no room for them 29; the login's eight are in it.
     few_round_trips(&away.relay, 20.0, || {
         // Each run is a first one: snapshots that were read once are kept.
         let kept = std::fs::read_dir(away.home.path("cache/drumlin")).unwrap();
@@ -216,7 +217,8 @@ fn a_line_that_breaks_again_and_again_is_no_matter() {
         }
         away.home.write("src/large", rng.bytes(25 << 20));
         let passed = away.relay.bytes().0 + away.relay.bytes().1;
-        // Behind the first login, along with which the config and the key are asked for: who can't log in is told so at once.
+        // Behind the first login, along with which the config and the key are asked for: who can't log in is told so at
+        // once.
         let mut cuts: Vec<u64> = (0..3).map(|_| passed + 20_000 + rng.below(30_000) as u64).collect();
         cuts.extend((0..4).map(|_| passed + rng.below(38 << 20) as u64));
         away.relay.cut_at(cuts);

@@ -34,8 +34,8 @@ fn killed_over_rclone() {
     }
 }
 
-/// Where nothing can be renamed an object has its own name while it is written, so that a kill leaves half of one: backups and restores mind
-/// as little as the guide says, and whoever may remove files has it gone.
+/// Where nothing can be renamed an object has its own name while it is written, so that a kill leaves half of one:
+/// backups and restores mind as little as the guide says, and whoever may remove files has it gone.
 #[test]
 fn killed_where_nothing_can_be_renamed_or_removed() {
     let Some(away) = Away::new() else { return };

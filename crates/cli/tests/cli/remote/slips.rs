@@ -154,7 +154,8 @@ fn a_full_server() {
     run(&["backup", "src"]).ok();
 }
 
-/// A quota that is used up, as OpenSSH tells it: a failure, without a reason. Here it is the length that a file may have.
+/// A quota that is used up, as OpenSSH tells it: a failure, without a reason. Here it is the length that a file may
+/// have.
 #[test]
 fn a_quota_that_is_used_up() {
     let home = Home::new();

@@ -137,8 +137,8 @@ fn change_within(path: &Path, rng: &mut Rng, len: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// The rule: a chunk is needed where those that come first have it, by the word of the index, else where the reserve has
-/// it.
+/// The rule: a chunk is needed where those that come first have it, by the word of the index, else where the reserve
+/// has it.
 struct Model<'a> {
     places: &'a Places,
     marked: BTreeSet<(PackId, u32)>,

@@ -115,7 +115,8 @@ fn what_a_lost_pack_may_be_made_of_is_held() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Packs come and go, bands are spoiled: after each upkeep all is covered, and there is not much more than it takes.
+    /// Packs come and go, bands are spoiled: after each upkeep all is covered, and there is not much more than it
+    /// takes.
     #[test]
     fn upkeep_after_upkeep(
         rounds in prop::collection::vec((prop::collection::vec((0u16..400, 1u64..200_000), 0..40), any::<u64>()), 1..8),

@@ -311,7 +311,8 @@ fn a_thread_that_is_lost_keeps_nobody_waiting() {
     assert!(!matches!(lost, Ok(Ok(_) | Err(Error::NoPath(_)))));
 }
 
-/// Two leaves that differ in a time alone have the same body: whichever of them can't be read, what the other needs is met.
+/// Two leaves that differ in a time alone have the same body: whichever of them can't be read, what the other needs is
+/// met.
 #[test]
 fn a_body_is_decoded_beside_any_leaf_that_can_be_read() {
     let mut forest = Forest::new(1);

@@ -1,8 +1,8 @@
 //! One function for each decoder: hostile bytes in, and whether they were taken for something. It panics if the decoder
 //! does, if that takes memory out of proportion, or if what was decoded does not come back from its own encoding.
 //!
-//! Sealed objects begin with a byte that says how deep the rest goes: 0 is the object as the storage has it, more is what
-//! stands inside, sealed, signed and summed up by us as somebody would who has the keys.
+//! Sealed objects begin with a byte that says how deep the rest goes: 0 is the object as the storage has it, more is
+//! what stands inside, sealed, signed and summed up by us as somebody would who has the keys.
 
 mod keys;
 mod packs;

@@ -21,8 +21,8 @@ struct Copy {
     problems: Vec<(Vec<u8>, Problem)>,
     /// Sparse files and those above 64 KiB go through `BigFile`.
     big: usize,
-    /// Directories are opened by their paths below it, as restores do, so that what is learned of one is taken for true of others; else
-    /// each by its name.
+    /// Directories are opened by their paths below it, as restores do, so that what is learned of one is taken for true
+    /// of others; else each by its name.
     target: Option<Target>,
     /// Where it is.
     path: Vec<u8>,
@@ -243,8 +243,8 @@ fn random_trees_without_being_root() {
     }
 }
 
-/// Flags that count on empty inodes only are set before anything is in them: and what is in such a directory has them, too, so that
-/// what was learned elsewhere is true no more.
+/// Flags that count on empty inodes only are set before anything is in them: and what is in such a directory has them,
+/// too, so that what was learned elsewhere is true no more.
 #[test]
 fn directories_with_flags_of_their_own_hand_them_on() {
     const COMPRESSED: u32 = 0x4;

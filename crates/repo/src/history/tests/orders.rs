@@ -1,5 +1,5 @@
-//! Removers and lookers at once, one call of the storage at a time, in an order that a seed gives. Calls fail, with their
-//! effect done or not; what failed was not made durable, and is lost when the power fails.
+//! Removers and lookers at once, one call of the storage at a time, in an order that a seed gives. Calls fail, with
+//! their effect done or not; what failed was not made durable, and is lost when the power fails.
 
 use super::{bench, look};
 use crate::collection::{Board, Desk};
@@ -209,8 +209,8 @@ fn run(seed: u64) {
         let (bench, turns) = (&bench, &turns);
         scope.spawn(move || {
             let _playing = Playing(turns, power);
-            // The power fails: entries that nobody was told are durable are gone. (Snapshots and index objects that are seen
-            // and not durable have sessions, which are not played here.)
+            // The power fails: entries that nobody was told are durable are gone. (Snapshots and index objects that are
+            // seen and not durable have sessions, which are not played here.)
             for _ in 0..150 {
                 turns.step(power, |state| {
                     if state.below(4) == 0 {

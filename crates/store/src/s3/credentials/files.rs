@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use super::{NoKeys, User, keys, of_json};
 use crate::s3::sign::Keys;
 
-/// What the files say of one profile. What is indented below a setting is found behind its name and a dot: `s3.addressing_style`.
+/// What the files say of one profile. What is indented below a setting is found behind its name and a dot:
+/// `s3.addressing_style`.
 #[derive(Clone, Default)]
 pub(crate) struct Profile {
     name: String,

@@ -1,5 +1,5 @@
-//! Where access keys come from, in the order that is usual: the environment, a web identity, the profile in `~/.aws`, the container, the
-//! machine. What is temporary is asked for again before it ends.
+//! Where access keys come from, in the order that is usual: the environment, a web identity, the profile in `~/.aws`,
+//! the container, the machine. What is temporary is asked for again before it ends.
 
 mod files;
 mod service;

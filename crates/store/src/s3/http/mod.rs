@@ -1,5 +1,5 @@
-//! HTTP/1.1 as a client of object storage needs it: one request after the other over a connection that is kept, bodies of known length
-//! out, any sort of body in (RFC 9112). Not here: redirects, cookies, compression.
+//! HTTP/1.1 as a client of object storage needs it: one request after the other over a connection that is kept, bodies
+//! of known length out, any sort of body in (RFC 9112). Not here: redirects, cookies, compression.
 
 mod connection;
 mod pool;

@@ -33,11 +33,11 @@ impl Pool {
         Pool { limits, bundle, proxies, tls: OnceLock::new(), idle: Mutex::default() }
     }
 
-    /// Send a request, and take in its answer's body up to as many bytes as `most` says for its status. `sent` counts how often it was
-    /// sent: what was sent twice may have been carried out the first time.
+    /// Send a request, and take in its answer's body up to as many bytes as `most` says for its status. `sent` counts
+    /// how often it was sent: what was sent twice may have been carried out the first time.
     ///
-    /// A kept connection that turns out to have been closed is replaced at once; `Broken` is about a new one, or about one on which
-    /// the server had begun to answer.
+    /// A kept connection that turns out to have been closed is replaced at once; `Broken` is about a new one, or about
+    /// one on which the server had begun to answer.
     pub(crate) fn call(
         &self,
         endpoint: &Endpoint,

@@ -1,7 +1,8 @@
-//! Proxies: who connects to a server in this machine's place, as `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say to all programs.
+//! Proxies: who connects to a server in this machine's place, as `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
+//! `NO_PROXY` say to all programs.
 //!
-//! A proxy is asked for a tunnel to a server that speaks TLS (CONNECT, RFC 9110 section 9.3.6), and sees no more of it than its name. A server without TLS
-//! is asked by way of the proxy, which gets the whole URL (RFC 9112 section 3.2.2).
+//! A proxy is asked for a tunnel to a server that speaks TLS (CONNECT, RFC 9110 section 9.3.6), and sees no more of it
+//! than its name. A server without TLS is asked by way of the proxy, which gets the whole URL (RFC 9112 section 3.2.2).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +24,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// `http://user:password@host:port`; scheme and user may be missing. What is wrong with it, in words that don't repeat it: it may have a password.
+    /// `http://user:password@host:port`; scheme and user may be missing. What is wrong with it, in words that don't
+    /// repeat it: it may have a password.
     fn parse(variable: &str, url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         if !scheme.eq_ignore_ascii_case("http") {

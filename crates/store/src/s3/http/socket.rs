@@ -1,4 +1,5 @@
-//! A TCP connection whose bytes are counted against the limits of speed, and that breaks when nothing has moved for a while.
+//! A TCP connection whose bytes are counted against the limits of speed, and that breaks when nothing has moved for a
+//! while.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -53,12 +54,14 @@ impl Socket {
     /// Bytes that were written and that the other side has not acknowledged.
     fn on_the_way(&self) -> i32 {
         let mut bytes: libc::c_int = 0;
-        // SAFETY: TIOCOUTQ writes one int, to an int of ours; the descriptor is open as long as `self`. (std has no such call.)
+        // SAFETY: TIOCOUTQ writes one int, to an int of ours; the descriptor is open as long as `self`. (std has no
+        // such call.)
         let done = unsafe { libc::ioctl(self.tcp.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         if done == 0 { bytes } else { 0 }
     }
 
-    /// Repeat `call` while it only takes time, until nothing has moved for too long; or, if it writes, the other side, which takes nothing, has closed.
+    /// Repeat `call` while it only takes time, until nothing has moved for too long; or, if it writes, the other side,
+    /// which takes nothing, has closed.
     fn wait(&mut self, writes: bool, mut call: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let (mut since, mut waiting) = (Instant::now(), i32::MAX);
         loop {

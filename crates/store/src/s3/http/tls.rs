@@ -1,7 +1,8 @@
 //! TLS by rustls over AWS-LC, and whom it trusts: what the system does, or a file of certificates that the user names.
 //!
-//! A server's own certificate may be among those, too. What `openssl req -x509` makes says of itself that it is an authority, and as such
-//! webpki takes it for no server's; here it counts for the very server that shows it, if it is for that server's name and hasn't ended.
+//! A server's own certificate may be among those, too. What `openssl req -x509` makes says of itself that it is an
+//! authority, and as such webpki takes it for no server's; here it counts for the very server that shows it, if it is
+//! for that server's name and hasn't ended.
 
 use std::io;
 use std::path::Path;
@@ -107,8 +108,8 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// A server's certificate that says of itself that it is an authority. The error's type is webpki's, which is no dependency of ours: a
-/// test sees to it that the word stays.
+/// A server's certificate that says of itself that it is an authority. The error's type is webpki's, which is no
+/// dependency of ours: a test sees to it that the word stays.
 fn is_authority(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::Other(why)) if format!("{:?}", why.0).contains("CaUsedAsEndEntity"))
 }
@@ -142,7 +143,8 @@ mod tests {
     use drumlin_testkit::s3::S3;
     use std::time::Duration;
 
-    /// What is trusted by itself is trusted for its own name and time alone: that webpki looks at the time first is nothing that it promises.
+    /// What is trusted by itself is trusted for its own name and time alone: that webpki looks at the time first is
+    /// nothing that it promises.
     #[test]
     fn a_certificate_of_the_servers_own_has_its_name_and_its_time() {
         let dir = tempfile::tempdir().unwrap();

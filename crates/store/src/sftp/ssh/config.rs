@@ -1,8 +1,8 @@
 //! The user's ssh configuration (ssh_config(5)), as far as it says how to reach a host.
 //!
-//! For each option the first value counts, the user's file before the system's. `Host` is understood in full, `Match` with
-//! `all`, `host`, `originalhost`, `user` and `localuser`. What would change how the host is reached and isn't understood is
-//! noted, and told when reaching it fails: whoever needs it uses ssh itself (`--ssh-command`).
+//! For each option the first value counts, the user's file before the system's. `Host` is understood in full, `Match`
+//! with `all`, `host`, `originalhost`, `user` and `localuser`. What would change how the host is reached and isn't
+//! understood is noted, and told when reaching it fails: whoever needs it uses ssh itself (`--ssh-command`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -269,8 +269,8 @@ fn rest_of<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     word.eq_ignore_ascii_case(keyword).then(|| rest.trim_start_matches(is_apart))
 }
 
-/// The words of a line: apart by blanks, or `=` behind the first. Quotes of both kinds keep blanks, and a `\` keeps a quote, itself,
-/// and, outside of quotes, a blank. `None`: a quote doesn't end.
+/// The words of a line: apart by blanks, or `=` behind the first. Quotes of both kinds keep blanks, and a `\` keeps a
+/// quote, itself, and, outside of quotes, a blank. `None`: a quote doesn't end.
 fn words(line: &str) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();
     let mut chars = line.trim().chars().peekable();

@@ -1,4 +1,5 @@
-//! Logging in: what has worked before, the agent's keys, files of keys, and then questions to a person, if there is one.
+//! Logging in: what has worked before, the agent's keys, files of keys, and then questions to a person, if there is
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

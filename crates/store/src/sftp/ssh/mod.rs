@@ -45,8 +45,9 @@ const GATHERED_BYTES: usize = 16 << 10;
 /// Where the speed is limited, so much is sent at once.
 const PACED_BYTES: usize = 32 << 10;
 
-/// How long to wait before a server that broke off the handshake is tried again: OpenSSH does so, by chance, to some of those who come
-/// at once while more than ten others are logging in (`MaxStartups`), as when a fleet's backups begin with the hour.
+/// How long to wait before a server that broke off the handshake is tried again: OpenSSH does so, by chance, to some of
+/// those who come at once while more than ten others are logging in (`MaxStartups`), as when a fleet's backups begin
+/// with the hour.
 const TURNED_AWAY: Duration = Duration::from_millis(250);
 /// Each pause is twice as long as the one before, and this one the last: three seconds and three quarters in all.
 const TURNED_AWAY_MAX: Duration = Duration::from_secs(2);

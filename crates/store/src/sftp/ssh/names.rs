@@ -1,8 +1,8 @@
 //! Names in addresses that commands are told of.
 //!
-//! An address may come from elsewhere than the configuration does: from a script, a page, a ticket. What stands in it must not
-//! become a command of its own where the user's `ProxyCommand` has `%h`, `%n` or `%r`, nor an option of `--ssh-command`. ssh refuses
-//! such names for the same reason since 9.6 (CVE-2023-51385).
+//! An address may come from elsewhere than the configuration does: from a script, a page, a ticket. What stands in it
+//! must not become a command of its own where the user's `ProxyCommand` has `%h`, `%n` or `%r`, nor an option of
+//! `--ssh-command`. ssh refuses such names for the same reason since 9.6 (CVE-2023-51385).
 
 use crate::sftp::Address;
 

@@ -82,7 +82,8 @@ impl Hop {
         if self.port == 22 { self.host.clone() } else { format!("{} port {}", self.host, self.port) }
     }
 
-    /// What in the configuration isn't understood, for the end of a message; `reached`: of what matters once the host has been.
+    /// What in the configuration isn't understood, for the end of a message; `reached`: of what matters once the host
+    /// has been.
     pub(super) fn notes(&self, reached: bool) -> String {
         let notes: Vec<&str> =
             self.config.notes.iter().filter(|note| reached || note.reaches).map(|note| note.said.as_str()).collect();

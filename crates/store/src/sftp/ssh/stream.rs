@@ -25,8 +25,8 @@ use crate::{Action, Kind, dial};
 pub(super) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Both for S {}
 
-/// A stream that takes note when something comes in: as long as it is the last one on the way. Hosts before that answer by themselves,
-/// whether the one behind them does or not.
+/// A stream that takes note when something comes in: as long as it is the last one on the way. Hosts before that answer
+/// by themselves, whether the one behind them does or not.
 pub(super) struct Heard {
     inner: Box<dyn Both>,
     line: Arc<Line>,

@@ -1,5 +1,5 @@
-//! Waiting for a server while it is logged in to: not for ever, and not after the line is gone. russh leaves some of those who wait
-//! without an answer then.
+//! Waiting for a server while it is logged in to: not for ever, and not after the line is gone. russh leaves some of
+//! those who wait without an answer then.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Answers the sync of a folder as OpenSSH does where the file system doesn't know what that is, or otherwise; so many of them.
+/// Answers the sync of a folder as OpenSSH does where the file system doesn't know what that is, or otherwise; so many
+/// of them.
 const ROUGH: &str = r#"
 opened, folders, syncing, left = set(), set(), set(), MOST
 
@@ -114,10 +115,11 @@ fn a_file_that_can_not_be_synced_is_not_put() {
     }
 }
 
-/// Writes down what a crash of the server's machine could take away at this moment: files whose last bytes, and folders whose last change,
-/// were not synced since, each in a line; not what lies in `tmp/`. So does it, for good, with a name that was given to a file before all in
-/// it was synced. A sync counts when it has succeeded, for what was asked for before it; and its answer is kept back for a moment, so that
-/// nobody who doesn't wait for it is taken for one who does.
+/// Writes down what a crash of the server's machine could take away at this moment: files whose last bytes, and folders
+/// whose last change, were not synced since, each in a line; not what lies in `tmp/`. So does it, for good, with a name
+/// that was given to a file before all in it was synced. A sync counts when it has succeeded, for what was asked for
+/// before it; and its answer is kept back for a moment, so that nobody who doesn't wait for it is taken for one who
+/// does.
 const WATCHING: &str = r#"
 import os, threading, time
 opening, paths, naming, syncing = {}, {}, {}, {}
@@ -190,7 +192,8 @@ def said(packet):
     return packet
 "#;
 
-/// What is put, and what was finished or removed and then synced, is there after a crash: in this order, and before the call returns.
+/// What is put, and what was finished or removed and then synced, is there after a crash: in this order, and before the
+/// call returns.
 #[test]
 fn nothing_is_named_or_promised_before_it_is_synced() {
     let dir = tempfile::tempdir().unwrap();

@@ -104,7 +104,8 @@ fn silence_breaks_too() {
     drop(listener);
 }
 
-/// A server that has closed its side, with or without a word, and reads no more. Seen of one that went away while a line was full: what was to be sent waited for a minute.
+/// A server that has closed its side, with or without a word, and reads no more. Seen of one that went away while a
+/// line was full: what was to be sent waited for a minute.
 #[test]
 fn who_has_closed_it_is_sent_nothing_more() {
     for answer in [&b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n"[..], b""] {
