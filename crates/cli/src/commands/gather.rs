@@ -79,7 +79,7 @@ pub fn host(context: &Context, given: Option<String>) -> String {
     let some = |name: Option<String>| name.filter(|n| !n.is_empty());
     some(given)
         .or_else(|| some(context.profile.as_ref().and_then(|p| p.host.clone())))
-        .or_else(|| some(std::env::var("DRUMLIN_HOST").ok()))
+        .or_else(|| some(std::env::var_os("DRUMLIN_HOST").map(|n| n.to_string_lossy().into_owned())))
         .unwrap_or_else(host_name)
 }
 

@@ -5,12 +5,18 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// Whether a character would steer a terminal, or turn the direction of what stands behind it: a name could pass for
+/// another one.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A path for a terminal: what is not UTF-8, or would steer the terminal, is escaped.
 pub fn shown(path: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(path) {
-        Ok(text) if !text.chars().any(char::is_control) => Cow::Borrowed(text),
+        Ok(text) if !text.chars().any(steers) => Cow::Borrowed(text),
         Ok(text) => {
-            let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            let escape = |c: char| if steers(c) { c.escape_default().to_string() } else { c.to_string() };
             Cow::Owned(text.chars().map(escape).collect())
         }
         Err(_) => {
@@ -66,6 +72,7 @@ mod tests {
         assert_eq!(shown("/häuser/x y".as_bytes()), "/häuser/x y");
         assert_eq!(shown(b"/a\x1b[2J\n"), "/a\\u{1b}[2J\\n");
         assert_eq!(shown(b"/a\xff\tb"), "/a\\xff\\tb");
+        assert_eq!(shown("/gpj.\u{202e}exe.txt".as_bytes()), "/gpj.\\u{202e}exe.txt");
     }
 
     #[test]
