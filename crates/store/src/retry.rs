@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use crate::lock::lock;
 use crate::{Error, Kind, Result};
 
-/// Once the user wants to stop: so many attempts more, with pauses no longer than this. A line that is mended by then
-/// takes what can be saved.
-const LAST_ATTEMPTS: u32 = 5;
+/// Once the user wants to stop, an outage has so long to end, counted from the first failure that is met then, by
+/// whatever call, with pauses no longer than this: a line that is mended by then takes what can be saved.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// Whatever comes after that tries so often all the same, as below.
+const LAST_ATTEMPTS: u32 = 2;
 /// In an outage that has lasted too long already: so many attempts all the same, since the first may only find a
 /// connection that has died.
 const LEAST_ATTEMPTS: u32 = 3;
@@ -57,6 +59,8 @@ struct Now {
     began: Option<(Instant, Instant)>,
     /// When that was told last.
     told: Option<Instant>,
+    /// The first failure since the user wants to stop.
+    last: Option<Instant>,
 }
 
 impl Outage {
@@ -71,6 +75,11 @@ impl Outage {
         let began = now.began.filter(|(_, last)| last.elapsed() < STALE).map_or(at, |(began, _)| began);
         now.began = Some((began, at));
         began
+    }
+
+    /// A call has failed, and the user wants to stop. Since when both are so.
+    fn stopped_since(&self) -> Instant {
+        *self.now().last.get_or_insert_with(Instant::now)
     }
 
     /// Whether it is time to tell, of which one takes note.
@@ -100,7 +109,7 @@ impl Retries {
         stopped: impl Fn() -> bool,
     ) -> Result<T> {
         let mut began: Option<Instant> = None;
-        let (mut pause, mut attempts, mut last) = (self.first, 0, 0);
+        let (mut pause, mut attempts) = (self.first, 0);
         loop {
             let error = match call() {
                 Err(error) if error.kind == Kind::Transient => error,
@@ -115,10 +124,12 @@ impl Retries {
             attempts += 1;
             let began = *began.get_or_insert_with(Instant::now);
             let wait = jittered(pause);
-            last += u32::from(stopped());
+            let stopped_for = stopped().then(|| outage.stopped_since().elapsed());
+            let is_last = attempts >= LAST_ATTEMPTS
+                && stopped_for.is_some_and(|time| time + wait.min(LAST_PAUSE) > LAST_PATIENCE);
             let is_too_long = |began: Instant| began.elapsed() + wait > self.give_up;
             let is_hopeless = attempts >= LEAST_ATTEMPTS && is_too_long(all_began);
-            if is_too_long(began) || is_hopeless || last > LAST_ATTEMPTS {
+            if is_too_long(began) || is_hopeless || is_last {
                 return Err(given_up(error, began, attempts));
             }
             if attempts > 1 && outage.is_to_be_told() {
@@ -240,18 +251,26 @@ mod tests {
         let minute = Duration::from_secs(60);
         let slow = Retries { first: Duration::from_millis(2), longest: minute, give_up: 10 * minute };
         // Nobody wants to, and the line is mended; somebody does, and it is, or is not.
-        for (stopped, mended_after, expected) in [(false, 9, true), (true, 4, true), (true, 9, false)] {
-            let (mut calls, began) = (0, Instant::now());
-            let call = || {
+        for (stopped, mended_after, expected) in [(false, 9, true), (true, 4, true), (true, 99, false)] {
+            let (mut calls, began, outage) = (0, Instant::now(), Outage::default());
+            let mut call = || {
                 calls += 1;
                 if calls > mended_after { Ok(()) } else { Err(failure(Kind::Transient)) }
             };
-            assert_eq!(
-                slow.run(&Outage::default(), call, |_| (), || stopped).is_ok(),
-                expected,
-                "{stopped} {mended_after}"
-            );
+            let is_done = slow.run(&outage, &mut call, |_| (), || stopped).is_ok();
+            assert_eq!(is_done, expected, "{stopped} {mended_after}");
             assert!(began.elapsed() < minute / 2);
+            if !is_done {
+                // Whoever comes after that time has it behind him.
+                std::thread::sleep(LAST_PAUSE);
+                let (before, again) = (calls, Instant::now());
+                let mut call = || {
+                    calls += 1;
+                    Err::<(), _>(failure(Kind::Transient))
+                };
+                assert!(slow.run(&outage, &mut call, |_| (), || stopped).is_err());
+                assert!(again.elapsed() < LAST_PAUSE / 2 && calls - before == LAST_ATTEMPTS, "{before} {calls}");
+            }
         }
         // While it waits.
         let wants = std::sync::atomic::AtomicBool::new(false);
