@@ -15,7 +15,7 @@ use drumlin_format::{ChunkId, IndexId, ObjectType, PackId, SessionId, SnapshotId
 use drumlin_store::{Kind, Put, Soon};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Packs whose chunks number more than this are written to an index object at once: their tables are all that a session
@@ -28,6 +28,8 @@ const NAMING_EVERY: Duration = Duration::from_secs(60);
 
 /// For so long packs that nobody wants any more are waited for: who has stopped the run wants it to end.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How often it is looked whether an index object has been put.
+const PUT_LOOK: Duration = Duration::from_millis(20);
 
 /// A session that writes.
 pub struct WriteSession {
@@ -64,6 +66,8 @@ struct Ledger {
     writing: Mutex<()>,
     /// See [`WriteSession::is_in_doubt`].
     doubt: Arc<AtomicBool>,
+    /// The session ends: no index object is to come.
+    ended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -120,19 +124,25 @@ impl Ledger {
             put_back(pending);
             return Err(e.into());
         }
-        // So is one that is being put while others end the session.
-        let doubt = self.doubt.swap(true, Ordering::Relaxed);
+        // So is one that is being put while others end the session. Who ends it says so first, and then looks for this:
+        // one of the two is seen.
+        let doubt = self.doubt.swap(true, Ordering::SeqCst);
+        if self.ended.load(Ordering::SeqCst) {
+            put_back(pending);
+            self.doubt.store(doubt, Ordering::SeqCst);
+            return Err(Error::Unwritten("the run has ended before".into()));
+        }
         if let Err(e) = store.put(&name, &bytes, Put::Create) {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it
             // may be on its way.
             let _ = store.delete(&name);
             if !matches!(e.kind, Kind::Io | Kind::Transient | Kind::Exhausted) {
                 put_back(pending);
-                self.doubt.store(doubt, Ordering::Relaxed);
+                self.doubt.store(doubt, Ordering::SeqCst);
             }
             return Err(e.into());
         }
-        self.doubt.store(doubt, Ordering::Relaxed);
+        self.doubt.store(doubt, Ordering::SeqCst);
         self.puts.note(Object::Index(id), bytes.len() as u64);
         self.index.settle(id, &pending.entries)
     }
@@ -172,10 +182,10 @@ impl WriteSession {
     /// Begin to write. The index is one that was opened for this registration: [`Index::open_for`].
     pub fn begin(registration: Registration, index: Arc<Index>, cache: Arc<Cache>) -> Self {
         let Registration { repository, id, generation, .. } = registration;
-        let (pending, puts, writing, doubt) = Default::default();
+        let (pending, puts, writing, doubt, ended) = Default::default();
         let naming = Mutex::new((Instant::now(), NAMING_EVERY));
         let of = repository.clone();
-        let ledger = Ledger { repository: of, index, session: id, pending, naming, puts, writing, doubt };
+        let ledger = Ledger { repository: of, index, session: id, pending, naming, puts, writing, doubt, ended };
         let ledger = Arc::new(ledger);
         let data = packer(&ledger, &cache, PackKind::Data, generation);
         let tree = packer(&ledger, &cache, PackKind::Tree, generation);
@@ -288,10 +298,19 @@ impl WriteSession {
     /// No pack that isn't closed by now is to get a name, and no index object to come: for who ends the session.
     /// Threads that close one are waited for, for a moment.
     pub fn give_up(&self) {
+        self.ledger.ended.store(true, Ordering::SeqCst);
         let older: Vec<_> = lock(&self.older).values().cloned().collect();
         let packers = [&self.data, &self.tree].into_iter().chain(older.iter().map(|of| &**of));
         let until = Instant::now() + FAREWELL;
         packers.for_each(|packer| packer.give_up(until));
+    }
+
+    /// Wait until the index object that is just being put is there, or has failed: for who has given up, and has
+    /// something to commit nevertheless.
+    pub fn see_put(&self) {
+        while self.is_in_doubt() && matches!(self.ledger.writing.try_lock(), Err(TryLockError::WouldBlock)) {
+            std::thread::sleep(PUT_LOOK);
+        }
     }
 
     fn finish_packs(&self) -> Result<()> {
@@ -306,7 +325,7 @@ impl WriteSession {
     /// reads it, though they were removed as nobody's, if the session had ended. So it isn't to be ended: once it is
     /// evicted, nobody refers to what it names.
     pub fn is_in_doubt(&self) -> bool {
-        self.ledger.doubt.load(Ordering::Relaxed)
+        self.ledger.doubt.load(Ordering::SeqCst)
     }
 
     /// What [`WriteSession::is_in_doubt`] tells, for callers that no longer have the session when they ask.
@@ -445,3 +464,6 @@ impl Drop for WriteSession {
         self.give_up();
     }
 }
+
+#[cfg(test)]
+mod tests;

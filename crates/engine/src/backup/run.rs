@@ -556,6 +556,10 @@ impl Run<'_> {
             // Who wants to end doesn't wait for a line.
             let _ = session.name_finished(!(stop && is_far));
         }
+        session.give_up();
+        if matches!(placed, Placed::Snapshot(_)) {
+            session.see_put();
+        }
         let _ = match placed {
             // What it has named may yet appear: the session stays, and is evicted one day.
             _ if session.is_in_doubt() => Ok(()),

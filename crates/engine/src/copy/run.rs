@@ -105,10 +105,7 @@ impl Copier {
                 if is_worth_naming(&e) {
                     let _ = session.name_finished(!(monitor.stop() && self.target.repository.store().is_far()));
                 }
-                // What it has named may yet appear: then the session stays, and is evicted one day.
-                if !session.is_in_doubt() {
-                    let _ = session.abandon();
-                }
+                let _ = session.abandon();
                 return Err(e);
             }
         };
