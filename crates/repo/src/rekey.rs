@@ -17,7 +17,7 @@ use drumlin_format::generation::{Generation, GenerationSecrets, LazyKey, Origin}
 use drumlin_format::key::{KeyObject, Lock};
 use drumlin_seal::{PublicKey, checksum};
 use drumlin_store::{Kind, Put};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// How to rekey.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,7 @@ impl Repository {
         self.refuse_rekeyed()?;
         self.generation()?;
         let config = self.config_now()?;
+        let numbers = self.generation_numbers()?;
         let (mut keys, objects) = (self.list_keys()?, self.sound_keys()?);
         if keys.iter().any(|key| key.id == own && key.revoked.is_some()) {
             return Err(Error::RevokedKey { key: own, location: self.store().location() });
@@ -95,13 +96,12 @@ impl Repository {
             let bytes = object.with_wrapping(config.id, pair, owner);
             twice::put(&**self.store(), &names::key(own), &bytes, Put::Replace)?;
         }
-        let secrets = self.fresh_generation()?;
-        // Behind that listing: another owner's may have come since the keys were looked at, of which he may have
-        // removed some. One that comes later takes the same number.
-        match self.refuse_rekeyed() {
-            Err(Error::Rekeyed { .. }) => return Err(outrun(&old)),
-            is_newest => is_newest?,
+        // Another owner's may have come since the keys were looked at, of which he may have removed some. One that comes
+        // later takes the same number.
+        if self.generation_numbers()? != numbers {
+            return Err(outrun(&old));
         }
+        let secrets = self.fresh_generation(&numbers)?;
         let of = Origin { repository: config.id, suite: config.suite, created: options.now };
         let mut generation = Generation::new(of, &secrets).ok_or_else(|| self.not_allowed("rekey"))?;
         for (key, pair) in &pairs {
@@ -185,10 +185,15 @@ impl Repository {
         Ok(pairs)
     }
 
+    /// The numbers of all generations of which there is an object, of some kind.
+    fn generation_numbers(&self) -> Result<BTreeSet<u32>> {
+        let mut numbers = BTreeSet::new();
+        self.store().list(names::GENERATIONS, &mut |listed| numbers.extend(names::generation_number(&listed.name)))?;
+        Ok(numbers)
+    }
+
     /// New secrets, under a number that nobody has taken.
-    fn fresh_generation(&self) -> Result<GenerationSecrets> {
-        let mut taken = Vec::new();
-        self.store().list(names::GENERATIONS, &mut |listed| taken.extend(names::generation_number(&listed.name)))?;
+    fn fresh_generation(&self, taken: &BTreeSet<u32>) -> Result<GenerationSecrets> {
         let newest = self.generations().newest();
         let number = (newest.saturating_add(1)..=u32::MAX).find(|number| !taken.contains(number));
         let number = number.ok_or_else(|| Error::Misuse("there is no number left for new secrets".into()))?;

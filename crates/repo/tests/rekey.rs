@@ -280,6 +280,47 @@ fn only_an_owner_rekeys_and_not_by_a_key_that_was_removed() {
     assert!(bench.names(names::GENERATIONS).is_empty());
 }
 
+/// A storage in which something happens right before an object below a name is put: once.
+struct Meanwhile {
+    inner: MemoryStore,
+    prefix: &'static str,
+    then: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+impl Store for Meanwhile {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+    fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
+        self.inner.list(prefix, each)
+    }
+    fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
+        self.inner.len(name)
+    }
+    fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
+        self.inner.get(name)
+    }
+    fn read_at(&self, name: &str, offset: u64, out: &mut [u8]) -> drumlin_store::Result<()> {
+        self.inner.read_at(name, offset, out)
+    }
+    fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
+        if name.starts_with(self.prefix)
+            && let Some(then) = self.then.lock().unwrap().take()
+        {
+            then();
+        }
+        self.inner.put(name, bytes, how)
+    }
+    fn upload(&self, name: &str, expected: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
+        self.inner.upload(name, expected)
+    }
+    fn delete(&self, name: &str) -> drumlin_store::Result<()> {
+        self.inner.delete(name)
+    }
+    fn sync(&self) -> drumlin_store::Result<()> {
+        self.inner.sync()
+    }
+}
+
 /// Two owners at once: one of them is told, and whatever either had sealed by then stays readable.
 #[test]
 fn of_two_at_once_one_is_told() {
@@ -290,45 +331,6 @@ fn of_two_at_once_one_is_told() {
     // It opened the repository before, and has listed what there was.
     assert!(matches!(two.rekey(PLAIN), Err(Error::Rekeyed { .. })));
 
-    struct Meanwhile {
-        inner: MemoryStore,
-        prefix: &'static str,
-        then: std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    }
-    impl Store for Meanwhile {
-        fn location(&self) -> String {
-            self.inner.location()
-        }
-        fn list(&self, prefix: &str, each: &mut dyn FnMut(drumlin_store::Listed)) -> drumlin_store::Result<()> {
-            self.inner.list(prefix, each)
-        }
-        fn len(&self, name: &str) -> drumlin_store::Result<Option<u64>> {
-            self.inner.len(name)
-        }
-        fn get(&self, name: &str) -> drumlin_store::Result<Vec<u8>> {
-            self.inner.get(name)
-        }
-        fn read_at(&self, name: &str, offset: u64, out: &mut [u8]) -> drumlin_store::Result<()> {
-            self.inner.read_at(name, offset, out)
-        }
-        fn put(&self, name: &str, bytes: &[u8], how: Put) -> drumlin_store::Result<()> {
-            if name.starts_with(self.prefix)
-                && let Some(then) = self.then.lock().unwrap().take()
-            {
-                then();
-            }
-            self.inner.put(name, bytes, how)
-        }
-        fn upload(&self, name: &str, expected: u64) -> drumlin_store::Result<Box<dyn drumlin_store::Upload>> {
-            self.inner.upload(name, expected)
-        }
-        fn delete(&self, name: &str) -> drumlin_store::Result<()> {
-            self.inner.delete(name)
-        }
-        fn sync(&self) -> drumlin_store::Result<()> {
-            self.inner.sync()
-        }
-    }
     // The other one does all of it between the last look and the put, or once the keys have been read, of which he has
     // removed one.
     let (mut generations, mut removed) = (2, vec![0, 1].into_iter());
@@ -350,6 +352,29 @@ fn of_two_at_once_one_is_told() {
     let by = open(&bench.memory, &bench.files[3].2).unwrap();
     assert!(Desk::new(&by).session(sealed).unwrap().is_some());
     assert_eq!(by.generations().newest(), 3);
+}
+
+/// As long as the config tells of none, what is there may be what a killed run has left. One that has come since the
+/// keys were read isn't.
+#[test]
+fn of_two_at_once_the_very_first_is_seen_too() {
+    let bench = bench();
+    let gone = bench.files[0].1;
+    let faults = FaultStore::new(bench.memory.clone());
+    faults.faults().add(When::op(Op::Put).named(names::CONFIG), Fault::Fail(Kind::Io));
+    let other = Repository::open(Arc::new(faults), &Unlock::File(bench.owner.clone())).unwrap();
+    let then = move || {
+        other.remove_key(gone, 4).unwrap();
+        assert!(other.rekey(PLAIN).is_err());
+    };
+    let then = std::sync::Mutex::new(Some(Box::new(then) as Box<dyn FnOnce() + Send>));
+    let store = Meanwhile { inner: bench.memory.clone(), prefix: names::CONFIG_COPY, then };
+    let slow = Repository::open(Arc::new(store), &Unlock::File(bench.owner.clone())).unwrap();
+    let refused = slow.rekey(PLAIN).err().unwrap();
+    assert!(refused.to_string().contains("another owner"), "{refused}");
+    assert_eq!(bench.names(names::GENERATIONS).len(), 2, "there is something for a key that was removed");
+    // The next one goes by.
+    bench.owner().rekey(PLAIN).unwrap();
 }
 
 /// Stopped at any call: nothing has happened, or all of it. The next one ends well, and whatever was sealed is read.
