@@ -19,10 +19,13 @@ const LENGTHS_MAX: usize = 16;
 const RANGES_MAX: usize = 20;
 /// nor ranges of more than so many bytes in all.
 const RANGE_BYTES_MAX: usize = 16 << 20;
-/// A range that has been here for so long, and that nobody has fetched, is given up, once so many bytes of others that
-/// were asked for later have been fetched instead, [`RANGE_BYTES_MAX`], or nobody has fetched any for as long. (Over a
-/// slow line one that is on its way may take far longer, and come before one that is wanted first.)
+/// A range that has been here for so long, and that nobody has fetched, is given up, once so many bytes of others have
+/// been fetched instead that were asked for later, or not in advance, [`RANGE_BYTES_MAX`], or nobody has fetched any for
+/// as long. (Over a slow line one that is on its way may take far longer, and come before one that is wanted first.)
 const RANGE_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
+
+/// What such a thread is called.
+const THREAD: &str = "store-ahead";
 
 /// A store that can be asked from a thread, and has room for what was asked for in advance.
 pub(crate) trait Asked: Send + Sync + 'static {
@@ -53,7 +56,8 @@ enum What {
     Object(JoinHandle<Option<Vec<u8>>>),
     Listing(JoinHandle<Option<Vec<Listed>>>),
     Length(JoinHandle<Option<Option<u64>>>),
-    /// `here`: when it was seen that it is. `overtaken`: bytes that were asked for later, and fetched.
+    /// `here`: when it was seen that it is. `overtaken`: bytes that were asked for later, or not in advance, and
+    /// fetched.
     Range {
         offset: u64,
         len: usize,
@@ -80,7 +84,7 @@ impl What {
 
 /// What goes wrong in such a thread is told to the one who asks later: he asks anew.
 fn start<T: Send + 'static>(ask: impl FnOnce() -> Option<T> + Send + 'static) -> Option<JoinHandle<Option<T>>> {
-    thread::Builder::new().name("store-ahead".into()).spawn(ask).ok()
+    thread::Builder::new().name(THREAD.into()).spawn(ask).ok()
 }
 
 /// Ask for an object.
@@ -126,6 +130,19 @@ pub(crate) fn range<S: Asked>(store: &Arc<S>, name: &str, offset: u64, len: usiz
             what: What::Range { offset, len, here: None, overtaken: 0, read },
         });
     }
+}
+
+/// Fill `buf` from `offset`, with the range if it was asked for and is there.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn read<S: Asked>(store: &S, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+    let _reading = store.ahead().readers.begin();
+    match store.ahead().range(name, offset, buf.len()) {
+        Some(bytes) => buf.copy_from_slice(&bytes),
+        None => store.read_at(name, offset, buf)?,
+    }
+    Ok(())
 }
 
 fn begin<S: Asked>(store: &Arc<S>, name: &str, length: bool, start: impl FnOnce(Arc<S>, String) -> Option<What>) {
@@ -183,17 +200,17 @@ impl Ahead {
     }
 
     /// The range, if it was asked for and is there.
-    pub(crate) fn range(&self, name: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
-        let _reading = self.readers.begin();
+    fn range(&self, name: &str, offset: u64, len: usize) -> Option<Vec<u8>> {
         let taken = {
             let mut under_way = lock(&self.under_way);
-            let place = under_way.iter().position(|of| of.name == name && of.what.is_range(offset, len))?;
-            for earlier in &mut under_way[..place] {
+            let place = under_way.iter().position(|of| of.name == name && of.what.is_range(offset, len));
+            let earlier = place.unwrap_or(under_way.len());
+            for earlier in &mut under_way[..earlier] {
                 if let What::Range { overtaken, .. } = &mut earlier.what {
                     *overtaken += len;
                 }
             }
-            under_way.remove(place).what
+            under_way.remove(place?).what
         };
         match taken {
             What::Range { read, .. } => read.join().ok()?,
@@ -217,6 +234,8 @@ mod tests {
     struct Slow {
         ahead: Ahead,
         reads: AtomicUsize,
+        /// Those that no thread of its own has made.
+        direct: AtomicUsize,
     }
 
     impl Asked for Slow {
@@ -234,6 +253,7 @@ mod tests {
         }
         fn read_at(&self, _: &str, _: u64, _: &mut [u8]) -> Result<()> {
             self.reads.fetch_add(1, Ordering::Relaxed);
+            self.direct.fetch_add(usize::from(thread::current().name() != Some(THREAD)), Ordering::Relaxed);
             thread::sleep(RANGE_FOR * 2);
             Ok(())
         }
@@ -259,6 +279,13 @@ mod tests {
         assert!(!has(5) && has(15));
     }
 
+    /// Read a range. Whether it was not here, nor on its way.
+    fn is_read_directly(store: &Slow, offset: u64, len: usize) -> bool {
+        let before = store.direct.load(Ordering::Relaxed);
+        read(store, "data/x", offset, &mut vec![0; len]).unwrap();
+        store.direct.load(Ordering::Relaxed) > before
+    }
+
     /// Several come at the same time over a slow line, and the first to be here may be the last that is wanted.
     #[test]
     fn a_range_that_is_here_waits_while_another_one_is_waited_for() {
@@ -269,9 +296,13 @@ mod tests {
         range(&store, "data/x", 0, 5);
         // By this it is seen that the first one is here.
         range(&store, "data/x", 10, 5);
-        assert_eq!(store.ahead.range("data/x", 0, 5), Some(vec![0; 5]));
+        assert!(!is_read_directly(&store, 0, 5));
         range(&store, "data/x", 15, 5);
         assert!(has(5, 5), "somebody has waited for another one all the time");
+        // So has who waits for what nobody has announced.
+        assert!(is_read_directly(&store, 25, 5));
+        range(&store, "data/x", 30, 5);
+        assert!(has(5, 5));
         // What others overtake is wanted by nobody.
         for at in 0..3 {
             let len = RANGE_BYTES_MAX / 2 - 100;
@@ -280,5 +311,20 @@ mod tests {
         }
         range(&store, "data/x", 20, 5);
         assert!(!has(5, 5) && has(20, 5));
+    }
+
+    /// Else nothing would be asked for in advance any more by who reads all the time.
+    #[test]
+    fn ranges_that_nobody_fetches_make_room_for_who_reads_others() {
+        let store = Arc::new(Slow::default());
+        let has = |offset, len| lock(&store.ahead.under_way).iter().any(|of| of.what.is_range(offset, len));
+        (0..RANGES_MAX as u64).for_each(|at| range(&store, "data/x", at, 5));
+        let of_others = RANGE_BYTES_MAX / 2;
+        assert!(is_read_directly(&store, 100, of_others));
+        range(&store, "data/x", 1000, 5);
+        assert!(!has(1000, 5), "there is no room");
+        assert!(is_read_directly(&store, 200, of_others));
+        range(&store, "data/x", 1000, 5);
+        assert!(has(1000, 5) && !has(0, 5));
     }
 }

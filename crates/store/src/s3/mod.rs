@@ -196,11 +196,7 @@ impl Store for S3Store {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         name::check(Action::Read, name, self.inner.location())?;
-        match self.inner.ahead.range(name, offset, buf.len()) {
-            Some(bytes) => buf.copy_from_slice(&bytes),
-            None => self.inner.read_at(name, offset, buf)?,
-        }
-        Ok(())
+        ahead::read(&*self.inner, name, offset, buf)
     }
 
     fn freezes(&self) -> bool {

@@ -234,11 +234,7 @@ impl Store for PastStore {
 
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
         name::check(Action::Read, name, self.past.location())?;
-        match self.past.ahead.range(name, offset, buf.len()) {
-            Some(bytes) => buf.copy_from_slice(&bytes),
-            None => self.past.read_at(name, offset, buf)?,
-        }
-        Ok(())
+        ahead::read(&*self.past, name, offset, buf)
     }
 
     fn freezes(&self) -> bool {

@@ -33,9 +33,10 @@ const ALONG_BYTES_MAX: usize = 2 << 20;
 const PIECES_AT_ONCE: usize = 64;
 /// Bytes that were asked for in advance and have not been fetched yet: no more are asked for.
 const EXPECTED_BYTES_MAX: usize = 16 << 20;
-/// What has been here for so long, and nobody has fetched, is given up, once others that were asked for later have been
-/// fetched instead, [`EXPECTED_BYTES_MAX`] of them, or nobody has read anything for as long. (Over a slow line what is
-/// on its way may take far longer, and what comes over one connection be wanted behind what comes over another.)
+/// What has been here for so long, and nobody has fetched, is given up, once others have been fetched instead that were
+/// asked for later, or not in advance, [`EXPECTED_BYTES_MAX`] of them, or nobody has read anything for as long. (Over a
+/// slow line what is on its way may take far longer, and what comes over one connection be wanted behind what comes over
+/// another.)
 const EXPECTED_FOR: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// An object that is open on some connection; closed when dropped.
@@ -77,7 +78,7 @@ struct Expected {
     pieces: Pieces,
     /// When it was seen that all of it is here.
     here: Option<Instant>,
-    /// Bytes that were asked for later, and fetched.
+    /// Bytes that were asked for later, or not in advance, and fetched.
     overtaken: usize,
 }
 
@@ -238,9 +239,10 @@ impl Kept {
     /// What was asked for in advance.
     fn fetch(&self, name: &str, offset: u64, len: usize) -> Option<Pieces> {
         let mut state = lock(&self.state);
-        let place = state.expected.iter().position(|e| e.name == name && e.offset == offset && e.len == len)?;
-        let expected = state.expected.remove(place)?;
-        state.expected.iter_mut().take(place).for_each(|earlier| earlier.overtaken += expected.len);
+        let place = state.expected.iter().position(|e| e.name == name && e.offset == offset && e.len == len);
+        let earlier = place.unwrap_or(state.expected.len());
+        state.expected.iter_mut().take(earlier).for_each(|earlier| earlier.overtaken += len);
+        let expected = state.expected.remove(place?)?;
         state.expected_bytes -= expected.len;
         Some(expected.pieces)
     }
