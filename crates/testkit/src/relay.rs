@@ -176,6 +176,15 @@ impl Relay {
         self.shared.cut();
     }
 
+    /// Break one of the connections now: the newest, or else the oldest. `false`: there is none.
+    pub fn cut_one(&self, is_newest: bool) -> bool {
+        let mut open = lock(&self.shared.open);
+        let number = if is_newest { open.keys().max() } else { open.keys().min() }.copied();
+        let Some(sockets) = number.and_then(|number| open.remove(&number)) else { return false };
+        sockets.iter().for_each(|socket| _ = socket.shutdown(Shutdown::Both));
+        true
+    }
+
     /// Break all connections whenever the bytes that passed both ways, since the relay was made, reach one of these
     /// numbers.
     pub fn cut_at(&self, mut bytes: Vec<u64>) {

@@ -20,6 +20,8 @@ pub(super) struct Under {
     /// Where it was to be opened, by the numbers of connections, and is being opened: answers come with [`OF_OPENING`]
     /// and below.
     opening: Vec<(u64, Option<Arc<Peer>>)>,
+    /// WRITEs that have not been answered.
+    owed: usize,
 }
 
 /// The file as it is open on one connection.
@@ -56,7 +58,8 @@ impl Lane {
 impl Under {
     pub(super) fn new(peer: &Arc<Peer>, handle: Vec<u8>) -> Self {
         let (to, answers) = unbounded();
-        Under { lanes: vec![Lane::new(peer.clone(), handle)], to, answers, syncing: None, opening: Vec::new() }
+        let lanes = vec![Lane::new(peer.clone(), handle)];
+        Under { lanes, to, answers, syncing: None, opening: Vec::new(), owed: 0 }
     }
 
     /// Open it on one more connection. It is a lane once the answer has come.
@@ -117,8 +120,19 @@ impl Under {
         let open = self.lanes.iter_mut().filter(|lane| lane.load == 0 || lane.load + bytes.len() <= most);
         let lane = open.min_by_key(|lane| lane.peer.load())?;
         lane.load += bytes.len();
+        self.owed += 1;
         lane.peer.write(&lane.handle, offset, bytes.clone(), &self.to, offset as usize);
         Some(lane.peer.number)
+    }
+
+    /// Whether a WRITE has not been answered.
+    pub(super) fn is_owed(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// An answer has come, to what has that tag.
+    pub(super) fn heard(&mut self, tag: usize) {
+        self.owed -= usize::from(tag != OF_SYNC && self.owed > 0);
     }
 
     /// The server has taken so much that was sent on that connection.

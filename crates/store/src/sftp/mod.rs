@@ -25,6 +25,7 @@
 mod address;
 mod behind;
 mod clear;
+mod fed;
 mod first;
 mod folders;
 mod handles;
@@ -54,6 +55,7 @@ use crate::late::Late;
 use crate::name::{self, TMP};
 use crate::{Action, Cleared, Error, Kind, Listed, Location, Look, Put, Result, Soon, Store, Upload};
 use behind::Behind;
+use fed::Fed;
 use first::First;
 use folders::Folders;
 use peer::{Peer, Together, Trouble};
@@ -62,6 +64,7 @@ use prepared::Prepared;
 use publish::Reserved;
 use read::Kept;
 use spare::Spare;
+use upload::SftpUpload;
 use wire::{Request, Sort, status};
 
 /// A folder on another machine.
@@ -383,7 +386,7 @@ impl Store for SftpStore {
     fn upload(&self, name: &str, _len_hint: u64) -> Result<Box<dyn Upload>> {
         name::check(Action::Write, name, self.inner.location())?;
         self.inner.forget(name);
-        Ok(Box::new(upload::SftpUpload::begin(self.inner.clone(), name)?))
+        Ok(Box::new(Fed::new(SftpUpload::begin(self.inner.clone(), name)?)))
     }
 
     fn sync(&self) -> Result<()> {

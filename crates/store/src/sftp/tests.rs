@@ -57,8 +57,9 @@ server = subprocess.Popen(sys.argv[1], shell=True, stdin=subprocess.PIPE, stdout
 def pump(source, to, change):
     while head := source.read(4):
         packet = change(source.read(struct.unpack(">I", head)[0]))
-        to.write(struct.pack(">I", len(packet)) + packet)
-        to.flush()
+        if packet is not None:
+            to.write(struct.pack(">I", len(packet)) + packet)
+            to.flush()
     to.close()
 
 threading.Thread(target=pump, args=(sys.stdin.buffer, server.stdin, heard), daemon=True).start()

@@ -38,7 +38,7 @@ use super::pieces::Pieces;
 use super::publish::Named;
 use super::wire::{PIECE_BYTES, Reply, Request, open, status};
 use super::{Inner, split};
-use crate::{Action, Error, Kind, Put, Result, Upload};
+use crate::{Action, Error, Kind, Put, Result};
 
 /// The file is synced whenever so much has been sent.
 const SAFE_BYTES: u64 = 8 << 20;
@@ -259,9 +259,11 @@ impl SftpUpload {
         Ok(())
     }
 
-    /// So much may be not known to be safe.
+    /// So much may be not known to be safe. Who needs no more than others leaves the rest to them.
     fn kept_most(&mut self) -> usize {
-        if self.more.is_none() && self.under.as_ref().is_some_and(|under| under.lanes.len() > 1) {
+        if self.pieces.unsafe_bytes() <= KEPT_BYTES_MAX {
+            self.more = None;
+        } else if self.more.is_none() && self.under.as_ref().is_some_and(|under| under.lanes.len() > 1) {
             self.more = More::new(&self.store);
         }
         KEPT_BYTES_MAX + if self.more.is_some() { MORE_BYTES } else { 0 }
@@ -315,27 +317,34 @@ impl SftpUpload {
             if self.under.is_none() {
                 self.mend()?;
             }
-            match self.take_answers(most) {
-                Err(Trouble::Gone(gone)) => {
-                    self.under.take().into_iter().for_each(Under::leave);
-                    Err(self.store.pool.broken(Action::Write, &self.name, &gone))
-                }
-                Err(trouble) => match self.under.as_ref().and_then(Under::first) {
-                    Some(peer) => Err(self.store.write_error(&peer, &self.name, &trouble)),
-                    None => Err(self.store.error(Action::Write, &self.name, &trouble)),
-                },
-                Ok(()) => Ok(()),
-            }
+            self.settle_here(most)
         });
         self.failed = settled.as_ref().err().map(|error| (error.kind, error.cause()));
         settled
     }
 
+    /// As [`SftpUpload::settle`], on the connections that it has; once one breaks, on none.
+    fn settle_here(&mut self, most: usize) -> Result<()> {
+        match self.take_answers(most) {
+            Err(Trouble::Gone(gone)) => {
+                self.under.take().into_iter().for_each(Under::leave);
+                Err(self.store.pool.broken(Action::Write, &self.name, &gone))
+            }
+            Err(trouble) => match self.under.as_ref().and_then(Under::first) {
+                Some(peer) => Err(self.store.write_error(&peer, &self.name, &trouble)),
+                None => Err(self.store.error(Action::Write, &self.name, &trouble)),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn take_answers(&mut self, most: usize) -> std::result::Result<(), Trouble> {
         loop {
             self.ask_to_sync(most);
-            let is_enough = self.pieces.unsafe_bytes() <= most;
+            let mut is_enough = self.pieces.unsafe_bytes() <= most;
             let Some(under) = &mut self.under else { return Ok(()) };
+            // A server that answers in any order may yet say that it could not write what it has synced.
+            is_enough &= most > 0 || !under.is_owed();
             let answer = match under.answers.try_recv() {
                 Ok(answer) => answer,
                 Err(_) if is_enough => return Ok(()),
@@ -346,6 +355,7 @@ impl SftpUpload {
                 continue;
             };
             let done = answer.reply?.done();
+            under.heard(answer.tag);
             if answer.tag == OF_SYNC {
                 done?;
                 if let Some(under) = &mut self.under
@@ -381,7 +391,7 @@ impl SftpUpload {
         };
         let covered = if under.lanes.len() == 1 { sent } else { taken };
         let last = most == 0 && covered == end && end > safe;
-        if covered - safe >= SAFE_BYTES || last {
+        if covered.saturating_sub(safe) >= SAFE_BYTES || last {
             under.syncing = Some(covered);
             lane.peer.ask(&Request::Sync { handle: &lane.handle }, &under.to, OF_SYNC);
         }
@@ -632,8 +642,9 @@ impl SftpUpload {
     }
 }
 
-impl Upload for SftpUpload {
-    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+impl SftpUpload {
+    /// As [`crate::Upload::write`].
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.refuse_failed()?;
         while !bytes.is_empty() {
             let held = self.filling.len();
@@ -654,7 +665,33 @@ impl Upload for SftpUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
+    /// Whether something is held that no connection has had room for.
+    pub(super) fn holds(&self) -> bool {
+        self.pieces.are_held()
+    }
+
+    /// Take in the answers that are here, and send what there is room for then. `false`: nothing is held any more, or
+    /// whoever calls next has to see to it.
+    pub(super) fn go_on(&mut self) -> bool {
+        if self.failed.is_some() || self.under.is_none() || !self.holds() {
+            return false;
+        }
+        match self.settle_here(usize::MAX) {
+            Ok(()) => {
+                self.feed();
+                self.holds()
+            }
+            Err(error) => {
+                if error.kind != Kind::Transient {
+                    self.failed = Some((error.kind, error.cause()));
+                }
+                false
+            }
+        }
+    }
+
+    /// As [`crate::Upload::finish`].
+    pub(super) fn finish(mut self) -> Result<()> {
         self.complete()?;
         self.store.folders.mark(split(&self.name).0);
         Ok(())

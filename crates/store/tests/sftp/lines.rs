@@ -178,6 +178,29 @@ fn connections_come_with_the_work() {
     same(&store.get("large").unwrap(), &bytes, "an object");
 }
 
+/// The others go on, with what is on its way for the file as it was open before.
+#[test]
+fn one_of_several_connections_may_break() {
+    let Some(place) = Place::new() else { return };
+    place.relay.set(Line::long(Duration::from_millis(30)));
+    let store = place.create("plain", "/~/r");
+    for is_newest in [true, false] {
+        let (name, bytes) = (format!("data/{is_newest}"), Rng::new(u64::from(is_newest)).bytes(96 << 20));
+        let sent = || place.relay.bytes().0;
+        let before = sent();
+        thread::scope(|scope| {
+            let uploading = scope.spawn(|| upload(&store, &name, &bytes));
+            while sent() - before < 40 << 20 && !uploading.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert!(!uploading.is_finished() && place.relay.connections() > 1);
+            assert!(place.relay.cut_one(is_newest));
+            uploading.join().unwrap().unwrap();
+        });
+        same(&store.get(&name).unwrap(), &bytes, &name);
+    }
+}
+
 /// As few round trips as the protocol allows, counted.
 #[test]
 fn calls_take_few_round_trips() {
@@ -349,6 +372,25 @@ fn what_comes_slowly_is_sent_as_it_comes() {
     assert!(sent() - before > 400_000, "{} bytes", sent() - before);
     upload.finish().unwrap();
     assert_eq!(store.len("data/1").unwrap(), Some(800_000));
+}
+
+/// Nor does what fills a line at once wait for its producer to go on.
+#[test]
+fn what_is_written_is_sent_though_nothing_follows() {
+    let Some(place) = Place::new() else { return };
+    place.relay.set(Line { up: 4 << 20, ..Line::long(Duration::from_millis(20)) });
+    let store = place.create("plain", "/~/r");
+    let bytes = Rng::new(2).bytes(14 << 20);
+    let sent = || place.relay.bytes().0;
+    let mut upload = store.upload("data/1", 0).unwrap();
+    let (before, begun) = (sent(), Instant::now());
+    upload.write(&bytes).unwrap();
+    while sent() - before < 13 << 20 && begun.elapsed() < Duration::from_secs(30) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(sent() - before >= 13 << 20, "{} bytes", sent() - before);
+    upload.finish().unwrap();
+    same(&store.get("data/1").unwrap(), &bytes, "an object");
 }
 
 /// What is seen behind a put is given once, and nothing of it where the folder that should be empty isn't, or something

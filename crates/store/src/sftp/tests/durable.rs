@@ -264,3 +264,49 @@ fn a_repository_is_there_after_a_crash_once_it_is_made() {
     store.put("d/a", b"1", Put::Create).unwrap();
     assert_eq!(std::fs::read_to_string(&state).unwrap(), "", "after a put");
 }
+
+/// Answers the first WRITE of a file behind the sync that comes after it, with a failure.
+const LATE: &str = r#"
+import threading
+late, syncing = set(), set()
+
+def heard(packet):
+    number = packet[1:5]
+    if packet[0] == 6:  # WRITE: handle, offset
+        length = struct.unpack(">I", packet[5:9])[0]
+        if struct.unpack(">Q", packet[9 + length:17 + length])[0] == 0:
+            late.add(number)
+    if packet[0] == 200 and packet[9:26] == b"fsync@openssh.com":
+        syncing.add(number)
+    return packet
+
+def said(packet):
+    number = packet[1:5]
+    if packet[0] == 101 and number in late:  # STATUS
+        return None
+    if packet[0] == 101 and number in syncing and late:
+        failed = b"\x65" + late.pop() + struct.pack(">II", 4, 10) + b"quota used" + struct.pack(">I", 0)
+        threading.Timer(0.3, say, [failed]).start()
+    return packet
+
+def say(packet):
+    sys.stdout.buffer.write(struct.pack(">I", len(packet)) + packet)
+    sys.stdout.buffer.flush()
+"#;
+
+/// What a server says of a sync counts for what it has written by then, and it may answer in any order.
+#[test]
+fn a_write_that_fails_behind_a_sync_is_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    if location(dir.path(), "").is_none() || !has_python() {
+        return;
+    }
+    let script = meddling(dir.path(), LATE);
+    let repo = new_folder(dir.path(), "repo");
+    let store = SftpStore::create(&through(&script, &repo, ""), &Surroundings::default()).unwrap();
+    let mut upload = store.upload("data/1", 0).unwrap();
+    upload.write(&vec![1; 3 << 20]).unwrap();
+    let error = upload.finish().unwrap_err();
+    assert!(error.to_string().contains("quota used"), "{error}");
+    assert_eq!(store.len("data/1").unwrap(), None);
+}
