@@ -251,6 +251,12 @@ impl Error {
         matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == store::Action::Read && !e.name.is_empty())
     }
 
+    /// Whether the storage has not taken an object that was to be written.
+    pub fn is_unwritten(&self) -> bool {
+        use store::Action::{Create, Persist, Write};
+        matches!(self, Error::Store(e) if matches!(e.action, Create | Persist | Write))
+    }
+
     /// Whether a newer program is needed to understand an object.
     pub fn is_newer(&self) -> bool {
         matches!(self, Error::Damaged { source, .. } if source.is_newer())

@@ -74,7 +74,7 @@ pub fn run(context: &Context, args: &Parity) -> Result<Exit> {
     let off = args.wish == Some(Wish::Off);
     let report = watch.run(|monitor| match (off, args.dry_run) {
         (true, dry_run) => parity::off(&repository, &cache, &options, dry_run, monitor),
-        (false, true) => parity::plan(&repository, &options),
+        (false, true) => parity::plan(&repository, &cache, &options, monitor),
         (false, false) => parity::cover(&repository, &cache, &options, monitor),
     })?;
     let out = context.out;

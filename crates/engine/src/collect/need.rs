@@ -1,5 +1,6 @@
 //! What snapshots need, marked in the packs where it is to be found.
 
+use super::ground::{self, Ground};
 use super::places::{Places, Seeker, Spot};
 use crate::lock::lock;
 use crate::monitor::{Monitor, add};
@@ -9,9 +10,10 @@ use crate::reach::walk::{At, Visit, walk};
 use crate::{Error, Result};
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Snapshot;
+use drumlin_repo::{Cache, Repository};
 use std::collections::HashSet;
 use std::slice;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Marks what snapshots need.
 pub(crate) struct Need<'a> {
@@ -51,6 +53,30 @@ impl<'a> Need<'a> {
         let damage = Damage::default();
         self.walk(slice::from_ref(snapshot), Some(&damage))?;
         Ok(damage.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, cause)| cause))
+    }
+
+    /// Whether anything is missing that the snapshots which can be read need, by the index as it is in `ground`.
+    ///
+    /// # Errors
+    /// An index object is damaged; what concerns the storage as a whole.
+    pub fn is_unmet(
+        repository: &Repository,
+        cache: &Arc<Cache>,
+        ground: &Ground,
+        workers: usize,
+        monitor: &dyn Monitor,
+    ) -> Result<bool> {
+        let (keys, broken) = ground.keys(repository, cache, workers, monitor)?;
+        ground::refuse(broken)?;
+        let known = ground.known().collect();
+        let places = Places::new(repository, cache, (ground, keys), (known, HashSet::new()), workers)?;
+        let mut need = Need::new(&places, workers, monitor);
+        for info in repository.snapshots()?.0 {
+            if need.add_readable(&info.snapshot)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(!need.finish().1.is_empty())
     }
 
     /// The marks, and the chunks of file contents that are in no pack: what is lost needs no room.

@@ -12,7 +12,8 @@
 //!   finish isn't taken for rubbish. With another collector at work, or a dead one's session, what could go stays until
 //!   the next time.
 //! - A band with a pack that the index names and that is lost, or that a repair has given up, stays as it is:
-//!   `choose.rs`.
+//!   `choose.rs`. So does one with a pack that no index object names any more, as long as snapshots need something that
+//!   is nowhere: the object may have gone along with the pack, and a client that never saw it knows nothing of that.
 //!
 //! After a crash there are at worst parts of new bands and old ones beside new ones, and a session: the next run
 //! removes them.
@@ -27,7 +28,7 @@ use crate::collect::silence::{Policy, Waiting, describe};
 use crate::monitor::Monitor;
 use crate::{Error, Result, convert};
 use drumlin_format::session::purpose;
-use drumlin_format::{BandId, SessionId};
+use drumlin_format::{BandId, PackId, SessionId};
 use drumlin_repo::band::{Bands, Cost};
 use drumlin_repo::collection::{Board, Desk, Patience, alone};
 use drumlin_repo::{Cache, Repository, names, random_id};
@@ -118,24 +119,49 @@ impl Report {
 ///
 /// # Errors
 /// The role doesn't allow it; something is missing that this client has seen; what concerns the storage as a whole.
-pub fn cover(repository: &Repository, cache: &Cache, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
+pub fn cover(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     with_session(repository, options, |desk, me, now| {
-        let done = upkeep::make_all(repository, options, &Without::default(), monitor)?;
-        let mut upkeep = Upkeep::look(repository, options, &Without::default())?;
-        let mut report = Report { made: done.made, cost: done.cost, failed: done.failed, ..Report::default() };
-        remove(repository, cache, options, monitor, (desk, me, now), &mut upkeep, &mut report)?;
-        upkeep.stands(&mut report);
-        Ok(report)
+        let without = Without::nothing(repository, cache, options.workers, monitor)?;
+        bring_up_to_date(repository, cache, options, &without, monitor, (desk, me, now))
     })
+}
+
+fn bring_up_to_date(
+    repository: &Repository,
+    cache: &Cache,
+    options: &Options,
+    without: &Without,
+    monitor: &dyn Monitor,
+    who: (&Desk, SessionId, Duration),
+) -> Result<Report> {
+    let done = upkeep::make_all(repository, options, without, monitor)?;
+    let mut upkeep = Upkeep::look(repository, options, without)?;
+    let mut report = Report { made: done.made, cost: done.cost, failed: done.failed, ..Report::default() };
+    if upkeep.removable(false).objects > 0 {
+        match in_the_way(repository, cache, options, monitor, who)? {
+            Some(session) => report.left = Some(describe(who.0, session)),
+            None => {
+                // What was seen before may have been somebody's who has ended since, and who removed what this rests
+                // on.
+                upkeep = Upkeep::look(repository, options, without)?;
+                report.removed = upkeep.removable(false);
+                upkeep.remove()?;
+                upkeep = Upkeep::look(repository, options, without)?;
+            }
+        }
+    }
+    upkeep.stands(&mut report);
+    Ok(report)
 }
 
 /// What [`cover`] would do.
 ///
 /// # Errors
 /// As [`cover`].
-pub fn plan(repository: &Repository, options: &Options) -> Result<Report> {
+pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<Report> {
     repository.may_collect("make parity")?;
-    let upkeep = Upkeep::look(repository, options, &Without::default())?;
+    let without = Without::nothing(repository, cache, options.workers, monitor)?;
+    let upkeep = Upkeep::look(repository, options, &without)?;
     let mut report = Report::default();
     upkeep.stands(&mut report);
     (report.made, report.cost) = (upkeep.choice.steps.len() as u64, upkeep.choice.cost(&upkeep.bands));
@@ -153,10 +179,11 @@ pub(crate) fn is_wanted(repository: &Repository) -> Result<bool> {
 /// Remove all bands.
 ///
 /// # Errors
-/// As [`cover`]; [`Error::Busy`] if another collector is at work; [`Error::Refused`] if packs are lost.
+/// As [`cover`]; [`Error::Busy`] if another collector is at work; [`Error::Refused`] if packs are lost, or something of
+/// what was in them.
 pub fn off(
     repository: &Repository,
-    cache: &Cache,
+    cache: &Arc<Cache>,
     options: &Options,
     dry_run: bool,
     monitor: &dyn Monitor,
@@ -164,27 +191,44 @@ pub fn off(
     let gone = |bands: &Bands| Report { removed: all(bands), ..Report::default() };
     if dry_run {
         repository.may_collect("make parity")?;
+        refuse_needed(repository, cache, options, monitor)?;
         return Ok(gone(&Bands::look(repository)?));
     }
     with_session(repository, options, |desk, me, now| {
         if let Some(session) = in_the_way(repository, cache, options, monitor, (desk, me, now))? {
             return Err(Error::Busy(describe(desk, session)));
         }
-        let lost = Upkeep::look(repository, options, &Without::default())?.lost;
-        if !lost.is_empty() {
-            let mut named: Vec<String> = lost.iter().take(NAMED_MAX).map(|pack| pack.to_string()).collect();
-            named.extend((lost.len() > NAMED_MAX).then(|| format!("and {} others", lost.len() - NAMED_MAX)));
-            return Err(Error::Refused(format!(
-                "not there as the index names them: packs {}; perhaps only parity across packs can rebuild them, so run \
-                 'drumlin repair' first",
-                named.join(", ")
-            )));
-        }
+        refuse_needed(repository, cache, options, monitor)?;
         let bands = Bands::look(repository)?;
         let ids: Vec<_> = bands.all.iter().map(|band| band.id()).collect();
         upkeep::remove(repository, &bands, &ids, true)?;
         Ok(gone(&bands))
     })
+}
+
+/// Fails if bands may be all that something can be made of again.
+fn refuse_needed(repository: &Repository, cache: &Arc<Cache>, options: &Options, monitor: &dyn Monitor) -> Result<()> {
+    let without = Without::nothing(repository, cache, options.workers, monitor)?;
+    let upkeep = Upkeep::look(repository, options, &without)?;
+    let named = |packs: &[PackId]| {
+        let mut named: Vec<String> = packs.iter().take(NAMED_MAX).map(|pack| pack.to_string()).collect();
+        named.extend((packs.len() > NAMED_MAX).then(|| format!("and {} others", packs.len() - NAMED_MAX)));
+        named.join(", ")
+    };
+    let why = match (&upkeep.lost[..], &upkeep.given_up[..]) {
+        ([], []) => return Ok(()),
+        ([], given_up) => format!(
+            "something that snapshots need is lost, and packs {} may have it: perhaps only parity across packs can \
+             rebuild them, once more of what was coded with them is back; run 'drumlin repair', and the backups again",
+            named(given_up)
+        ),
+        (lost, _) => format!(
+            "not there as the index names them: packs {}; perhaps only parity across packs can rebuild them, so run \
+             'drumlin repair' first",
+            named(lost)
+        ),
+    };
+    Err(Error::Refused(why))
 }
 
 fn all(bands: &Bands) -> Objects {
@@ -237,38 +281,19 @@ fn in_the_way(
     Ok(alone(desk, me, &mut counts, &mut patience)?)
 }
 
-/// Remove what nobody needs any more, if nobody else may be about to.
-fn remove<'a>(
-    repository: &'a Repository,
-    cache: &Cache,
-    options: &'a Options,
-    monitor: &dyn Monitor,
-    who: (&Desk, SessionId, Duration),
-    upkeep: &mut Upkeep<'a>,
-    report: &mut Report,
-) -> Result<()> {
-    if upkeep.removable(false).objects == 0 {
-        return Ok(());
-    }
-    if let Some(session) = in_the_way(repository, cache, options, monitor, who)? {
-        report.left = Some(describe(who.0, session));
-        return Ok(());
-    }
-    // What was seen before may have been somebody's who has ended since, and who removed what this rests on.
-    *upkeep = Upkeep::look(repository, options, &Without::default())?;
-    report.removed = upkeep.removable(false);
-    upkeep.remove()?;
-    *upkeep = Upkeep::look(repository, options, &Without::default())?;
-    Ok(())
-}
-
 /// After packs were removed or moved: cover what isn't covered, and remove bands that nobody needs any more. Does
-/// nothing where there are none.
+/// nothing where there are none. For who has seen that nothing is missing, or has put down what is.
 pub(crate) fn afterwards(
     repository: &Repository,
     cache: &Arc<Cache>,
     options: &Options,
     monitor: &dyn Monitor,
 ) -> Result<Option<Report>> {
-    if !is_wanted(repository)? { Ok(None) } else { cover(repository, cache, options, monitor).map(Some) }
+    if !is_wanted(repository)? {
+        return Ok(None);
+    }
+    let work = |desk: &Desk, me, now| {
+        bring_up_to_date(repository, cache, options, &Without::default(), monitor, (desk, me, now))
+    };
+    with_session(repository, options, work).map(Some)
 }

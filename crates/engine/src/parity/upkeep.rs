@@ -3,16 +3,17 @@
 use super::choose::{Ask, Choice, Step, choose};
 use super::{Objects, Options, Report, Tally};
 use crate::collect::ground::Ground;
+use crate::collect::need::Need;
 use crate::lock::lock;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::{Error, Result};
 use drumlin_format::band::Member;
 use drumlin_format::{BandId, PackId};
 use drumlin_repo::band::{Bands, Cost, Through, make};
-use drumlin_repo::{Repository, names};
+use drumlin_repo::{Cache, Repository, names};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is about to go.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,22 @@ pub(crate) struct Without {
     pub lost: bool,
     /// Packs that can't be read: those that are in no band are passed over.
     pub unreadable: HashSet<PackId>,
+    /// Something is missing that snapshots need: it may be in packs that bands know, and no index object any more.
+    pub missing: bool,
+}
+
+impl Without {
+    /// Nothing is about to go; what nobody explains is looked for ([`Without::missing`]). Where all packs of bands are
+    /// named, as they nearly always are, that takes nothing.
+    pub fn nothing(repository: &Repository, cache: &Arc<Cache>, workers: usize, monitor: &dyn Monitor) -> Result<Self> {
+        let bands = Bands::look(repository)?;
+        let mut ground = Ground::look(repository)?;
+        ground.refuse_broken()?;
+        let mut members = bands.all.iter().flat_map(|band| band.head.members());
+        let missing = members.any(|m| !ground.named.contains_key(&m.pack))
+            && Need::is_unmet(repository, cache, &ground, workers, monitor)?;
+        Ok(Without { missing, ..Without::default() })
+    }
 }
 
 /// What was made.
@@ -50,6 +67,8 @@ pub(super) struct Upkeep<'a> {
     wanted: BTreeMap<PackId, Member>,
     /// Packs that the index names and that are not there as it does.
     pub lost: Vec<PackId>,
+    /// Packs of bands that the index doesn't name, and that may have what is lost.
+    pub given_up: Vec<PackId>,
     /// Bands that say otherwise of a pack than the index, which is signed: nothing of theirs is made use of.
     lying: HashSet<BandId>,
 }
@@ -86,11 +105,15 @@ impl<'a> Upkeep<'a> {
         lost.sort_unstable();
         let in_bands: HashSet<PackId> = bands.all.iter().flat_map(|band| band.head.members()).map(|m| m.pack).collect();
         ask.wanted.retain(|id, _| in_bands.contains(id) || !without.unreadable.contains(id));
-        // What a repair has given up may yet be had back, with what the disk gives back.
-        let given_up = in_bands.into_iter().filter(|id| losses && !ground.named.contains_key(id));
-        ask.held.extend(given_up.filter(|id| !without.packs.contains(id)));
+        // What a repair has given up may yet be had back, with what the disk gives back; and what went along with the
+        // index object that named it, by a repair.
+        let is_given_up =
+            |id: &PackId| (losses || without.missing) && !ground.named.contains_key(id) && !without.packs.contains(id);
+        let mut given_up: Vec<PackId> = in_bands.into_iter().filter(is_given_up).collect();
+        given_up.sort_unstable();
+        ask.held.extend(&given_up);
         let choice = choose(&bands, &ask);
-        Ok(Upkeep { repository, options, bands, choice, wanted: ask.wanted, lost, lying })
+        Ok(Upkeep { repository, options, bands, choice, wanted: ask.wanted, lost, given_up, lying })
     }
 
     /// Make what there is to make. Gives what could not be made.
@@ -109,6 +132,8 @@ impl<'a> Upkeep<'a> {
                 match make(self.repository, &self.bands, &through, &step.recipe, &stop, &each) {
                     Ok(Some(new)) => lock(&made).push(new.cost),
                     Ok(None) => return Err(Error::Interrupted),
+                    // Nothing is wrong with what was to be read.
+                    Err(e) if e.is_unwritten() => return Err(e.into()),
                     Err(e) if e.is_of_one_object() || e.frozen().is_some() => lock(&failed).push((number, e)),
                     Err(e) => return Err(e.into()),
                 }

@@ -85,7 +85,8 @@ fn killed_at_every_call() {
             run(deed, &scene, &repository, true).unwrap();
             let now = covered(&memory, &repository);
             assert!(packs(&memory).is_subset(&now), "{deed:?}, call {from} of {calls}: not all is covered after it");
-            let plan = parity::plan(&repository, &options(None)).unwrap();
+            let cache = scene.cache(&repository);
+            let plan = parity::plan(&repository, &cache, &options(None), &Quiet::default()).unwrap();
             assert_eq!((plan.made, plan.removed.objects), (0, 0), "{deed:?}, call {from}: {plan:?}");
             let after = objects(&memory).values().map(Vec::len).sum::<usize>();
             assert!(

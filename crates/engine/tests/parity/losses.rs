@@ -5,6 +5,7 @@ use drumlin_engine::check::ObjectKind;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::parity;
 use drumlin_format::PackId;
+use drumlin_format::pack::PackKind;
 use drumlin_repo::band::Band;
 use drumlin_repo::names;
 use drumlin_store::{Put, Store};
@@ -154,6 +155,38 @@ fn what_no_index_object_names_comes_back() {
     assert_eq!((report.lost_chunks, report.unreadable.len()), (0, 0), "{report:?}");
     scene.all_whole();
     assert!(scene.check(true).findings.is_empty());
+}
+
+/// A pack that goes along with the index object that named it is nobody's for a client that has seen neither. It may
+/// bring parity up to date, have it in another shape or want none any more: what the pack is made of stays.
+#[test]
+fn what_an_index_object_took_along_is_kept_for_a_repair() {
+    let scene = Scene::new(3);
+    let repository = scene.repository();
+    let (id, _) = repository.index_objects().unwrap().into_iter().max_by_key(|(_, len)| *len).unwrap();
+    let entries = repository.index_entries(id).unwrap().unwrap();
+    let lost = entries.iter().find(|entry| entry.kind == PackKind::Data).unwrap();
+    scene.bench.memory.delete(&names::index(id)).unwrap();
+    scene.bench.memory.delete(&names::pack(lost.kind, lost.pack)).unwrap();
+    let before = scene.bands().all.iter().filter(|band| band.head.members().any(|m| m.pack == lost.pack)).count();
+    let off = |dry_run| {
+        let (repository, options) = (scene.repository(), crate::scene::options(None));
+        parity::off(&repository, &scene.cache(&repository), &options, dry_run, &Quiet::default())
+    };
+    for shape in [None, Some(parity::Shape { seats: 4, rows: 1 })] {
+        let report = scene.cover(shape);
+        assert_eq!((report.failed, report.lost), (0, 0), "{report:?}");
+        for dry_run in [true, false] {
+            let refused = off(dry_run).unwrap_err().to_string();
+            assert!(refused.contains(&lost.pack.to_string()), "{refused}");
+        }
+        let held = scene.bands().all.iter().filter(|band| band.head.members().any(|m| m.pack == lost.pack)).count();
+        assert_eq!(held, before);
+    }
+    let (report, _) = scene.repair(&[]);
+    assert_eq!((report.lost_chunks, report.unreadable.len()), (0, 0), "{report:?}");
+    scene.all_whole();
+    off(false).unwrap();
 }
 
 /// Whatever recovery objects say: nothing panics, no garbage gets anywhere, and a run with them ends as one without

@@ -110,7 +110,10 @@ impl Scene {
     }
 
     pub fn plan(&self) -> Report {
-        parity::plan(&self.repository(), &options(None)).unwrap()
+        {
+            let repository = self.repository();
+            parity::plan(&repository, &self.cache(&repository), &options(None), &Quiet::default()).unwrap()
+        }
     }
 
     pub fn prune(&self) -> Result<prune::Report> {

@@ -10,7 +10,7 @@ use drumlin_format::session::Session;
 use drumlin_repo::collection::Registration;
 use drumlin_repo::{NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
-use drumlin_store::{Call, RecordStore, Store};
+use drumlin_store::{Call, Fault, FaultStore, Kind, Op, RecordStore, Store, When};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -130,6 +130,32 @@ fn a_keeper_may_and_readers_and_writers_may_not() {
         let done = parity::cover(&repository, &scene.cache(&repository), &options(shape), &Quiet::default());
         assert_eq!(done.is_ok(), may, "{role:?}: {done:?}");
         assert_eq!(done.is_ok_and(|report| report.uncovered.packs == 0), may);
+    }
+}
+
+/// Where a band can't be written no pack is damaged, and what it was to take the place of stays, with all packs in it.
+#[test]
+fn what_can_not_be_written_ends_it() {
+    for kind in [Kind::Refused, Kind::Io] {
+        let mut scene = Scene::new(3);
+        scene.keep(&[2]);
+        let before = scene.objects();
+        let faults = FaultStore::new(scene.bench.memory.clone());
+        faults.faults().add(When::op(Op::Upload).named("parity/*"), Fault::Fail(kind));
+        let repository = scene.open(faults);
+        let (cache, monitor) = (scene.cache(&repository), Quiet::default());
+        let pruned = prune(&repository, &cache, &prune_options(), &monitor).unwrap_err().to_string();
+        let shape = Some(Shape { seats: 4, rows: 1 });
+        let covered = parity::cover(&repository, &cache, &options(shape), &monitor).unwrap_err().to_string();
+        for why in [pruned, covered] {
+            assert!(why.contains("cannot write 'parity/"), "{why}");
+        }
+        assert_eq!(monitor.problems().len(), 0);
+        let after = scene.objects();
+        let is_kept = |name: &str| name.starts_with(names::PARITY) || name.starts_with(names::DATA);
+        assert!(before.iter().filter(|(name, _)| is_kept(name)).all(|(name, bytes)| after.get(name) == Some(bytes)));
+        scene.prune().unwrap();
+        scene.all_whole();
     }
 }
 

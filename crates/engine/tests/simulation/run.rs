@@ -208,7 +208,8 @@ impl<'a> Run<'a> {
             evict_after: Duration::from_secs(1 << 40),
             workers: 1,
         };
-        let report = parity::plan(repository, &options)?;
+        let cache = no_cache(repository, self.base.scratch());
+        let report = parity::plan(repository, &cache, &options, &Quiet::default())?;
         if report.uncovered.packs + report.lost + report.made + report.removed.objects > 0 {
             self.book.wrong(format!("parity across packs is not as it should be: {report:?}"));
         }
