@@ -19,7 +19,7 @@ use drumlin_format::key::Role;
 use drumlin_format::snapshot::Snapshot;
 use drumlin_format::tree::{Data, Meta, marks};
 use drumlin_repo::{
-    Cache, CreateOptions, Error as RepoError, IndexMode, NewLock, RekeyOptions, Repository, SnapshotInfo, Unlock,
+    Cache, CreateOptions, Error as RepoError, Index, IndexMode, NewLock, RekeyOptions, Repository, SnapshotInfo, Unlock,
 };
 use drumlin_repo::{names, random_id};
 use drumlin_seal::Secret;
@@ -277,6 +277,25 @@ fn chunks_stay_what_they_are_whatever_the_target_would_cut() {
     let third = copy_all(&end(&two), &end(&three)).remove(0).snapshot;
     is_copy(&end(&one), &snapshot, &end(&three), &third);
     assert!(copy_all(&end(&one), &end(&three)).is_empty());
+}
+
+/// Of packs that have lost their ends the index knows what was where: what a restore has back from a failing disk a copy
+/// has, too.
+#[test]
+fn packs_without_their_tables_are_copied() {
+    let (one, two) = (bench(), bench());
+    let folder = source(&one);
+    settle();
+    let snapshot = one.backup(&folder).snapshot.unwrap();
+    let index = Index::open(&one.repository, one.cache.clone()).unwrap();
+    for info in index.packs() {
+        let bytes = one.memory.get(&info.name()).unwrap();
+        one.memory.put(&info.name(), &bytes[..info.table_offset as usize], Put::Replace).unwrap();
+    }
+    let (from, target) = (over(&one, one.memory.clone()), end(&two));
+    let reports = copy_all(&from, &target);
+    is_copy(&from, &snapshot, &target, &reports[0].snapshot);
+    comes_back(&target, &reports[0].snapshot, two.folder.path(), &folder);
 }
 
 #[test]

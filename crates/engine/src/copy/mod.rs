@@ -91,6 +91,7 @@ impl Copier {
         target.repository.may_write()?;
         let index = Arc::new(Index::open(&source.repository, source.cache.clone())?);
         let reader = Reader::new(source.repository.clone(), index, source.cache.clone(), options.memory / 6);
+        let reader = reader.with_told_tables();
         let copies = Copies::find(&target)?;
         Ok(Copier { source, target, reader: Arc::new(reader), options, copies })
     }
