@@ -31,6 +31,7 @@ struct JsonRepair {
     index_objects_replaced: u64,
     packs_gone: Vec<String>,
     packs_damaged: Vec<String>,
+    packs_closed: Vec<String>,
     packs_mended: Vec<String>,
     packs_made_again: Vec<String>,
     bytes_salvaged: u64,
@@ -108,7 +109,8 @@ pub fn run(context: &Context, args: &Repair) -> Result<Exit> {
     }
     let lost = report.lost_chunks + report.broken_snapshots > 0
         || !report.unreadable.is_empty()
-        || !report.lost_objects.is_empty();
+        || !report.lost_objects.is_empty()
+        || !report.closed.is_empty();
     Ok(if lost { Exit::Incomplete } else { Exit::Done })
 }
 
@@ -150,6 +152,7 @@ fn json(report: &Report) -> JsonRepair {
         index_objects_replaced: report.indexes,
         packs_gone: report.gone.iter().map(ToString::to_string).collect(),
         packs_damaged: report.damaged.iter().map(ToString::to_string).collect(),
+        packs_closed: report.closed.iter().map(ToString::to_string).collect(),
         packs_mended: report.mended.iter().map(ToString::to_string).collect(),
         packs_made_again: report.made_again.iter().map(ToString::to_string).collect(),
         bytes_salvaged: report.salvaged,
@@ -207,11 +210,15 @@ fn lines(report: &Report) -> Vec<String> {
             counted(packs, "pack is", "packs are")
         ));
     }
+    if !report.closed.is_empty() {
+        let packs = counted(report.closed.len() as u64, "damaged pack stays", "damaged packs stay");
+        lines.push(format!("{packs} in the index, as only an owner's repair can tell what of it is whole: run one"));
+    }
     if report.salvaged > 0 {
         lines.push(format!("salvaged from them: {}", bytes(report.salvaged)));
     }
     match report.lost_chunks {
-        0 if report.unreadable.is_empty() && report.broken_snapshots == 0 => {
+        0 if report.unreadable.is_empty() && report.broken_snapshots == 0 && report.closed.is_empty() => {
             lines.push("nothing that a snapshot needs is lost".into())
         }
         0 => {}

@@ -1,6 +1,8 @@
 //! Making a damaged repository sound: the index from the packs, what can be read of damaged packs into new ones, and a
 //! list of what is lost, so that backups store it again.
 //!
+//! What forgotten snapshots need of damaged packs goes along, as long as no prune has removed it.
+//!
 //! Nothing is deleted but index objects that others take the place of. A damaged pack stays where it is, named by no
 //! index: the disk may give it back, and then the next repair finds it whole. It goes by a prune, once nothing is
 //! missing any more. Packs that are gone, or damaged beyond their own parity, are read through their bands
@@ -57,6 +59,9 @@ pub struct Report {
     pub made_again: Vec<PackId>,
     /// Packs that are damaged, of which something is lost, and that are in the index no more.
     pub damaged: Vec<PackId>,
+    /// Packs that are damaged and stay in the index: only that tells where anything is in them, and this key can't tell
+    /// what of it is whole.
+    pub closed: Vec<PackId>,
     /// Packs that were damaged and of which nothing that snapshots need was lost, by their parity for one: it is in new
     /// packs now.
     pub mended: Vec<PackId>,
@@ -98,7 +103,7 @@ impl Report {
             + self.copies
             + self.evicted.len() as u64
             + bands;
-        found == 0 && self.unreadable.is_empty() && self.lost_objects.is_empty()
+        found == 0 && self.unreadable.is_empty() && self.lost_objects.is_empty() && self.closed.is_empty()
     }
 
     /// Add what was done after it: what is lost, and what can't be read, is as it is then.
@@ -123,7 +128,7 @@ impl Report {
             (Some(before), Some(then)) => Some(then.after(&before)),
             (before, then) => then.or(before),
         };
-        self.broken_snapshots = then.broken_snapshots;
+        (self.broken_snapshots, self.closed) = (then.broken_snapshots, then.closed);
         (self.lost_chunks, self.unreadable) = (then.lost_chunks, then.unreadable);
         self.lost_objects = then.lost_objects;
     }

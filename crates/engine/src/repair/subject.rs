@@ -1,7 +1,7 @@
 //! The two looks of a repair.
 
 use super::{Options, Report};
-use crate::collect::ground::{Broken, Ground};
+use crate::collect::ground::{Broken, Ground, own_word};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
@@ -43,6 +43,9 @@ pub(super) struct Mending<'a> {
     last_resort: bool,
     /// Packs that no index object shall name.
     bad: HashSet<PackId>,
+    /// Damaged packs that stay in the index: only what that says of them tells where anything is in them, and only
+    /// another key can tell what of it is whole.
+    closed: HashSet<PackId>,
     /// Of those, packs of which all that snapshots need is in others now.
     moved: HashSet<PackId>,
     /// Packs as they are seen through their bands, and which packs are in one; `None` without bands.
@@ -76,6 +79,7 @@ impl<'a> Mending<'a> {
             replaced: HashSet::new(),
             last_resort: false,
             bad: HashSet::new(),
+            closed: HashSet::new(),
             moved: HashSet::new(),
             through: None,
             again: false,
@@ -171,17 +175,30 @@ impl<'a> Mending<'a> {
     }
 
     /// Packs that sound index objects name and that are no longer what they say.
-    fn find_bad(&mut self, ground: &Ground) {
+    fn find_bad(&mut self, ground: &Ground) -> Result<()> {
+        let scan = PackScan::new(self.repository)?;
         for (id, (info, _)) in &ground.named {
             let Some(fault) = self.fault(ground, info) else { continue };
-            if let Some(cause) = fault {
+            if let Some(cause) = &fault {
                 self.note(names::pack(info.kind, *id), cause);
             }
-            if !ground.packs.contains_key(id) {
+            let len = ground.packs.get(id).map(|(_, len)| *len);
+            if len.is_none() {
                 self.report.gone.push(*id);
+            } else if let Some(len) = len
+                && !self.repository.opens(info.kind, info.generation)
+                && !self.is_in_band(info)
+                && own_word(&scan, info.kind, *id, len)?.is_none()
+            {
+                let cause = "its table can't be read, and this key can't tell what else of it is damaged: it stays in the \
+                             index, as an owner's repair may save more of it";
+                self.note(names::pack(info.kind, *id), cause);
+                self.closed.insert(*id);
+                continue;
             }
             self.bad.insert(*id);
         }
+        Ok(())
     }
 
     /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has
@@ -268,6 +285,10 @@ impl<'a> Mending<'a> {
         reader.teach(tables.into_iter().map(|entry| (entry.pack, Arc::new(entry.table))).collect());
         let mut need = Need::new(&places, workers, self.monitor);
         let mut all_known = true;
+        for forgotten in self.repository.forgotten()?.0 {
+            // Until a prune they can be brought back, if all of it is there.
+            need.add_readable(&forgotten.snapshot)?;
+        }
         for snapshot in snapshots {
             // One whose tree can't be read whole is told of later, when all was done for it that can be.
             all_known &= need.add_readable(snapshot)?.is_none();
@@ -306,6 +327,8 @@ impl<'a> Mending<'a> {
         let mut now = Ground::look(self.repository)?;
         let mut sound: HashSet<PackId> = now.known().collect();
         sound.retain(|pack| !self.bad.contains(pack));
+        // What of them is lost nobody knows yet.
+        sound.extend(&self.closed);
         let workers = self.options.workers;
         let (keys, broken) = now.keys(self.repository, self.cache, workers, self.monitor)?;
         let known = ids_of(&ground.broken);
@@ -340,6 +363,8 @@ impl<'a> Mending<'a> {
         // Nobody's now: the next prune removes them.
         self.report.mended = mended;
         self.report.damaged = packs.clone();
+        self.report.closed = self.closed.iter().copied().collect();
+        self.report.closed.sort_unstable();
         let Losses { whole: before, broken } = self.repository.readable_losses()?;
         if is_missing {
             // Should they come back, a prune is not to take them for nobody's: they may have what is lost.
@@ -502,7 +527,7 @@ impl Mending<'_> {
         if self.again {
             session.flush()?;
         } else {
-            self.find_bad(&ground);
+            self.find_bad(&ground)?;
             let tables;
             (indexes, tables) = self.replace(&mut ground, &session)?;
             session.flush()?;

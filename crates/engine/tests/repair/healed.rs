@@ -7,6 +7,7 @@ use drumlin_engine::monitor::Quiet;
 use drumlin_engine::prune::prune;
 use drumlin_engine::repair::{self, repair};
 use drumlin_engine::restore;
+use drumlin_engine::undelete::{self, undelete};
 use drumlin_format::ChunkId;
 use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
@@ -242,6 +243,62 @@ fn a_keeper_repairs_what_parity_vouches_for() {
         assert!(found.iter().all(|finding| beyond && finding.object == "index"), "{found:#?}");
         assert!(scene.names(names::DATA).contains(&data));
     }
+}
+
+/// What the index says of it is all that tells where anything is in a pack that has lost its end. An owner opens what
+/// is there; who can't leaves that to him.
+#[test]
+fn a_keeper_leaves_a_pack_without_its_table_to_an_owner() {
+    for cut in [false, true] {
+        let scene = Scene::new();
+        let repository = keeper(&scene);
+        let cache = Arc::new(Cache::open(&repository, None, scene.bench.folder.path()).unwrap());
+        let name = scene.largest(names::DATA);
+        let mut bytes = scene.bench.memory.get(&name).unwrap();
+        let end = bytes.len() / 2;
+        match cut {
+            true => bytes.truncate(end),
+            false => bytes[end..].fill(0),
+        }
+        scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+        let before = [0, 1].map(|state| scene.differences(state).unwrap());
+        let options = repair::Options { damaged: [pack(&name)].into(), ..repair_options() };
+        for _ in 0..2 {
+            let report = repair(&repository, &cache, &options, &Quiet::default()).unwrap();
+            assert_eq!((&report.closed, report.lost_chunks, report.damaged.len()), (&vec![pack(&name)], 0, 0));
+            assert!(!report.is_sound());
+            assert_eq!([0, 1].map(|state| scene.differences(state).unwrap()), before, "nothing is lost by it");
+        }
+        let report = scene.repair(&[pack(&name)]);
+        assert!(report.closed.is_empty() && report.salvaged > 0 && report.lost_chunks > 0, "{report:?}");
+        assert_eq!([0, 1].map(|state| scene.differences(state).unwrap()), before);
+    }
+}
+
+/// It can be brought back until the next prune, whatever is mended meanwhile.
+#[test]
+fn what_a_forgotten_snapshot_needs_is_mended_too() {
+    let scene = Scene::new();
+    let (repository, _) = scene.fresh();
+    // The second large file is in one of its own session alone.
+    let newest = &scene.states[1].0;
+    repository.forget(&[newest.id]).unwrap();
+    let named = repository.index_objects().unwrap().into_iter().filter(|(id, _)| id.is_of(&newest.session));
+    let entries: Vec<_> = named.flat_map(|(id, _)| repository.index_entries(id).unwrap().unwrap()).collect();
+    let damaged: Vec<_> = entries.iter().filter(|entry| entry.kind == PackKind::Data).map(|e| e.pack).collect();
+    for id in &damaged {
+        let name = names::pack(PackKind::Data, *id);
+        let mut bytes = scene.bench.memory.get(&name).unwrap();
+        bytes[5000] ^= 4;
+        scene.bench.memory.put(&name, &bytes, Put::Replace).unwrap();
+    }
+    let report = scene.repair(&damaged);
+    assert!(!report.mended.is_empty() && report.lost_chunks == 0, "{report:?}");
+    let forgotten = repository.forgotten().unwrap().0.remove(0);
+    let options = undelete::Options { forgotten, host: "host".into(), workers: 1, now: 7 };
+    let (repository, cache) = scene.fresh();
+    undelete(&repository, &cache, &options, &Quiet::default()).unwrap();
+    scene.assert_whole();
 }
 
 /// The tables are at the packs' ends, and the index has them too.
