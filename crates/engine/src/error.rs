@@ -67,7 +67,9 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// What a forgotten snapshot refers to is not there any more.
-    #[error("snapshot {snapshot} can't be brought back: {what} are gone; a prune has removed them or is about to")]
+    #[error(
+        "snapshot {snapshot} can't be brought back: {what} are gone: a prune has removed them or is about to, or they are damaged, which 'drumlin check' tells"
+    )]
     Pruned {
         /// The snapshot.
         snapshot: SnapshotId,

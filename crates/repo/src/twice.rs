@@ -192,10 +192,11 @@ impl<T> Twice<'_, T> {
         {
             troubles.push(match (self.counts)(object, other) {
                 Counts::Object => (copy_name, format!("it isn't the same as '{name}'")),
-                Counts::Copy | Counts::Neither => {
+                side => {
                     let why =
                         "it is older than its copy: a change was interrupted, or the storage gives back an older state";
-                    (name, why.into())
+                    let then = if side == Counts::Neither { "; the next 'drumlin key rekey' ends that" } else { "" };
+                    (name, format!("{why}{then}"))
                 }
             });
         }
