@@ -43,6 +43,7 @@ pub struct JsonParity {
     covered: JsonTally,
     uncovered: JsonTally,
     packs_lost: u64,
+    something_missing: bool,
     bands_made: u64,
     bands_failed: u64,
     bytes_read: u64,
@@ -89,7 +90,13 @@ pub fn run(context: &Context, args: &Parity) -> Result<Exit> {
         let packs = counted(report.lost, "pack is not there", "packs are not there");
         out.warn(format!("{packs}, though the index names them: 'drumlin repair' rebuilds what can be rebuilt"));
     }
-    Ok(if report.failed > 0 || report.lost > 0 { Exit::Incomplete } else { Exit::Done })
+    if report.missing {
+        out.warn(
+            "something that snapshots need is in no pack that the index names: what it may be rebuilt from is kept, and \
+             'drumlin repair' comes first",
+        );
+    }
+    Ok(if report.failed > 0 || report.lost > 0 || report.missing { Exit::Incomplete } else { Exit::Done })
 }
 
 /// As an object.
@@ -103,6 +110,7 @@ pub fn json(report: &Report, dry_run: bool) -> JsonParity {
         covered: report.covered.into(),
         uncovered: report.uncovered.into(),
         packs_lost: report.lost,
+        something_missing: report.missing,
         bands_made: report.made,
         bands_failed: report.failed,
         bytes_read: report.cost.read,

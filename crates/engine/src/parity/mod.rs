@@ -35,7 +35,7 @@ use drumlin_repo::{Cache, Repository, names, random_id};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use upkeep::{Upkeep, Without};
+use upkeep::{Done, Upkeep, Without};
 
 /// So many lost packs are named.
 const NAMED_MAX: usize = 4;
@@ -91,6 +91,9 @@ pub struct Report {
     pub uncovered: Tally,
     /// Packs that the index names and that are not there, or not as they should be: a repair comes first.
     pub lost: u64,
+    /// Whether something that snapshots need is in no pack that the index names: a repair comes first. (Looked for only
+    /// where bands know other packs than the index.)
+    pub missing: bool,
     /// Bands that were made, or are to be.
     pub made: u64,
     /// What that read and wrote, or would.
@@ -136,7 +139,8 @@ fn bring_up_to_date(
 ) -> Result<Report> {
     let done = upkeep::make_all(repository, options, without, monitor)?;
     let mut upkeep = Upkeep::look(repository, options, without)?;
-    let mut report = Report { made: done.made, cost: done.cost, failed: done.failed, ..Report::default() };
+    let Done { made, cost, failed, .. } = done;
+    let mut report = Report { missing: without.missing, made, cost, failed, ..Report::default() };
     if upkeep.removable(false).objects > 0 {
         match in_the_way(repository, cache, options, monitor, who)? {
             Some(session) => report.left = Some(describe(who.0, session)),
@@ -162,7 +166,7 @@ pub fn plan(repository: &Repository, cache: &Arc<Cache>, options: &Options, moni
     repository.may_collect("make parity")?;
     let without = Without::nothing(repository, cache, options.workers, monitor)?;
     let upkeep = Upkeep::look(repository, options, &without)?;
-    let mut report = Report::default();
+    let mut report = Report { missing: without.missing, ..Report::default() };
     upkeep.stands(&mut report);
     (report.made, report.cost) = (upkeep.choice.steps.len() as u64, upkeep.choice.cost(&upkeep.bands));
     report.removed = upkeep.removable(true);

@@ -175,7 +175,7 @@ fn what_an_index_object_took_along_is_kept_for_a_repair() {
     };
     for shape in [None, Some(parity::Shape { seats: 4, rows: 1 })] {
         let report = scene.cover(shape);
-        assert_eq!((report.failed, report.lost), (0, 0), "{report:?}");
+        assert_eq!((report.failed, report.lost, report.missing), (0, 0, true), "{report:?}");
         for dry_run in [true, false] {
             let refused = off(dry_run).unwrap_err().to_string();
             assert!(refused.contains(&lost.pack.to_string()), "{refused}");
@@ -186,6 +186,7 @@ fn what_an_index_object_took_along_is_kept_for_a_repair() {
     let (report, _) = scene.repair(&[]);
     assert_eq!((report.lost_chunks, report.unreadable.len()), (0, 0), "{report:?}");
     scene.all_whole();
+    assert!(!scene.cover(None).missing);
     off(false).unwrap();
 }
 
