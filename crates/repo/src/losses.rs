@@ -6,7 +6,7 @@ use crate::{Error, PackInfo, Repository, Result, names, random_id};
 use drumlin_format::index::Entry;
 use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
-use drumlin_format::pack::{PackKind, Table};
+use drumlin_format::pack::{Footer, PackKind, Table};
 use drumlin_format::{KeyId, LossId, PackId};
 use drumlin_store::{Kind, Put};
 use std::collections::{HashMap, HashSet};
@@ -155,7 +155,8 @@ impl<'a> PackScan<'a> {
         Ok(PackScan { repository, trusted: repository.trusted_keys()? })
     }
 
-    /// What an index object should say of a pack, from the pack alone; its length is the store's.
+    /// What an index object should say of a pack, from the pack alone. `pack_len` is its length in the storage; what it
+    /// was when the pack was written is in what comes back, and may be another one where its end is damaged.
     ///
     /// # Errors
     /// The pack is damaged, or nobody signed its table who may write packs.
@@ -163,7 +164,7 @@ impl<'a> PackScan<'a> {
         let name = names::pack(kind, pack);
         let damaged = |detail| Error::damaged(&name)(drumlin_format::Error::Malformed { object: "pack", detail });
         let (generation, footer) = read_footer(self.repository, kind, pack, pack_len)?;
-        let (table_offset, table_len) = (footer.table_offset, footer.table_len);
+        let Footer { table_offset, table_len, pack_len, .. } = footer;
         let info = PackInfo { id: pack, kind, generation, len: pack_len, table_offset, table_len };
         let (table, signer) = read_table(self.repository, &info)?;
         let key = self.trusted.get(&signer.key).filter(|key| key.role != Role::Reader);

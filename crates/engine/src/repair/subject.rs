@@ -203,9 +203,12 @@ impl<'a> Mending<'a> {
 
     /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has
     /// made them from it and put it out of the index, and no prune has removed it yet.
-    fn is_replaced(&self, entry: &Entry, held: &Index) -> Result<bool> {
+    fn is_replaced(&self, entry: &Entry, len: u64, held: &Index) -> Result<bool> {
         for chunk in &entry.table.chunks {
             if held.lookup(&chunk.id)?.is_some() {
+                if entry.pack_len != len {
+                    return Ok(true);
+                }
                 let healed = Healed::open(self.repository, &PackInfo::from(entry))?;
                 return Ok(healed
                     .map(|mut healed| healed.look_at_all())
@@ -235,12 +238,12 @@ impl<'a> Mending<'a> {
             match twice(|| scan.entry(kind, id, len)) {
                 Ok(entry) => {
                     if let Some(held) = &held
-                        && self.is_replaced(&entry, held)?
+                        && self.is_replaced(&entry, len, held)?
                     {
                         self.replaced.insert(id);
                         continue;
                     }
-                    self.again |= self.damaged.contains(&id);
+                    self.again |= self.damaged.contains(&id) || entry.pack_len != len;
                     self.report.named += 1;
                     session.name_again(entry)?;
                     sound = Some((kind, id, len));

@@ -245,6 +245,33 @@ fn a_keeper_repairs_what_parity_vouches_for() {
     }
 }
 
+/// A pack that has lost some of its end, or got something behind it, and all index objects with it: where its directory
+/// is doesn't depend on how long it is.
+#[test]
+fn packs_of_another_length_are_healed_without_the_index() {
+    for change in [-1, -48, -4096, 1, 512, 5000] {
+        let scene = Scene::new();
+        let mut packs = vec![scene.largest(names::DATA), scene.largest(names::TREE)];
+        // A tiny one has one directory alone.
+        packs.truncate(if change == -4096 { 1 } else { 2 });
+        for name in &packs {
+            let mut bytes = scene.bench.memory.get(name).unwrap();
+            bytes.resize(bytes.len().saturating_add_signed(change), 0);
+            scene.bench.memory.put(name, &bytes, Put::Replace).unwrap();
+        }
+        scene.names(names::INDEX).iter().for_each(|name| scene.bench.memory.delete(name).unwrap());
+        let report = scene.repair(&[]);
+        assert!(report.lost_chunks == 0 && report.unreadable.is_empty(), "{change}: {report:?}");
+        assert_eq!(report.mended.len(), packs.len(), "{change}: {report:?}");
+        scene.assert_whole();
+        assert!(scene.repair(&[]).is_sound());
+        let (repository, cache) = scene.fresh();
+        let read = check::Options { read: Some(check::Part::All), workers: 2 };
+        let found = check::check(&repository, &cache, read, &Quiet::default()).unwrap().findings;
+        assert!(found.is_empty(), "{change}: {found:#?}");
+    }
+}
+
 /// What the index says of it is all that tells where anything is in a pack that has lost its end. An owner opens what
 /// is there; who can't leaves that to him.
 #[test]

@@ -100,7 +100,8 @@ impl Healed {
     }
 
     /// A pack of which only name and length are known, and whose footer is of no use: a directory is looked for from
-    /// its end. `None` as for [`Healed::open`].
+    /// its end. How long the pack was the directory tells: it may have lost some of its end, or got something behind
+    /// it. `None` as for [`Healed::open`].
     pub fn find(repository: &Repository, kind: PackKind, id: PackId, len: u64) -> Result<Option<Self>> {
         let name = names::pack(kind, id);
         if len > LEN_MAX {
@@ -116,7 +117,9 @@ impl Healed {
                 let Ok(head) = Head::decode(&shard[..HEAD_BYTES]) else { continue };
                 let (table_offset, table_len) = (head.table_offset, head.table_len);
                 let Ok(header) = Header::expect(&head.header, kind.object(), &id.0) else { continue };
-                let info = PackInfo { id, kind, generation: header.generation, len, table_offset, table_len };
+                let Some(layout) = head.layout() else { continue };
+                let (generation, len) = (header.generation, layout.pack_len());
+                let info = PackInfo { id, kind, generation, len, table_offset, table_len };
                 if head.header == pack::header(kind, repository.config().suite, header.generation, id).encode()
                     && let Some(healed) = Healed::open(repository, &info)?
                 {

@@ -7,7 +7,7 @@ use crate::cache::Tables;
 use crate::lock::lock;
 use crate::{Error, PackInfo, Repository, Result};
 use drumlin_format::index::Entry;
-use drumlin_format::pack::{self, Block, Table};
+use drumlin_format::pack::{self, Block, Footer, Table};
 use drumlin_format::{IndexId, PackId, Signer};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -224,7 +224,7 @@ fn own_info(repository: &Repository, info: &PackInfo) -> Result<Option<PackInfo>
     let Some(len) = repository.store().len(&info.name())? else { return Ok(None) };
     match read_footer(repository, info.kind, info.id, len) {
         Ok((generation, footer)) => {
-            let (table_offset, table_len) = (footer.table_offset, footer.table_len);
+            let Footer { table_offset, table_len, pack_len: len, .. } = footer;
             let own = PackInfo { generation, len, table_offset, table_len, ..info.clone() };
             Ok(Some(own).filter(|own| own != info))
         }
