@@ -65,10 +65,10 @@ impl Repository {
         let owner = self.secrets().owner_signing.as_ref().ok_or_else(|| self.not_allowed("rekey"))?;
         // A key that the storage shows as it was before it was revoked must not be given anything.
         self.refuse_unexplained(options.now)?;
+        let numbers = self.generation_numbers()?;
         self.refuse_rekeyed()?;
         self.generation()?;
         let config = self.config_now()?;
-        let numbers = self.generation_numbers()?;
         let (mut keys, objects) = (self.list_keys()?, self.sound_keys()?);
         if keys.iter().any(|key| key.id == own && key.revoked.is_some()) {
             return Err(Error::RevokedKey { key: own, location: self.store().location() });

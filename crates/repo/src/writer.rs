@@ -124,13 +124,19 @@ impl Ledger {
             put_back(pending);
             return Err(e.into());
         }
+        let is_over = || self.ended.load(Ordering::SeqCst);
+        let late = || Err(Error::Unwritten("the run has ended before".into()));
+        if is_over() {
+            put_back(pending);
+            return late();
+        }
         // So is one that is being put while others end the session. Who ends it says so first, and then looks for this:
         // one of the two is seen.
         let doubt = self.doubt.swap(true, Ordering::SeqCst);
-        if self.ended.load(Ordering::SeqCst) {
+        if is_over() {
             put_back(pending);
             self.doubt.store(doubt, Ordering::SeqCst);
-            return Err(Error::Unwritten("the run has ended before".into()));
+            return late();
         }
         if let Err(e) = store.put(&name, &bytes, Put::Create) {
             // It may be there and not be durable, and nobody shall remember it then once the session has ended. Or it
