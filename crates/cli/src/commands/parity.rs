@@ -153,7 +153,7 @@ pub fn lines(report: &Report, dry_run: bool) -> Vec<String> {
         lines.push(format!("{made} {}: {read} read, {written} written", bands(report.made)));
     }
     if report.failed > 0 {
-        lines.push(format!("failed:    {}: packs are damaged", bands(report.failed)));
+        lines.push(format!("failed:    {}, for the reasons above", bands(report.failed)));
     }
     if report.removed.objects > 0 {
         let removed = if dry_run { "to remove:" } else { "removed:  " };

@@ -55,28 +55,23 @@ impl<'a> Need<'a> {
         Ok(damage.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, cause)| cause))
     }
 
-    /// Whether anything is missing that the snapshots which can be read need, by the index as it is in `ground`.
+    /// Whether anything is missing that snapshots need, or one can't be read. What others put or move meanwhile is not
+    /// missing: before that is said it is looked once more.
     ///
     /// # Errors
     /// An index object is damaged; what concerns the storage as a whole.
     pub fn is_unmet(
         repository: &Repository,
         cache: &Arc<Cache>,
-        ground: &Ground,
         workers: usize,
         monitor: &dyn Monitor,
     ) -> Result<bool> {
-        let (keys, broken) = ground.keys(repository, cache, workers, monitor)?;
-        ground::refuse(broken)?;
-        let known = ground.known().collect();
-        let places = Places::new(repository, cache, (ground, keys), (known, HashSet::new()), workers)?;
-        let mut need = Need::new(&places, workers, monitor);
-        for info in repository.snapshots()?.0 {
-            if need.add_readable(&info.snapshot)?.is_some() {
-                return Ok(true);
+        match unmet(repository, cache, workers, monitor) {
+            Ok(true) | Err(Error::Repo(drumlin_repo::Error::Replaced { .. })) => {
+                unmet(repository, cache, workers, monitor)
             }
+            other => other,
         }
-        Ok(!need.finish().1.is_empty())
     }
 
     /// The marks, and the chunks of file contents that are in no pack: what is lost needs no room.
@@ -101,6 +96,27 @@ impl<'a> Need<'a> {
         self.lookups += lookups;
         Ok(())
     }
+}
+
+/// As [`Need::is_unmet`], by one look.
+fn unmet(repository: &Repository, cache: &Arc<Cache>, workers: usize, monitor: &dyn Monitor) -> Result<bool> {
+    // What they need was named before they were put.
+    let (snapshots, broken) = repository.snapshots()?;
+    if !broken.is_empty() {
+        return Ok(true);
+    }
+    let ground = Ground::look(repository)?;
+    let (keys, broken) = ground.keys(repository, cache, workers, monitor)?;
+    ground::refuse(broken)?;
+    let known = ground.known().collect();
+    let places = Places::new(repository, cache, (&ground, keys), (known, HashSet::new()), workers)?;
+    let mut need = Need::new(&places, workers, monitor);
+    for info in snapshots {
+        if need.add_readable(&info.snapshot)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(!need.finish().1.is_empty())
 }
 
 /// One of the threads.

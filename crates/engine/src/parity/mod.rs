@@ -98,7 +98,7 @@ pub struct Report {
     pub made: u64,
     /// What that read and wrote, or would.
     pub cost: Cost,
-    /// Bands that could not be made, because packs are damaged.
+    /// Bands that could not be made: packs are damaged, or nothing more can be written.
     pub failed: u64,
     /// Recovery objects that nobody needs any more and that were removed, and their bytes.
     pub removed: Objects,
@@ -286,18 +286,19 @@ fn in_the_way(
 }
 
 /// After packs were removed or moved: cover what isn't covered, and remove bands that nobody needs any more. Does
-/// nothing where there are none. For who has seen that nothing is missing, or has put down what is.
+/// nothing where there are none. For who has seen that nothing is missing, or has put down what is. Packs that are
+/// `damaged` are not coded as they are.
 pub(crate) fn afterwards(
     repository: &Repository,
     cache: &Arc<Cache>,
     options: &Options,
+    damaged: &[PackId],
     monitor: &dyn Monitor,
 ) -> Result<Option<Report>> {
     if !is_wanted(repository)? {
         return Ok(None);
     }
-    let work = |desk: &Desk, me, now| {
-        bring_up_to_date(repository, cache, options, &Without::default(), monitor, (desk, me, now))
-    };
+    let without = Without { unreadable: damaged.iter().copied().collect(), ..Without::default() };
+    let work = |desk: &Desk, me, now| bring_up_to_date(repository, cache, options, &without, monitor, (desk, me, now));
     with_session(repository, options, work).map(Some)
 }

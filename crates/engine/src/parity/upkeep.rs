@@ -37,7 +37,7 @@ impl Without {
         ground.refuse_broken()?;
         let mut members = bands.all.iter().flat_map(|band| band.head.members());
         let missing = members.any(|m| !ground.named.contains_key(&m.pack))
-            && Need::is_unmet(repository, cache, &ground, workers, monitor)?;
+            && Need::is_unmet(repository, cache, workers, monitor)?;
         Ok(Without { missing, ..Without::default() })
     }
 }
@@ -132,8 +132,8 @@ impl<'a> Upkeep<'a> {
                 match make(self.repository, &self.bands, &through, &step.recipe, &stop, &each) {
                     Ok(Some(new)) => lock(&made).push(new.cost),
                     Ok(None) => return Err(Error::Interrupted),
-                    // Nothing is wrong with what was to be read.
-                    Err(e) if e.is_unwritten() => return Err(e.into()),
+                    // Nothing can be written there at all, or by this account.
+                    Err(e) if e.is_unwritten() && e.is_refused() => return Err(e.into()),
                     Err(e) if e.is_of_one_object() || e.frozen().is_some() => lock(&failed).push((number, e)),
                     Err(e) => return Err(e.into()),
                 }
@@ -214,7 +214,11 @@ pub(super) fn make_all(
             let old = step.replaces.iter().filter_map(|id| upkeep.bands.get(*id));
             done.members.extend(old.flat_map(|band| band.head.members()).map(|m| m.pack));
             let path = names::PARITY.as_bytes().to_vec();
-            if why.frozen().is_some() {
+            if why.is_unwritten() {
+                // A quota, perhaps, or a disk: it is no pack's fault, and room may come of what goes.
+                let cause = format!("{why}; packs that are coded with what it was to take the place of stay");
+                monitor.problem(&Problem { path, kind: ProblemKind::Unreadable, cause });
+            } else if why.frozen().is_some() {
                 // Nothing is wrong with it, and to have it brought back costs more than what is to go with it takes.
                 let cause =
                     format!("{why}; packs coded with it, or to be coded with it, wait until it is brought back");

@@ -349,10 +349,11 @@ impl Aftermath<'_> {
             repository.take_note(self.now.as_secs().cast_signed());
         }
         let made = self.collection.parity;
-        report.parity = parity::afterwards(repository, cache, &options.parity(), monitor)?.map(|mut afterwards| {
-            afterwards.cost += made;
-            afterwards
-        });
+        report.parity =
+            parity::afterwards(repository, cache, &options.parity(), &[], monitor)?.map(|mut afterwards| {
+                afterwards.cost += made;
+                afterwards
+            });
         let after = State::of(repository, options)?;
         if let Some(packs) = gone {
             report.after = after.pack_bytes;

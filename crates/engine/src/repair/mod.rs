@@ -196,7 +196,7 @@ pub fn repair(repository: &Repository, cache: &Arc<Cache>, options: &Options, mo
         evict_after: options.evict_after,
         workers: options.workers,
     };
-    report.parity = parity::afterwards(repository, cache, &bands, monitor)?;
+    report.parity = parity::afterwards(repository, cache, &bands, &report.closed, monitor)?;
     report.lost_objects = copies.lost;
     Ok(report)
 }

@@ -176,29 +176,40 @@ impl<'a> Mending<'a> {
 
     /// Packs that sound index objects name and that are no longer what they say.
     fn find_bad(&mut self, ground: &Ground) -> Result<()> {
-        let scan = PackScan::new(self.repository)?;
+        let mut closed = HashSet::new();
         for (id, (info, _)) in &ground.named {
             let Some(fault) = self.fault(ground, info) else { continue };
             if let Some(cause) = &fault {
                 self.note(names::pack(info.kind, *id), cause);
             }
-            let len = ground.packs.get(id).map(|(_, len)| *len);
-            if len.is_none() {
+            let there = ground.packs.get(id).copied();
+            if there.is_none() {
                 self.report.gone.push(*id);
-            } else if let Some(len) = len
+            }
+            if let Some((_, len)) = there
                 && !self.repository.opens(info.kind, info.generation)
-                && !self.is_in_band(info)
-                && own_word(&scan, info.kind, *id, len)?.is_none()
+                && !self.tells_its_table(info, len)?
             {
                 let cause = "its table can't be read, and this key can't tell what else of it is damaged: it stays in the \
                              index, as an owner's repair may save more of it";
                 self.note(names::pack(info.kind, *id), cause);
-                self.closed.insert(*id);
+                closed.insert(*id);
                 continue;
             }
             self.bad.insert(*id);
         }
+        self.closed = closed;
         Ok(())
+    }
+
+    /// Whether a pack's own table can be read, by its parity or its band if need be. A band may have been made when the
+    /// pack was damaged already, and vouch for that.
+    fn tells_its_table(&self, info: &PackInfo, len: u64) -> Result<bool> {
+        let (seen, len) = match &self.through {
+            Some((through, _)) if self.is_in_band(info) => (through, info.len),
+            _ => (self.repository, len),
+        };
+        Ok(own_word(&PackScan::new(seen)?, info.kind, info.id, len)?.is_some())
     }
 
     /// Whether a pack is damaged, which its table alone doesn't show, and others hold the same: an earlier repair has
@@ -287,14 +298,15 @@ impl<'a> Mending<'a> {
         // Before trees are walked: a pack's own table may be what is damaged, and nodes are found by it.
         reader.teach(tables.into_iter().map(|entry| (entry.pack, Arc::new(entry.table))).collect());
         let mut need = Need::new(&places, workers, self.monitor);
-        let mut all_known = true;
-        for forgotten in self.repository.forgotten()?.0 {
-            // Until a prune they can be brought back, if all of it is there.
-            need.add_readable(&forgotten.snapshot)?;
-        }
+        // What one needs that can't be read itself nobody knows.
+        let mut all_known = self.report.broken_snapshots == 0;
         for snapshot in snapshots {
             // One whose tree can't be read whole is told of later, when all was done for it that can be.
             all_known &= need.add_readable(snapshot)?.is_none();
+        }
+        for forgotten in self.repository.forgotten()?.0 {
+            // Until a prune they can be brought back, if all of it is there.
+            need.add_readable(&forgotten.snapshot)?;
         }
         let (marks, _) = need.finish();
         let before = session.written();
@@ -369,13 +381,13 @@ impl<'a> Mending<'a> {
         self.report.closed = self.closed.iter().copied().collect();
         self.report.closed.sort_unstable();
         let Losses { whole: before, broken } = self.repository.readable_losses()?;
-        if is_missing {
+        if is_missing || self.report.broken_snapshots > 0 {
             // Should they come back, a prune is not to take them for nobody's: they may have what is lost.
             let earlier = before.iter().flat_map(|loss| &loss.packs).filter(|id| !ground.packs.contains_key(id));
             packs.extend(self.report.gone.iter().chain(earlier));
             packs.sort_unstable();
             packs.dedup();
-        } else if self.report.broken_snapshots == 0 {
+        } else {
             // Nobody needs anything of them.
             packs.clear();
             self.report.damaged.clear();
@@ -456,7 +468,7 @@ impl Subject<Desk<'_>> for Mending<'_> {
     }
 
     fn is_in_doubt(&self) -> bool {
-        self.doubt.load(Ordering::Relaxed)
+        self.doubt.load(Ordering::SeqCst)
     }
 }
 

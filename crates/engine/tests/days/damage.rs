@@ -118,6 +118,7 @@ fn names_it(text: &str, names: &[String], damage: Damage) -> bool {
                 "chunks that snapshots need are in none of the packs",
                 "can't be brought back: its entries",
                 "the contents of '",
+                "something that snapshots need is lost, and packs ",
             ]
             .iter()
             .any(|words| text.contains(words)),

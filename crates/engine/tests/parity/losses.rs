@@ -1,15 +1,19 @@
 //! Packs that are lost or damaged, and recovery objects that are.
 
-use crate::scene::{SHAPE, Scene, objects, store_of};
+use crate::scene::{self, SHAPE, Scene, objects, store_of};
 use drumlin_engine::check::ObjectKind;
 use drumlin_engine::monitor::Quiet;
 use drumlin_engine::parity;
-use drumlin_format::PackId;
+use drumlin_engine::repair;
+use drumlin_format::key::Role;
 use drumlin_format::pack::PackKind;
+use drumlin_format::{IndexId, PackId};
 use drumlin_repo::band::Band;
-use drumlin_repo::names;
+use drumlin_repo::{Index, NewLock, PackInfo, Repository, Unlock, names};
+use drumlin_seal::Secret;
 use drumlin_store::{Put, Store};
 use drumlin_testkit::Rng;
+use std::sync::Arc;
 
 /// The packs of a band that are there, by name.
 fn members(scene: &Scene, band: &Band) -> Vec<(String, PackId)> {
@@ -178,7 +182,7 @@ fn what_an_index_object_took_along_is_kept_for_a_repair() {
         assert_eq!((report.failed, report.lost, report.missing), (0, 0, true), "{report:?}");
         for dry_run in [true, false] {
             let refused = off(dry_run).unwrap_err().to_string();
-            assert!(refused.contains(&lost.pack.to_string()), "{refused}");
+            assert!(refused.contains("something that snapshots need is lost"), "{refused}");
         }
         let held = scene.bands().all.iter().filter(|band| band.head.members().any(|m| m.pack == lost.pack)).count();
         assert_eq!(held, before);
@@ -188,6 +192,63 @@ fn what_an_index_object_took_along_is_kept_for_a_repair() {
     scene.all_whole();
     assert!(!scene.cover(None).missing);
     off(false).unwrap();
+}
+
+/// A keeper can't tell that what he codes is damaged. What was coded so tells him nothing of it either.
+#[test]
+fn a_keeper_codes_no_pack_that_he_leaves_to_an_owner() {
+    let mut scene = Scene::new(2);
+    scene.backup(2);
+    let covered = scene::covered(&scene.bench.memory, &scene.bench.repository);
+    let index = Index::open(&scene.bench.repository, scene.bench.cache.clone()).unwrap();
+    let is_new = |info: &&Arc<PackInfo>| info.kind == PackKind::Data && !covered.contains(&info.id);
+    let new = index.packs().iter().filter(is_new).max_by_key(|info| info.len).unwrap().clone();
+    scene.change(&new.name(), |bytes| {
+        let end = bytes.len() * 2 / 3;
+        bytes[end..].fill(0);
+    });
+    let before = scene.differences(&scene.bench.memory, 2);
+    assert!((1..20).contains(&before), "{before} files are lost");
+    let owner = &scene.bench.repository;
+    let secret = Secret::new([7; 32]);
+    let key = owner.add_key(Role::Keeper, &NewLock::File(secret.clone()), "keeper", 0).unwrap();
+    let file = owner.key_file(key, &secret).to_string();
+    let keeper = Repository::open(Arc::new(scene.bench.memory.clone()), &Unlock::File(file)).unwrap();
+    let repair = |damaged: &[PackId]| {
+        let options = Scene::repair_options(damaged);
+        repair::repair(&keeper, &scene.cache(&keeper), &options, &Quiet::default()).unwrap()
+    };
+    assert_eq!(repair(&[new.id]).closed, [new.id]);
+    assert!(!scene.bands().all.iter().any(|band| band.head.members().any(|m| m.pack == new.id)), "it is coded");
+    // By who doesn't know.
+    parity::cover(&keeper, &scene.cache(&keeper), &crate::scene::options(None), &Quiet::default()).unwrap();
+    assert!(scene.bands().all.iter().any(|band| band.head.members().any(|m| m.pack == new.id)));
+    assert_eq!(repair(&[new.id]).closed, [new.id]);
+    assert_eq!(scene.differences(&scene.bench.memory, 2), before);
+}
+
+/// What a snapshot needs that can't be read just now nobody knows: what lost packs were coded with stays.
+#[test]
+fn with_a_snapshot_that_can_not_be_read_nothing_counts_as_nobodys() {
+    let scene = Scene::new(3);
+    let (newest, _) = &scene.states[2];
+    let repository = scene.repository();
+    let of_it = |(id, _): &(IndexId, u64)| id.is_of(&newest.session);
+    let (index, _) = repository.index_objects().unwrap().into_iter().find(of_it).unwrap();
+    let entries = repository.index_entries(index).unwrap().unwrap();
+    let lost = entries.iter().find(|entry| entry.kind == PackKind::Data).unwrap();
+    let name = names::snapshot(newest.id);
+    let whole = scene.bench.memory.get(&name).unwrap();
+    scene.change(&name, |bytes| bytes.iter_mut().for_each(|b| *b ^= 0x5a));
+    scene.bench.memory.delete(&names::pack(lost.kind, lost.pack)).unwrap();
+    let (report, _) = scene.repair(&[]);
+    assert_eq!((report.broken_snapshots, report.lost_chunks), (1, 0), "{report:?}");
+    scene.cover(None);
+    // The disk gives it out again.
+    scene.bench.memory.put(&name, &whole, Put::Replace).unwrap();
+    let (report, _) = scene.repair(&[]);
+    assert_eq!((report.broken_snapshots, report.lost_chunks, report.unreadable.len()), (0, 0, 0), "{report:?}");
+    scene.all_whole();
 }
 
 /// Whatever recovery objects say: nothing panics, no garbage gets anywhere, and a run with them ends as one without

@@ -123,9 +123,8 @@ impl Scene {
         prune(&repository, &self.cache(&repository), &options, &Quiet::default())
     }
 
-    pub fn repair(&self, damaged: &[PackId]) -> (repair::Report, Quiet) {
-        let (repository, monitor) = (self.repository(), Quiet::default());
-        let options = repair::Options {
+    pub fn repair_options(damaged: &[PackId]) -> repair::Options {
+        repair::Options {
             host: "host".into(),
             damaged: damaged.iter().copied().collect(),
             spoiled: HashSet::new(),
@@ -133,8 +132,12 @@ impl Scene {
             evict: Vec::new(),
             evict_after: Duration::from_secs(1 << 40),
             workers: 2,
-        };
-        let report = repair(&repository, &self.cache(&repository), &options, &monitor).unwrap();
+        }
+    }
+
+    pub fn repair(&self, damaged: &[PackId]) -> (repair::Report, Quiet) {
+        let (repository, monitor) = (self.repository(), Quiet::default());
+        let report = repair(&repository, &self.cache(&repository), &Self::repair_options(damaged), &monitor).unwrap();
         (report, monitor)
     }
 
