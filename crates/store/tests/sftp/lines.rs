@@ -182,7 +182,8 @@ fn connections_come_with_the_work() {
 #[test]
 fn one_of_several_connections_may_break() {
     let Some(place) = Place::new() else { return };
-    place.relay.set(Line::long(Duration::from_millis(30)));
+    // So slow that there is time to break one.
+    place.relay.set(Line { up: 32 << 20, ..Line::long(Duration::from_millis(30)) });
     let store = place.create("plain", "/~/r");
     for is_newest in [true, false] {
         let (name, bytes) = (format!("data/{is_newest}"), Rng::new(u64::from(is_newest)).bytes(96 << 20));

@@ -251,7 +251,7 @@ fn who_stops_while_the_line_is_down_waits_no_longer() {
     let start = Instant::now();
     signal(&child, rustix::process::Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     away.relay.cut_at(Vec::new());
     away.run("plain", &["backup", "src"]).expect(0);
     away.run("plain", &["check", "--read-data"]).ok();
