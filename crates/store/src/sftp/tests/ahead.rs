@@ -19,59 +19,82 @@ def said(packet):
     return packet
 "#;
 
+/// A store with one object, which comes slowly.
+struct Slow {
+    store: SftpStore,
+    name: String,
+    log: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Slow {
+    /// Each answer with data takes so long. `None`: there is no such server here.
+    fn new(bytes: &[u8], delay: f64) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        if location(dir.path(), "").is_none() || !has_python() {
+            return None;
+        }
+        let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
+        let name = format!("data/ab/{}", "ab".repeat(16));
+        let direct = location(&folder, "").unwrap();
+        SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, bytes, Put::Create).unwrap();
+        let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = {delay}\n{SLOW}", log.display()));
+        let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+        Some(Slow { store, name, log, _dir: dir })
+    }
+
+    fn expect(&self, offset: usize, len: usize) {
+        self.store.expect(Soon::Range { name: &self.name, offset: offset as u64, len });
+    }
+
+    fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.store.read_at(&self.name, offset as u64, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Where the server was asked for bytes.
+    fn asked(&self) -> Vec<String> {
+        std::fs::read_to_string(&self.log).unwrap().lines().map(Into::into).collect()
+    }
+
+    /// For nothing twice, but for the first `passed` of its requests.
+    fn assert_asked_once(&self, passed: usize) {
+        let mut asked = self.asked().split_off(passed);
+        let count = asked.len();
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
+    }
+}
+
 /// Over a slow line what was asked for in advance takes its time: thrown away, it would be asked for once more.
 #[test]
 fn what_is_on_its_way_for_long_is_not_asked_for_twice() {
-    let dir = tempfile::tempdir().unwrap();
-    if location(dir.path(), "").is_none() || !has_python() {
-        return;
-    }
-    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
-    let name = format!("data/ab/{}", "ab".repeat(16));
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| n as u8).collect();
-    let direct = location(&folder, "").unwrap();
-    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &bytes, Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.3\n{SLOW}", log.display()));
-    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
+    let Some(slow) = Slow::new(&bytes, 0.3) else { return };
     let len = 700_000;
-    let mut got = vec![0; len];
-    store.read_at(&name, 0, &mut got[..10]).unwrap();
-    let offsets = [0, 700_000, 1_400_000, 2_100_000];
-    let expect = |offset: u64| store.expect(Soon::Range { name: &name, offset, len });
-    offsets[..3].iter().for_each(|offset| expect(*offset));
+    slow.read(0, 10);
+    (0..3).for_each(|of| slow.expect(of * len, len));
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    expect(offsets[3]);
-    for offset in offsets {
-        store.read_at(&name, offset, &mut got).unwrap();
-        assert_eq!(got, bytes[offset as usize..][..len]);
+    slow.expect(3 * len, len);
+    for of in 0..4 {
+        assert_eq!(slow.read(of * len, len), bytes[of * len..][..len]);
     }
-    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().skip(1).map(Into::into).collect();
-    let count = asked.len();
-    asked.sort_unstable();
-    asked.dedup();
-    assert!(count == asked.len() && count >= 12, "{count} reads of {} places", asked.len());
+    slow.assert_asked_once(1);
+    assert!(slow.asked().len() > 12);
 }
 
 /// What nobody has fetched makes room one day: all of it at once, not one after the other.
 #[test]
 fn what_nobody_fetches_makes_room_for_what_comes_next() {
-    let dir = tempfile::tempdir().unwrap();
-    if location(dir.path(), "").is_none() || !has_python() {
-        return;
-    }
-    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
-    let name = format!("data/ab/{}", "ab".repeat(16));
     let len = 1 << 20;
-    let direct = location(&folder, "").unwrap();
-    let store = SftpStore::create(&direct, &Surroundings::default()).unwrap();
-    store.put(&name, &vec![7; 40 * len], Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.005\n{SLOW}", log.display()));
-    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
-    store.read_at(&name, 0, &mut [0; 10]).unwrap();
-    let reads = || std::fs::read_to_string(&log).unwrap().lines().count();
-    let fill = |from: u64| {
+    let Some(slow) = Slow::new(&vec![7; 40 * len], 0.005) else { return };
+    slow.read(0, 10);
+    let reads = || slow.asked().len();
+    let fill = |from: usize| {
         let before = reads();
-        (from..from + 20).for_each(|of| store.expect(Soon::Range { name: &name, offset: of * len as u64, len }));
+        (from..from + 20).for_each(|of| slow.expect(of * len, len));
         // All that was asked for is here, and then for longer than anybody waits.
         let mut last = usize::MAX;
         while last != reads() {
@@ -91,57 +114,27 @@ fn what_nobody_fetches_makes_room_for_what_comes_next() {
 /// What was asked for before its object was open is not asked for once more when it is.
 #[test]
 fn what_was_asked_for_before_it_was_open_is_asked_for_once() {
-    let dir = tempfile::tempdir().unwrap();
-    if location(dir.path(), "").is_none() || !has_python() {
-        return;
-    }
-    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
-    let name = format!("data/ab/{}", "ab".repeat(16));
     let len = 200_000;
-    let direct = location(&folder, "").unwrap();
-    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &vec![7; 3 * len], Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.2\n{SLOW}", log.display()));
-    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
-    let offsets = [0, len as u64, 2 * len as u64];
-    let expect = |offset: u64| store.expect(Soon::Range { name: &name, offset, len });
-    offsets.iter().for_each(|offset| expect(*offset));
-    let mut got = vec![0; len];
-    store.read_at(&name, offsets[0], &mut got).unwrap();
-    offsets[1..].iter().for_each(|offset| expect(*offset));
-    offsets[1..].iter().for_each(|offset| store.read_at(&name, *offset, &mut got).unwrap());
-    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().map(Into::into).collect();
-    let count = asked.len();
-    asked.sort_unstable();
-    asked.dedup();
-    assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
+    let Some(slow) = Slow::new(&vec![7; 3 * len], 0.2) else { return };
+    (0..3).for_each(|of| slow.expect(of * len, len));
+    slow.read(0, len);
+    (1..3).for_each(|of| slow.expect(of * len, len));
+    (1..3).for_each(|of| drop(slow.read(of * len, len)));
+    slow.assert_asked_once(0);
 }
 
 /// Over a slow line one that is here may be wanted only after another one has been waited for, and that may take long.
 #[test]
 fn what_is_here_is_kept_while_another_is_waited_for() {
-    let dir = tempfile::tempdir().unwrap();
-    if location(dir.path(), "").is_none() || !has_python() {
-        return;
-    }
-    let (folder, log) = (new_folder(dir.path(), "repo"), dir.path().join("log"));
-    let name = format!("data/ab/{}", "ab".repeat(16));
     let len = 200_000;
-    let direct = location(&folder, "").unwrap();
-    SftpStore::create(&direct, &Surroundings::default()).unwrap().put(&name, &vec![7; 40 * len], Put::Create).unwrap();
-    let script = meddling(dir.path(), &format!("LOG = '{}'\nDELAY = 0.2\n{SLOW}", log.display()));
-    let store = SftpStore::open(&through(&script, &folder, ""), &Surroundings::default()).unwrap();
-    store.read_at(&name, 39 * len as u64, &mut [0; 10]).unwrap();
-    let expect = |of: usize| store.expect(Soon::Range { name: &name, offset: (of * len) as u64, len });
-    expect(0);
+    let Some(slow) = Slow::new(&vec![7; 40 * len], 0.2) else { return };
+    slow.read(39 * len, 10);
+    slow.expect(0, len);
     std::thread::sleep(std::time::Duration::from_secs(1));
     // By this it is seen that the first one is here.
-    expect(1);
-    store.read_at(&name, 10 * len as u64, &mut vec![0; 20 * len]).unwrap();
-    expect(2);
-    (0..3).for_each(|of| store.read_at(&name, (of * len) as u64, &mut vec![0; len]).unwrap());
-    let mut asked: Vec<String> = std::fs::read_to_string(log).unwrap().lines().map(Into::into).collect();
-    let count = asked.len();
-    asked.sort_unstable();
-    asked.dedup();
-    assert_eq!(count, asked.len(), "{count} reads of {} places", asked.len());
+    slow.expect(len, len);
+    slow.read(10 * len, 20 * len);
+    slow.expect(2 * len, len);
+    (0..3).for_each(|of| drop(slow.read(of * len, len)));
+    slow.assert_asked_once(0);
 }
