@@ -319,6 +319,10 @@ mod tests {
         let store = Arc::new(Slow::default());
         let has = |offset, len| lock(&store.ahead.under_way).iter().any(|of| of.what.is_range(offset, len));
         (0..RANGES_MAX as u64).for_each(|at| range(&store, "data/x", at, 5));
+        let is_here = |of: &UnderWay| matches!(&of.what, What::Range { read, .. } if read.is_finished());
+        while !lock(&store.ahead.under_way).iter().all(is_here) {
+            thread::sleep(RANGE_FOR / 100);
+        }
         let of_others = RANGE_BYTES_MAX / 2;
         assert!(is_read_directly(&store, 100, of_others));
         range(&store, "data/x", 1000, 5);
