@@ -26,6 +26,8 @@ LOOK_SECONDS = 0.1
 FIRST_LOOK_SECONDS = 0.004
 # How much of what a failed command wrote is kept.
 TAIL_BYTES = 4000
+# What variables of programs that are measured begin with.
+SETTINGS = ("BORG_", "BUPSTASH_", "BUP_", "DRUMLIN_", "DUPLICITY_", "KOPIA_", "OBNAM_", "RESTIC_", "RUSTIC_", "ZSTD_")
 PR_SET_CHILD_SUBREAPER = 36
 MADV_POPULATE_WRITE = 23
 LIBC = ctypes.CDLL(None)
@@ -182,7 +184,8 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     os.sync()
     touch(fresh)
     before = below([os.getpid()])
-    for pid in before - {os.getpid()}:
+    # This process's, too: what it has used itself would pass for the shell's.
+    for pid in before:
         forget_peak(pid)
     looker = Looker(servers, helpers, clients)
     served = sum(map(cpu_of, below(servers)))
@@ -191,7 +194,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     beside = Beside(lambda: below([*servers, *helpers]))
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
-        process = subprocess.Popen(command, shell=True, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(command, shell=True, env={**environment(), **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL,
                                    stdout=output, stderr=output, executable="/bin/bash", start_new_session=True)
         _owned.add(process.pid)
         looker.start()
@@ -215,16 +218,21 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     # By ticks, so that one which did nothing may seem to have had one less.
     cpu += sum(max(0.0, cpu_of(pid) - standing.get(pid, 0.0)) for pid in theirs(servers, helpers, clients))
     others, stolen = beside.since(cpu)
-    # The usage of the shell is that of all it waited for. Its peak counts what it was before it became a shell, too, which is this
-    # process: it is of use only where nothing was seen, and it is larger.
+    # The usage of the shell is that of all it waited for: its peak is the largest one's, whenever that was. It counts what it was
+    # before it became a shell, too, which is this process: it is of use only where it is larger.
     peak = usage.ru_maxrss * 1024
-    memory = looker.client or (peak if peak > peak_of(os.getpid()) else None)
+    memory = max(looker.client, peak if peak > peak_of(os.getpid()) else 0) or None
     result = {"wall": wall, "cpu": cpu, "memory": memory, "server_cpu": None, "server_memory": None,
               "others": round(others, 2), "stolen": round(stolen, 2)}
     if servers:
         result["server_cpu"] = max(0.0, sum(map(cpu_of, below(servers))) - served)
         result["server_memory"] = looker.server
     return result
+
+
+def environment():
+    """This process's, without what its user has set for the programs that are measured."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
 
 
 def touch(size):

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 from harness import measure
 from harness.beside import Beside
@@ -51,6 +52,15 @@ class Run(unittest.TestCase):
                    "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\ntime.sleep(1)'")
             figures = measure.run(f"{hog} {folder}/a {folder}/b & {hog} {folder}/b {folder}/a; wait")
         self.assertTrue(120e6 < figures["memory"] < 220e6, figures)
+
+    def test_memory_that_is_taken_when_nobody_looks_is_seen(self):
+        with mock.patch.object(measure, "FIRST_LOOK_SECONDS", 100):
+            figures = measure.run(f"{PYTHON} -c 'x = b\"1\" * 200_000_000'")
+        self.assertTrue(200e6 < figures["memory"] < 300e6, figures)
+
+    def test_what_a_user_has_set_for_a_program_is_not_passed_on(self):
+        with mock.patch.dict(os.environ, {"RESTIC_COMPRESSION": "off", "KEPT": "1"}):
+            measure.run("test -z \"$RESTIC_COMPRESSION\" && test \"$KEPT$BORG_REPO\" = 1r", {"BORG_REPO": "r"})
 
     def test_a_failure_says_what_was_said_last(self):
         with self.assertRaises(measure.Failed) as caught:
