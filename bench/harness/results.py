@@ -157,7 +157,7 @@ def joined(runs):
 
 def overlap(one, other):
     """Whether any rounds of two runs went on at the same time."""
-    of = lambda run: [(began := datetime.fromisoformat(record["date"]), began + timedelta(seconds=record["took"])) for record in run["rounds"]]
+    of = lambda run: [(began := datetime.fromisoformat(record["date"]), began + timedelta(seconds=record["took"])) for record in run["rounds"] if "date" in record]
     return any(began < ended_ and began_ < ended for (began, ended) in of(one) for (began_, ended_) in of(other))
 
 

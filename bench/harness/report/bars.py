@@ -19,7 +19,7 @@ def bars(result, part, step, measures, title):
     order = sorted(first, key=lambda name: (first[name].value is None, first[name].value or 0))
     canvas = Canvas(WIDTH, TOP + ROW * len(order) + BOTTOM)
     canvas.text(24, 34, title, 19, bold=True)
-    canvas.text(24, 56, conditions(result), 12, SOFT)
+    canvas.fitted(24, 56, conditions(result), 12, SOFT)
     legend(canvas, 24, 80)
     for number, name in enumerate(order):
         y = TOP + ROW * number

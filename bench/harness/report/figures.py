@@ -6,8 +6,14 @@ from .. import results, stats
 
 # Bytes at scale 1 of workloads that have a least size, so that small scales are larger than they are called.
 WHOLE_BYTES = {"W7": 8 << 30}
+# Entries at scale 1 of what was to be larger than it is: of W6 several hundred thousand.
+WHOLE_ENTRIES = {"W6": 300_000}
 # How many times the best a figure may be before it is marked.
 TIMES_BEST = 10
+# Who is ahead by less than this is level.
+PART = 1.02
+# Cores that other programs may take before a page counts as one of a busy machine.
+BUSY = 0.3
 OURS = results.OURS
 # Whom Drumlin is compared with: what the best of them is called, and what they all do.
 CIRCLES = (("best peer", ()), ("best that compresses and encrypts", ("compresses", "encrypts")),
@@ -101,6 +107,31 @@ def best_peers(result, figures):
     return [stats.best({name: figures[name].value for name in peers(result, do)}) for _, do in CIRCLES]
 
 
+@dataclass
+class Best:
+    """The best peer of a circle: how many times its figure Drumlin's is, and whether neither is ahead."""
+
+    name: str
+    times: float
+    level: bool
+
+
+def against(result, figures):
+    """Of each circle the best, as a `Best`; None where either has no figure."""
+    ours = figures.get(OURS)
+    found = []
+    for best in best_peers(result, figures):
+        times = stats.ratio(ours and ours.value, best and best[1])
+        found.append(None if times is None else Best(best[0], times, 1 / PART <= times <= PART or alike(ours, figures[best[0]])))
+    return found
+
+
+def headings(result):
+    """(heading, part, step) of all backups and restores."""
+    found = [(step, "steps", step) for step in result["steps"]]
+    return found + [(f"restore of {step}" if len(result["restores"]) > 1 else "restore", "restores", step) for step in result["restores"]]
+
+
 def alike(figure, other):
     """Whether two figures can't be told apart: each of several rounds, of which the worst of one is beyond the best of the other."""
     return figure.rounds > 1 < other.rounds and figure.least <= other.most and other.least <= figure.most
@@ -133,8 +164,37 @@ def share(result):
     scale, data = result["scale"], result["data"]
     if whole := WHOLE_BYTES.get(result["workload"]):
         return data["bytes"] / whole
+    if whole := WHOLE_ENTRIES.get(result["workload"]):
+        return data["entries"] / whole
     wanted = data.get("wanted")
     return scale * data["entries"] / wanted if wanted and data["entries"] < 0.95 * wanted else scale
+
+
+def others(result):
+    """How many cores other programs took while the commands ran, and how many the machine's host took; None where it wasn't counted."""
+    steps = [step for record in result["rounds"] for part in ("steps", "restores") for step in record[part].values() if step.get("others") is not None]
+    wall = sum(step["wall"] for step in steps)
+    return tuple(max(0.0, sum(step[what] for step in steps) / wall) for what in ("others", "stolen")) if wall else None
+
+
+def is_busy(result):
+    """Whether so much else went on that of two who are close neither is ahead."""
+    return (others(result) or (0,))[0] > BUSY
+
+
+def order(all_results):
+    """Results as they are listed: those here first, by workload; the largest of each before the smaller ones."""
+    return sorted(all_results, key=lambda result: (results.line(result)[0], result["workload"], -share(result), result["cache"], results.line(result)[1:]))
+
+
+def largest(all_results):
+    """Of each workload and sort of cache the largest of those here, and all over lines; then the others."""
+    seen, first, rest = set(), [], []
+    for result in order(all_results):
+        is_far, of = results.line(result)[0], (result["workload"], result["cache"])
+        (first if is_far or of not in seen else rest).append(result)
+        seen |= {of} if not is_far else set()
+    return first, rest
 
 
 def distance(result):

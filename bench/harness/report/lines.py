@@ -28,7 +28,7 @@ def lines(result, part, measure, title, log):
     canvas = Canvas(WIDTH, HEIGHT)
     canvas.text(24, 34, title, 19, bold=True)
     unit = {"s": "Seconds", "MB": "Megabytes", "": "Number"}[measure.unit] + (", on a logarithmic scale" if log else "")
-    canvas.text(24, 56, f"{unit}. {conditions(result)}", 12, SOFT)
+    canvas.fitted(24, 56, f"{unit}. {conditions(result)}", 12, SOFT)
     marks = powers(min(values), max(values)) if log else ticks(max(values))
     place = scale(marks, log)
     width = WIDTH / len(panels)

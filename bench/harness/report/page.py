@@ -2,10 +2,10 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, peers, rounds, share
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, order, others, peers, rounds, share
+from .glance import section
 from .lines import lines
 from .tables import about, commands, failures, measured_by, tables
-from .trails import section
 
 # What was to be run: each at scale 1, which is as large as the seeds' own measurements.
 WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W5-slow", "W6", "W7", "W8", "W8-se")
@@ -76,7 +76,7 @@ def page(result, all_results=()):
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
         f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}{together(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
-        f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result)}",
+        f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result, all_results)}",
     ]
     if (true := share(result)) < 1:
         says = " It shows that the tools work, and fixed costs; it says little of how they scale." if true < SCALE_TELLS else ""
@@ -94,14 +94,13 @@ def page(result, all_results=()):
     return "\n\n".join(parts) + "\n"
 
 
-def beside(result):
-    """What else went on during all the commands together, if it was counted, in cores."""
-    steps = [step for record in result["rounds"] for part in ("steps", "restores") for step in record[part].values() if step.get("others") is not None]
-    wall = sum(step["wall"] for step in steps)
-    if not wall:
-        return ""
-    others, stolen = (max(0.0, sum(step[what] for step in steps) / wall) for what in ("others", "stolen"))
-    return f" While the commands ran, other programs took {others:.2f} of a core, and the machine's host {stolen:.2f}."
+def beside(result, all_results):
+    """What else went on during all the commands together, in cores, if it was counted, and which of the other runs."""
+    at_once = [other for other in order(all_results) if other is not result and other["machine"] == result["machine"] and results.overlap(result, other)]
+    runs = ", ".join(f"[{called(other)} at {other['scale']:g}]({stem(other)}.md)" for other in at_once)
+    counted = others(result)
+    return ((f" While the commands ran, other programs took {counted[0]:.2f} of a core, and the machine's host {counted[1]:.2f}." if counted else "")
+            + (f" Runs that went on at the same time, in part at least: {runs}." if runs else ""))
 
 
 def wire(result):
@@ -144,11 +143,10 @@ def when(result):
 
 def contents(all_results, apart=()):
     """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own."""
-    rows = ["# Results", "Made by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).",
-            "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
+    rows = ["## All runs", "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
             "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
     lines_ = ["| workload | scale | data | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date, processor, build |", "|---|---:|---|---|---|---:|---:|---:|---:|---:|---|---|---|"]
-    for result in all_results:
+    for result in order(all_results):
         cells = []
         for part, step, measure in (("steps", result["steps"][0], SECONDS), ("steps", result["steps"][1], SECONDS),
                                     ("restores", result["restores"][-1], SECONDS), ("steps", result["steps"][0], MEMORY),
@@ -156,11 +154,11 @@ def contents(all_results, apart=()):
             figures = column(result, part, step, measure)
             cells.append(standing(result, figures))
         lines_.append(f"| [{result['workload']}, {result['title'][0].lower()}{result['title'][1:]}]({stem(result)}.md) | {scale(result)} | {amount(result)} | {result['cache']} | {distance(result) or '–'} | {' | '.join(cells)} | {did(result)} | {rounds(result)} | {when(result)} |")
-    where = section(all_results)
     lacking = [name for name in WORKLOADS if not any(result["workload"] == name for result in all_results)]
     rows.append("Each workload was to be run at scale 1, of which *scale* says what part was (in brackets: what part it came to, where that is another one); a run at a small one says little of how tools scale. *Peers*: how many did all steps and gave back what was there, of how many rows. *Build*: the first digits of the program's SHA-256."
                 + (f" Not run so far: {', '.join(lacking)}." if lacking else ""))
     tables_ = "".join(f"- [{title}]({name}.md)\n" for name, title in apart)
-    listed = ["\n\n".join(rows) + "\n", "\n".join(lines_) + "\n", where] if all_results else ["\n\n".join(rows[:2]) + "\n", "There are none so far: `bench/run` makes them.\n"]
-    parts = [*listed, f"## Measured apart\n\n{tables_}" if tables_ else ""]
+    head = "# Results\n\nMade by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).\n"
+    listed = [section(all_results), "\n\n".join(rows) + "\n", "\n".join(lines_) + "\n"] if all_results else ["There are none so far: `bench/run` makes them.\n"]
+    parts = [head, *listed, f"## Measured apart\n\n{tables_}" if tables_ else ""]
     return "\n".join(part for part in parts if part)

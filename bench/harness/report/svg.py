@@ -9,6 +9,8 @@ INK, SOFT, GRID = "#22272c", "#68727c", "#e4e8eb"
 OURS, KINDS = "#0b6e69", ("#cfd5da", "#aab4bd", "#7c8995")
 # An average letter's width in units of its size: what places are reckoned by.
 LETTER = 0.60
+# The same of words that are long enough to have letters of all sorts.
+LETTER_LEAST = 0.55
 
 
 class Canvas:
@@ -36,6 +38,11 @@ class Canvas:
     def text(self, x, y, words, size=12, fill=INK, anchor="start", bold=False, italic=False):
         style = (' font-weight="bold"' if bold else "") + (' font-style="italic"' if italic else "")
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{style}>{escape(words)}</text>')
+
+    def fitted(self, x, y, words, size, fill=INK):
+        """Words in one line, smaller where they would leave the drawing."""
+        room = self.width - x - 4
+        self.text(x, y, words, min(size, int(10 * room / (LETTER_LEAST * len(words))) / 10), fill)
 
     def said(self, title):
         """The drawing, whole, with a title for those who can't see it."""

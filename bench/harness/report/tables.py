@@ -2,7 +2,7 @@
 
 from .. import stats
 from .figures import (CIRCLES, CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
-                      best_peers, column, far, number)
+                      best_peers, column, far, headings, number)
 
 
 # What is of a server, or besides: not every tool has it.
@@ -49,12 +49,6 @@ def cell(figures, figure):
 def times(value, of):
     found = stats.ratio(value, of and of[1])
     return "–" if found is None else f"{found:.2f}"
-
-
-def headings(result):
-    """(heading, part, step) of all backups and restores."""
-    found = [(step, "steps", step) for step in result["steps"]]
-    return found + [(f"restore of {step}" if len(result["restores"]) > 1 else "restore", "restores", step) for step in result["restores"]]
 
 
 def tables(result):
