@@ -2,6 +2,7 @@
 
 mod came;
 mod coder;
+mod fold;
 mod heal;
 mod lru;
 mod opened;
@@ -17,7 +18,8 @@ pub use packer::{Appended, Finished, Packer};
 pub use parity::Encoder;
 pub use reader::Reader;
 
+pub(crate) use fold::{ENGINE, Line};
 pub(crate) use heal::read_footer;
 pub(crate) use lru::Lru;
-pub(crate) use parity::{ENGINE, Line, added_to};
+pub(crate) use parity::added_to;
 pub(crate) use table::read_table;

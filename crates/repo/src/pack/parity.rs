@@ -1,17 +1,15 @@
 //! Making a pack's parity while the pack is written: nothing of the pack is kept but a window.
 //!
-//! The code is the high-rate one of `reed-solomon-simd` (Leopard: Lin, Chung and Han, FOCS 2014), of four recovery
-//! shards. It works on four data shards at a time and adds up what comes of them: so it needs no more memory than the
-//! sums, and may be stopped after any of them. A codeword of fewer recovery shards is the same one without its last
-//! rows.
+//! The code ([`fold`](super::fold)) has four recovery shards. It works on four data shards at a time and adds up what
+//! comes of them: so it needs no more memory than the sums, and may be stopped after any of them. A codeword of fewer
+//! recovery shards is the same one without its last rows.
 //!
 //! How many codewords are woven together depends on how long the pack gets, which isn't known before its end. So a pack
 //! is coded in each of the ways that are still possible: that costs a few per cent of the work, since the others end
 //! early.
 
+use super::fold::{Fold, Rows};
 use drumlin_format::parity::{self, Head, ROWS_MAX, SHARD_BYTES, STRIPE_SHARDS, Sums};
-use reed_solomon_simd::engine::{DefaultEngine, Engine, ShardsRefMut};
-use std::sync::LazyLock;
 
 /// Rows of a codeword as the code sees it, used or not: data shards are taken by so many.
 pub(super) const ROWS: usize = ROWS_MAX as usize;
@@ -19,16 +17,8 @@ pub(super) const ROWS: usize = ROWS_MAX as usize;
 const WINDOW_SHARDS: usize = 64;
 const WINDOW_BYTES: usize = WINDOW_SHARDS * SHARD_BYTES;
 const WINDOWS_A_STRIPE: usize = STRIPE_SHARDS as usize / WINDOW_SHARDS;
-/// The library works on pieces of this length.
-const LINE_BYTES: usize = 64;
-const LINES: usize = SHARD_BYTES / LINE_BYTES;
 
-pub(crate) type Line = [u8; LINE_BYTES];
 pub(super) type Shard = [u8; SHARD_BYTES];
-
-/// Its tables take 8 MiB and some milliseconds: packs of up to one window are often all that a run writes, and the tiny
-/// ones among them do without.
-pub(crate) static ENGINE: LazyLock<DefaultEngine> = LazyLock::new(DefaultEngine::new);
 
 /// Takes a pack's bytes in their order and makes its parity.
 pub struct Encoder {
@@ -38,7 +28,7 @@ pub struct Encoder {
     sums: Vec<u32>,
     /// By how many codewords are woven.
     ways: [Way; 3],
-    work: Vec<Line>,
+    fold: Fold,
     recovery: Vec<u8>,
 }
 
@@ -48,24 +38,28 @@ struct Way {
     /// So many windows are coded this way at the most.
     windows_max: usize,
     /// Of each codeword its rows, before the last transform.
-    rows: Vec<Line>,
+    rows: Vec<Rows>,
 }
 
 impl Default for Encoder {
     fn default() -> Self {
+        Encoder::with(Fold::best())
+    }
+}
+
+impl Encoder {
+    fn with(fold: Fold) -> Self {
         let way = |weave, windows_max| Way { weave, windows_max, rows: Vec::new() };
         Encoder {
             window: Vec::new(),
             windows: 0,
             sums: Vec::new(),
             ways: [way(1, 4), way(4, 16), way(16, usize::MAX)],
-            work: Vec::new(),
+            fold,
             recovery: Vec::new(),
         }
     }
-}
 
-impl Encoder {
     /// Take the next bytes of the pack.
     pub fn write(&mut self, mut bytes: &[u8]) {
         if !self.window.is_empty() {
@@ -105,10 +99,10 @@ impl Encoder {
             self.recovery = added_up(shards(&last)).to_vec();
         } else {
             last.resize(WINDOW_BYTES, 0);
-            let Encoder { ways, work, recovery, windows, .. } = &mut self;
+            let Encoder { ways, fold, recovery, windows, .. } = &mut self;
             let way = ways.iter_mut().find(|way| way.weave == layout.weave() as usize)?;
-            way.add(&last, *windows % WINDOWS_A_STRIPE, work, &mut |_, _| {});
-            way.flush(layout.stripes().last()?.rows as usize, recovery);
+            way.add(&last, *windows % WINDOWS_A_STRIPE, *fold, &mut |_, _| {});
+            way.flush(layout.stripes().last()?.rows as usize, *fold, recovery);
         }
         let recovery_sums: Vec<u32> = shards(&self.recovery).iter().map(parity::sum).collect();
         let stripes = layout.stripes().map(|stripe| Sums {
@@ -130,7 +124,7 @@ impl Encoder {
         for way in others {
             // What follows this window is too long for the ways that end with it, but one may end in the next.
             if self.windows + 1 < way.windows_max {
-                way.add(window, at, &mut self.work, &mut |_, _| {});
+                way.add(window, at, self.fold, &mut |_, _| {});
             } else {
                 way.rows = Vec::new();
             }
@@ -140,9 +134,9 @@ impl Encoder {
         let first = self.sums.len();
         self.sums.resize(first + WINDOW_SHARDS, 0);
         let sums = &mut self.sums[first..];
-        longest.add(window, at, &mut self.work, &mut |number, shard| sums[number] = parity::sum(shard));
+        longest.add(window, at, self.fold, &mut |number, shard| sums[number] = parity::sum(shard));
         if stripe_ends {
-            longest.flush(ROWS, &mut self.recovery);
+            longest.flush(ROWS, self.fold, &mut self.recovery);
         }
         self.windows += 1;
     }
@@ -150,35 +144,26 @@ impl Encoder {
 
 impl Way {
     /// Add a window, which is the `at`th of its stripe; `each` is shown all of its shards, with their numbers in it.
-    fn add(&mut self, window: &[u8], at: usize, work: &mut Vec<Line>, each: &mut dyn FnMut(usize, &Shard)) {
+    fn add(&mut self, window: &[u8], at: usize, fold: Fold, each: &mut dyn FnMut(usize, &Shard)) {
         let group = self.weave * ROWS;
-        self.rows.resize(group * LINES, [0; LINE_BYTES]);
-        work.resize(ROWS * LINES, [0; LINE_BYTES]);
+        self.rows.resize(self.weave, [[0; SHARD_BYTES]; ROWS]);
         for (number, shards) in shards(window).chunks_exact(group).enumerate() {
-            let first = (at * WINDOW_SHARDS / group + number) * ROWS;
-            for (codeword, rows) in self.rows.chunks_exact_mut(ROWS * LINES).enumerate() {
-                for (row, to) in work.chunks_exact_mut(LINES).enumerate() {
-                    let place = row * self.weave + codeword;
-                    to.as_flattened_mut().copy_from_slice(&shards[place]);
-                    each(number * group + place, &shards[place]);
-                }
-                ENGINE.ifft(&mut ShardsRefMut::new(ROWS, LINES, work), 0, ROWS, ROWS, first + ROWS);
-                added_to(rows.as_flattened_mut(), work.as_flattened());
+            let four = at * WINDOW_SHARDS / group + number;
+            for (codeword, rows) in self.rows.iter_mut().enumerate() {
+                let places: [usize; ROWS] = std::array::from_fn(|row| row * self.weave + codeword);
+                fold.add(rows, places.map(|place| &shards[place]), four);
+                places.iter().for_each(|place| each(number * group + place, &shards[*place]));
             }
         }
     }
 
     /// The stripe ends: append so many rows of its codewords to `recovery`.
-    fn flush(&mut self, rows: usize, recovery: &mut Vec<u8>) {
-        for codeword in self.rows.chunks_exact_mut(ROWS * LINES) {
-            ENGINE.fft(&mut ShardsRefMut::new(ROWS, LINES, codeword), 0, ROWS, ROWS, 0);
-        }
+    fn flush(&mut self, rows: usize, fold: Fold, recovery: &mut Vec<u8>) {
+        self.rows.iter_mut().for_each(|codeword| fold.finish(codeword));
         for row in 0..rows {
-            for codeword in self.rows.chunks_exact(ROWS * LINES) {
-                recovery.extend_from_slice(codeword[row * LINES..][..LINES].as_flattened());
-            }
+            self.rows.iter().for_each(|codeword| recovery.extend_from_slice(&codeword[row]));
         }
-        self.rows.fill([0; LINE_BYTES]);
+        self.rows.fill([[0; SHARD_BYTES]; ROWS]);
     }
 }
 
@@ -200,11 +185,13 @@ pub(crate) fn added_to(to: &mut [u8], bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::fold::Path;
     use super::*;
     use drumlin_format::HEADER_BYTES;
     use drumlin_format::parity::Layout;
     use proptest::prelude::*;
+    use reed_solomon_simd::engine::DefaultEngine;
     use reed_solomon_simd::rate::{HighRateEncoder, RateEncoder};
 
     pub fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -228,8 +215,13 @@ mod tests {
         coded.recovery_iter().take(rows).map(<[u8]>::to_vec).collect()
     }
 
+    /// By each path that this processor can take.
     fn check(bytes: &[u8], pieces: usize) {
-        let mut encoder = Encoder::default();
+        Path::ALL.into_iter().filter_map(Fold::new).for_each(|fold| check_by(fold, bytes, pieces));
+    }
+
+    fn check_by(fold: Fold, bytes: &[u8], pieces: usize) {
+        let mut encoder = Encoder::with(fold);
         bytes.chunks(pieces).for_each(|piece| encoder.write(piece));
         let (head, layout) = (head(bytes.len()), Layout::of(bytes.len() as u64).unwrap());
         let parity = encoder.finish(&head).unwrap();
