@@ -14,9 +14,9 @@ use crate::error::malformed;
 use crate::generation::IndexKeys;
 use crate::pack::{FOOTER_BYTES, PackKind, TABLE_BYTES_MAX, Table};
 use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key_of};
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, varint_len};
 use crate::{Error, FRESH_BYTES, HEADER_BYTES, Header, IndexId, ObjectType, PackId, Result};
-use drumlin_seal::digest;
+use drumlin_seal::{TAG_BYTES, digest};
 
 const OBJECT: &str = "index object";
 /// Bytes before the sealed hooks.
@@ -26,6 +26,8 @@ const PART_STEP: usize = 1024;
 /// The sealed hooks of one object are no longer than this: of the usual 64 Ki chunks they are some kilobytes, and of as
 /// many packs four megabytes.
 pub const HOOKS_BYTES_MAX: u32 = 64 << 20;
+/// Bytes of the hash of the sealed tables' contents.
+const HASH_BYTES: usize = 32;
 /// Stands in the type of a pack whose generation follows, because it is not the first.
 const TAGGED: u8 = 0x80;
 
@@ -78,11 +80,8 @@ impl Entry {
 pub fn seal(header: &Header, entries: &[Entry], with: Sealing) -> Vec<u8> {
     let key = with.seal_key(header, OBJECT);
     let context = header.encode();
-    let mut tables = Vec::new();
-    tables.varint(entries.len() as u64);
-    entries.iter().for_each(|entry| tables.counted(&entry.table.encode()));
-    tables.resize(tables.len().next_multiple_of(PART_STEP), 0);
-    let mut body = digest(&tables).to_vec();
+    // The hash of the tables comes first, once they are there.
+    let mut body = vec![0; HASH_BYTES];
     body.varint(entries.len() as u64);
     for entry in entries {
         body.extend_from_slice(&entry.pack.0);
@@ -102,11 +101,30 @@ pub fn seal(header: &Header, entries: &[Entry], with: Sealing) -> Vec<u8> {
     }
     let hooks_len = (ATTRIBUTION_BYTES + body.len()).next_multiple_of(PART_STEP);
     body.resize(hooks_len - ATTRIBUTION_BYTES, 0);
+    // Megabytes: written where they will stand, and nowhere else.
+    let lens: Vec<usize> = entries.iter().map(|entry| entry.table.encoded_len()).collect();
+    let table_len = |len: &usize| varint_len(*len as u64) + len;
+    let tables_len = varint_len(entries.len() as u64) + lens.iter().map(table_len).sum::<usize>();
+    let (hooks_end, tables_len) = (PREFIX_BYTES + hooks_len + TAG_BYTES, tables_len.next_multiple_of(PART_STEP));
+    let mut out = Vec::with_capacity(hooks_end + tables_len + TAG_BYTES);
+    let len = u32::try_from(hooks_len + TAG_BYTES).expect("the hooks of one object's packs stay far below 4 GiB");
+    out.extend_from_slice(&context);
+    out.extend_from_slice(&with.fresh);
+    out.extend_from_slice(&len.to_le_bytes());
+    out.resize(hooks_end, 0);
+    out.varint(entries.len() as u64);
+    for (entry, len) in entries.iter().zip(lens) {
+        out.varint(len as u64);
+        entry.table.encode_to(&mut out);
+    }
+    out.resize(hooks_end + tables_len, 0);
+    body[..HASH_BYTES].copy_from_slice(&digest(&out[hooks_end..]));
     let mut hooks = [&with.attribution(header, OBJECT, &body)[..], &body].concat();
     key.seal(0, &context, &mut hooks);
-    key.seal(1, &context, &mut tables);
-    let len = u32::try_from(hooks.len()).expect("the hooks of one object's packs stay far below 4 GiB");
-    [&context[..], &with.fresh, &len.to_le_bytes(), &hooks, &tables].concat()
+    out[PREFIX_BYTES..hooks_end].copy_from_slice(&hooks);
+    let tag = key.seal_detached(1, &context, &mut out[hooks_end..]);
+    out.extend_from_slice(&tag);
+    out
 }
 
 /// How long the sealed hooks are, from the first [`PREFIX_BYTES`] of the object. Nothing vouches for that number yet,

@@ -13,7 +13,7 @@
 use crate::error::malformed;
 use crate::generation::IndexKeys;
 use crate::signer::{ATTRIBUTION_BYTES, Sealing, Signer, shared_key_of};
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, varint_len};
 use crate::{ChunkId, Error, FRESH_BYTES, HEADER_BYTES, Header, ObjectType, PackId, Result};
 use drumlin_seal::{TAG_BYTES, WRAPPED_BYTES, checksum};
 
@@ -152,8 +152,27 @@ impl Table {
 
     /// The bytes before sealing.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out =
-            Vec::with_capacity(16 + self.slots.len() * 1200 + self.blocks.len() * 16 + self.chunks.len() * 36);
+        let mut out = Vec::with_capacity(self.encoded_len());
+        self.encode_to(&mut out);
+        out
+    }
+
+    /// How many they are: of a pack of tiny chunks two megabytes, which aren't to be written only to be counted.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let slot = |slot: &Slot| slot.origin.0.len() + 1 + varint_len(slot.wrapped.len() as u64) + slot.wrapped.len();
+        let block = |block: &Block| {
+            let numbers = [block.slot, block.stored_len, block.raw_len, block.chunks].map(u64::from);
+            1 + varint_len(block.number) + numbers.into_iter().map(varint_len).sum::<usize>()
+        };
+        let chunk = |chunk: &Chunk| chunk.id.0.len() + varint_len(u64::from(chunk.len));
+        varint_len(self.slots.len() as u64)
+            + varint_len(self.blocks.len() as u64)
+            + self.slots.iter().map(slot).sum::<usize>()
+            + self.blocks.iter().map(block).sum::<usize>()
+            + self.chunks.iter().map(chunk).sum::<usize>()
+    }
+
+    pub(crate) fn encode_to(&self, out: &mut Vec<u8>) {
         out.varint(self.slots.len() as u64);
         for slot in &self.slots {
             out.extend_from_slice(&slot.origin.0);
@@ -175,7 +194,6 @@ impl Table {
         for chunk in &self.chunks {
             out.varint(u64::from(chunk.len));
         }
-        out
     }
 
     /// Read what [`Table::encode`] wrote, zero bytes behind it allowed.
@@ -259,18 +277,23 @@ impl Table {
     /// How long the sealed table shall be, with room for one more block without chunks: what is sealed is then a
     /// multiple of 1 KiB, so that it tells little of what the pack holds.
     pub fn sealed_len(&self) -> usize {
-        (ATTRIBUTION_BYTES + self.encode().len() + 32).next_multiple_of(TABLE_STEP) + TABLE_EXTRA
+        (ATTRIBUTION_BYTES + self.encoded_len() + 32).next_multiple_of(TABLE_STEP) + TABLE_EXTRA
     }
 
     /// Sign the table of the pack of this header, and seal it, zero-padded so that it takes `sealed_len` bytes.
     pub fn seal(&self, header: &Header, sealed_len: usize, with: Sealing) -> Vec<u8> {
-        let mut body = self.encode();
-        body.resize(body.len().max(sealed_len.saturating_sub(ATTRIBUTION_BYTES + TABLE_EXTRA)), 0);
-        let mut message = Vec::with_capacity(ATTRIBUTION_BYTES + body.len() + TAG_BYTES);
-        message.extend_from_slice(&with.attribution(header, TABLE, &body));
-        message.extend_from_slice(&body);
-        with.seal_key(header, TABLE).seal(TABLE_PART, &header.encode(), &mut message);
-        [&with.fresh[..], &message].concat()
+        let end = (FRESH_BYTES + ATTRIBUTION_BYTES + self.encoded_len()).max(sealed_len.saturating_sub(TAG_BYTES));
+        let mut out = Vec::with_capacity(end + TAG_BYTES);
+        out.extend_from_slice(&with.fresh);
+        out.resize(FRESH_BYTES + ATTRIBUTION_BYTES, 0);
+        self.encode_to(&mut out);
+        out.resize(end, 0);
+        let message = &mut out[FRESH_BYTES..];
+        let (attribution, body) = message.split_at_mut(ATTRIBUTION_BYTES);
+        attribution.copy_from_slice(&with.attribution(header, TABLE, body));
+        let tag = with.seal_key(header, TABLE).seal_detached(TABLE_PART, &header.encode(), message);
+        out.extend_from_slice(&tag);
+        out
     }
 
     /// Open and decode the sealed table of the pack of this header; whose word it is, is checked by [`Signer::verify`].

@@ -158,6 +158,11 @@ impl Writer for Vec<u8> {
     }
 }
 
+/// Bytes of a number that [`Writer::varint`] writes.
+pub(crate) fn varint_len(value: u64) -> usize {
+    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +172,9 @@ mod tests {
         let values = [0, 1, 127, 128, 300, u32::MAX as u64, u64::MAX - 1, u64::MAX, 1 << 63];
         let mut bytes = Vec::new();
         for v in values {
+            let before = bytes.len();
             bytes.varint(v);
+            assert_eq!(bytes.len() - before, varint_len(v), "{v}");
             bytes.zigzag(v as i64);
         }
         let mut reader = Reader::new(&bytes, "test");

@@ -150,6 +150,8 @@ impl Ledger {
         }
         self.doubt.store(doubt, Ordering::SeqCst);
         self.puts.note(Object::Index(id), bytes.len() as u64);
+        // Megabytes, and the index needs some in their place.
+        drop(bytes);
         self.index.settle(id, &pending.entries)
     }
 

@@ -63,7 +63,7 @@ impl SealKey {
     /// Like [`SealKey::seal`], but `message` is left as it is, and `sealed` becomes what it is sealed: one pass less
     /// over it.
     pub fn seal_into(&self, part: u64, context: &[u8], message: &[u8], sealed: &mut Vec<u8>) {
-        sealed.resize(message.len() + TAG_BYTES, 0);
+        resize_exactly(sealed, message.len() + TAG_BYTES);
         // All of the message is its "extra" part, which is the one that may come from elsewhere.
         self.key
             .seal_in_place_scatter(nonce(part), Aad::from(context), &mut [], message, sealed)
@@ -92,11 +92,18 @@ impl SealKey {
     pub fn open_into(&self, part: u64, context: &[u8], sealed: &[u8], plain: &mut Vec<u8>) -> Result<()> {
         let len = sealed.len().checked_sub(TAG_BYTES).ok_or(Error::NotAuthentic)?;
         let (message, tag) = sealed.split_at(len);
-        plain.resize(len, 0);
+        resize_exactly(plain, len);
         self.key
             .open_separate_gather(nonce(part), Aad::from(context), message, tag, plain)
             .map_err(|_| Error::NotAuthentic)
     }
+}
+
+/// Buffers are used for one message after the other, nearly all of a size: to grow by as much again, as vectors do,
+/// would leave half of them unused.
+fn resize_exactly(buffer: &mut Vec<u8>, len: usize) {
+    buffer.reserve_exact(len.saturating_sub(buffer.len()));
+    buffer.resize(len, 0);
 }
 
 fn nonce(part: u64) -> Nonce {

@@ -20,6 +20,7 @@ fn signing() -> SigningKey {
 fn tables_round_trip_and_know_their_offsets() {
     let table = sample();
     assert_eq!(Table::decode(&table.encode()).unwrap(), table);
+    assert_eq!(table.encode().len(), table.encoded_len());
     assert_eq!(table.blocks[1].offset, 152);
     assert_eq!(table.chunks[1], Chunk { id: ChunkId([2; 32]), len: 200, offset: 300, block: 0 });
     assert_eq!(table.blocks_end(), 32 + 120 + 1016 + 400);

@@ -443,6 +443,7 @@ impl Index {
         };
         let told = |why: Error| self.repository.note_unkept(&why);
         let (run, name) = manifest::make_run(&self.cache, self.folder.as_deref(), write, told)?;
+        drop(entries);
         self.push_layer(Arc::new(run), Covered { name, ..covered });
         Ok(())
     }

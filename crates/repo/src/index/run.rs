@@ -98,7 +98,8 @@ impl Run {
         let top = top(wanted);
         // The last page that begins at or before the key; equal tops across a page border are looked up in both.
         let end = self.first_keys.partition_point(|k| *k <= top);
-        let start = self.first_keys[..end].partition_point(|k| *k < top).saturating_sub(1);
+        let same = self.first_keys[..end].iter().rev().take_while(|k| **k == top).count();
+        let start = (end - same).saturating_sub(1);
         for page in start..end {
             if !self.filters[page / SEGMENT_PAGES].contains(&filter_key(wanted)) {
                 continue;

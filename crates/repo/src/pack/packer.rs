@@ -400,24 +400,12 @@ struct Closing {
 }
 
 impl Closing {
-    /// Padding, table, parity, footer, name.
+    /// Write what a pack ends with, and have it named.
     fn run(self) -> Result<()> {
-        let Closing { repository, kind, pack, mut upload, mut table, number, sink, given_up } = self;
-        let table_len = table.sealed_len();
-        let padding = padding(table.blocks_end(), table_len);
-        let mut zeros = vec![0; padding as usize - TAG_BYTES];
-        pack.key.seal(number, &pack.header_bytes, &mut zeros);
-        upload.write(&zeros)?;
-        table.push(0, number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
-        let sealed = table.seal(&pack.header, table_len, repository.sealing_of(pack.header.generation)?);
-        upload.write(&sealed)?;
-        let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
-        let Coded { mut upload, parity } = upload;
-        // A pack beyond all bounds has none.
-        let parity = parity.finish(&Head { header: pack.header_bytes, table_offset, table_len }).unwrap_or_default();
-        let footer = Footer::new(table_offset, table_len, parity.len() as u32);
-        upload.write(&parity)?;
-        upload.write(&footer.encode(&pack.header))?;
+        let Closing { repository, kind, pack, upload, mut table, number, sink, given_up } = self;
+        // What is made for that is gone before the pack is named, which takes long, and before the index learns of it,
+        // which takes memory.
+        let (upload, footer) = end(&repository, &pack, upload, &mut table, number)?;
         if given_up.load(Ordering::Relaxed) {
             return Err(Error::Unwritten("the run has ended before".into()));
         }
@@ -431,6 +419,32 @@ impl Closing {
         let entry = Entry { pack: id, kind, generation, pack_len, table_len, table };
         sink(Finished { entry, key: pack.secret.clone() })
     }
+}
+
+/// Padding, table, parity, footer: what is left is to have it named.
+fn end(
+    repository: &Repository,
+    pack: &OpenPack,
+    mut upload: Coded,
+    table: &mut Table,
+    number: u64,
+) -> Result<(Box<dyn Upload>, Footer)> {
+    let table_len = table.sealed_len();
+    let padding = padding(table.blocks_end(), table_len);
+    let mut zeros = vec![0; padding as usize - TAG_BYTES];
+    pack.key.seal(number, &pack.header_bytes, &mut zeros);
+    upload.write(&zeros)?;
+    table.push(0, number, Codec::Padding, padding, 0, &[]).map_err(refused)?;
+    let sealed = table.seal(&pack.header, table_len, repository.sealing_of(pack.header.generation)?);
+    upload.write(&sealed)?;
+    let (table_offset, table_len) = (table.blocks_end(), sealed.len() as u32);
+    let Coded { mut upload, parity } = upload;
+    // A pack beyond all bounds has none.
+    let parity = parity.finish(&Head { header: pack.header_bytes, table_offset, table_len }).unwrap_or_default();
+    let footer = Footer::new(table_offset, table_len, parity.len() as u32);
+    upload.write(&parity)?;
+    upload.write(&footer.encode(&pack.header))?;
+    Ok((upload, footer))
 }
 
 /// A block that no reader would take must not be written.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, Result, pwritev, retry_on_intr};
 
@@ -299,6 +299,8 @@ pub(super) struct Writer {
     /// `None` only while it is being dropped.
     jobs: Option<Sender<Job>>,
     free: Receiver<Buffer>,
+    /// Buffers that nobody has needed so far: while one that came back is free, their memory needn't be touched.
+    unused: AtomicUsize,
     seats: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
@@ -319,14 +321,11 @@ impl Writer {
     pub(super) fn start() -> io::Result<Self> {
         let (jobs, incoming) = bounded::<Job>(BUFFERS);
         let (give_back, free) = bounded(BUFFERS);
-        for _ in 0..BUFFERS {
-            // There is room for all of them, so this neither waits nor fails.
-            let _ = give_back.send(Buffer::new());
-        }
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || write_all_that_comes(&incoming, &give_back))?;
-        Ok(Self { jobs: Some(jobs), free, seats: Arc::new(AtomicUsize::new(BUFFERS)), thread: Some(thread) })
+        let (unused, seats) = (AtomicUsize::new(BUFFERS), Arc::new(AtomicUsize::new(BUFFERS)));
+        Ok(Self { jobs: Some(jobs), free, unused, seats, thread: Some(thread) })
     }
 
     /// A seat, if one is free.
@@ -337,8 +336,13 @@ impl Writer {
 
     /// An empty buffer; waits for one. The caller must hold a seat and no buffer.
     pub(super) fn buffer(&self, _seat: &Seat) -> Result<Buffer> {
-        // The thread ends before the store only if it panicked.
-        let mut buffer = self.free.recv().map_err(|_| Errno::IO)?;
+        let take = || self.unused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |unused| unused.checked_sub(1));
+        let mut buffer = match self.free.try_recv() {
+            Ok(buffer) => buffer,
+            Err(TryRecvError::Empty) if take().is_ok() => Buffer::new(),
+            // The thread ends before the store only if it panicked.
+            Err(_) => self.free.recv().map_err(|_| Errno::IO)?,
+        };
         buffer.reset();
         Ok(buffer)
     }
@@ -454,7 +458,22 @@ mod tests {
         }
         assert_eq!(output.wait().unwrap_err(), Errno::BADF);
         assert_eq!(output.check().unwrap_err(), Errno::BADF);
-        assert_eq!(writer.free.len(), BUFFERS, "every buffer came back");
+        assert_eq!(writer.free.len() + writer.unused.load(Ordering::Relaxed), BUFFERS, "every buffer came back");
+    }
+
+    #[test]
+    fn what_came_back_is_taken_before_more_memory_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::start().unwrap();
+        let seat = writer.seat().unwrap();
+        let output = Arc::new(Output::new(File::create_new(dir.path().join("a")).unwrap(), false));
+        for round in 0..2 * BUFFERS as u64 {
+            let mut buffer = writer.buffer(&seat).unwrap();
+            buffer.fill(&[1; BLOCK_BYTES]);
+            writer.submit(&output, buffer, round * BLOCK_BYTES as u64).unwrap();
+            output.wait().unwrap();
+        }
+        assert_eq!(writer.unused.load(Ordering::Relaxed), BUFFERS - 1);
     }
 
     #[test]
