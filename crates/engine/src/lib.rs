@@ -18,6 +18,7 @@ mod error;
 pub mod estimate;
 pub mod find;
 pub mod forget;
+mod holes;
 mod latency;
 mod legible;
 pub mod list;

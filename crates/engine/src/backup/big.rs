@@ -6,6 +6,7 @@
 use super::job::Entry;
 use super::worker::{Read1, Worker, may_have_holes};
 use crate::Error;
+use crate::holes::Holes;
 use crate::lock::lock;
 use crate::monitor::add;
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
@@ -215,7 +216,7 @@ struct Flow<'w, 'a, 'm> {
     /// Up to two refs are held back: a file of one chunk has no list.
     first: Vec<Ref>,
     hasher: drumlin_seal::Hasher,
-    holes: Vec<u8>,
+    holes: Holes,
     reply: (Sender<Reply>, Receiver<Reply>),
     next_out: u64,
     next_in: u64,
@@ -278,7 +279,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
             list: ListWriter::default(),
             first: Vec::new(),
             hasher,
-            holes: Vec::new(),
+            holes: Holes::default(),
             reply: bounded(out_max + 1),
             next_out: 0,
             next_in: 0,
@@ -427,8 +428,7 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         if len == 0 {
             return Ok(());
         }
-        self.holes.extend_from_slice(&self.len.to_le_bytes());
-        self.holes.extend_from_slice(&len.to_le_bytes());
+        self.holes.add(self.worker.shared.reader.cache(), self.len, len);
         self.len += len;
         let number = self.next_out;
         self.next_out += 1;
@@ -446,7 +446,8 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
                 if count == 1 {
                     self.push_list(self.first[0])?;
                 }
-                self.hasher.update(&self.holes);
+                let read = std::mem::take(&mut self.holes).finish(&mut self.hasher);
+                read.map_err(|e| Read1::Fatal(Error::system("read back what was put aside of a file")(e)))?;
                 let whole = *self.hasher.finalize().as_bytes();
                 let nodes = self.worker.nodes().map_err(Read1::Fatal)?;
                 Data::List(std::mem::take(&mut self.list).finish(nodes, whole).map_err(|e| Read1::Fatal(e.into()))?)

@@ -18,6 +18,7 @@ mod tar;
 mod tests;
 mod zip;
 
+use crate::holes::Holes;
 use crate::list::find_entry;
 use crate::monitor::{Monitor, Problem, ProblemKind, add};
 use crate::select::TreePath;
@@ -192,8 +193,8 @@ struct Current {
     meta: Meta,
     left: u64,
     hasher: Option<drumlin_seal::Hasher>,
-    /// Offset and length of each hole, as the whole identity covers them.
-    holes: Vec<u8>,
+    /// As the whole identity covers them.
+    holes: Holes,
     damaged: bool,
 }
 
@@ -222,7 +223,7 @@ impl<'a> Sink<'a> {
         if item.link.is_none() {
             let hasher = if several { Some(self.reader.repository().data_ids()?.hasher()) } else { None };
             let (path, meta) = (item.path.clone(), item.meta);
-            self.file = Some(Current { path, meta, left: meta.size, hasher, holes: Vec::new(), damaged: false });
+            self.file = Some(Current { path, meta, left: meta.size, hasher, holes: Holes::default(), damaged: false });
         }
         Ok(())
     }
@@ -240,7 +241,11 @@ impl<'a> Sink<'a> {
                 add(&self.monitor.counters().bytes, len);
                 self.archive.data(bytes).map_err(write_error)
             }
-            Ok(_) => self.damage("a chunk is not as long as the file says", None),
+            // What comes behind it belongs where it was.
+            Ok(_) => {
+                self.damage("a chunk is not as long as the file says", None)?;
+                self.zeros(len)
+            }
             Err(e) if e.is_damage() => {
                 let cause = e.to_string();
                 self.damage(&cause, Some(e))?;
@@ -253,8 +258,7 @@ impl<'a> Sink<'a> {
     fn hole(&mut self, len: u64) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let at = file.meta.size - file.left;
-        file.holes.extend_from_slice(&at.to_le_bytes());
-        file.holes.extend_from_slice(&len.to_le_bytes());
+        file.holes.add(self.reader.cache(), at, len);
         self.zeros(len)
     }
 
@@ -300,7 +304,14 @@ impl<'a> Sink<'a> {
     /// The file at hand is at its end, and this is the identity of its contents.
     fn end(&mut self, whole: Option<[u8; 32]>) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let is = file.hasher.take().map(|mut hasher| *hasher.update(&file.holes).finalize().as_bytes());
+        let holes = std::mem::take(&mut file.holes);
+        let is = match file.hasher.take() {
+            None => None,
+            Some(mut hasher) => {
+                holes.finish(&mut hasher).map_err(Error::system("read back what was put aside of a file"))?;
+                Some(*hasher.finalize().as_bytes())
+            }
+        };
         if file.left > 0 && !file.damaged {
             self.damage("its contents are not in the snapshot", None)?;
         } else if !file.damaged && is.is_some() && is != whole {

@@ -237,6 +237,33 @@ fn a_list_that_is_not_the_file_is_noticed() {
     assert!(sink.end(Some([0; 32])).is_err());
 }
 
+/// What comes behind a chunk of the wrong length stays where it was.
+#[test]
+fn zeros_stand_for_a_chunk_that_is_not_as_long_as_the_file_says() {
+    let (source, fixture) = sample();
+    let (reader, monitor) = (fixture.reader(), Quiet::default());
+    let mut archive = Raw(Vec::new());
+    let mut sink = Sink::new(&mut archive, &reader, &monitor, false);
+    let path = path_of(&source.path().join("small"));
+    let meta = find_entry(&reader, fixture.root(), &path, |entry| Ok(*entry.meta())).unwrap();
+    let item = Item {
+        path: b"/x".to_vec(),
+        name: b"x".to_vec(),
+        meta: Meta { size: 300, ..meta },
+        target: Vec::new(),
+        xattrs: Xattrs::default(),
+        user: Vec::new(),
+        group: Vec::new(),
+        link: None,
+    };
+    sink.begin(&item, true).unwrap();
+    sink.chunk(Ok(&[1; 90]), 100).unwrap();
+    sink.chunk(Ok(&[2; 200]), 200).unwrap();
+    sink.end(Some([0; 32])).unwrap();
+    assert_eq!(sink.report.damaged, 1);
+    assert!(archive.0 == [vec![0; 100], vec![2; 200]].concat());
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_it() {
     struct Full(usize);

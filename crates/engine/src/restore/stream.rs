@@ -4,6 +4,7 @@
 use super::plan::STREAM_BYTES;
 use super::worker::Context;
 use super::{Overwrite, compare, existing};
+use crate::holes::Holes;
 use crate::lock::lock;
 use crate::monitor::{Change, ProblemKind, add};
 use crate::{Error, Result};
@@ -340,7 +341,7 @@ impl Stream {
                 Step::Hole(len) => {
                     out.skip(len)?;
                     self.count(context, len);
-                    holes.add(at, len);
+                    holes.add(context.reader.cache(), at, len);
                     at += len;
                 }
                 Step::Block(number, chunks) => {
@@ -364,9 +365,8 @@ impl Stream {
             }
         }
         out.finish()?;
-        holes.feed(context, &self.data, &mut |bytes| {
-            hasher.update(bytes);
-        })?;
+        let read = holes.finish(&mut hasher);
+        read.map_err(|e| Stop::Fatal(Error::system("read back what was put aside of a file")(e)))?;
         let whole = match &self.data {
             Data::List(list) => Some(list.whole),
             Data::Chunk(id) => Some(id.0),
@@ -375,51 +375,6 @@ impl Stream {
         if at != self.size || whole.is_some_and(|whole| whole != *hasher.finalize().as_bytes()) {
             let cause = "the file as a whole is not what was backed up, though each of its chunks is";
             return Err(Stop::Damaged(cause.into()));
-        }
-        Ok(())
-    }
-}
-
-/// The holes of a file, which are a part of its identity behind all its contents.
-#[derive(Default)]
-struct Holes {
-    /// Offset and length of each.
-    bytes: Vec<u8>,
-    /// There were more than are kept.
-    too_many: bool,
-}
-
-/// So much is kept of holes: of 65,536. A file may have any number of them.
-const HOLES_BYTES_MAX: usize = 1 << 20;
-
-impl Holes {
-    fn add(&mut self, at: u64, len: u64) {
-        if self.bytes.len() >= HOLES_BYTES_MAX {
-            (self.bytes, self.too_many) = (Vec::new(), true);
-        }
-        if !self.too_many {
-            self.bytes.extend_from_slice(&at.to_le_bytes());
-            self.bytes.extend_from_slice(&len.to_le_bytes());
-        }
-    }
-
-    /// Give them, in order: of very many the list is read once more.
-    fn feed(&self, context: &Context, data: &Data, to: &mut dyn FnMut(&[u8])) -> std::result::Result<(), Stop> {
-        let Data::List(list) = data else { return Ok(()) };
-        if !self.too_many {
-            to(&self.bytes);
-            return Ok(());
-        }
-        let mut at = 0u64;
-        for r in Refs::new(&context.reader, list) {
-            let r = r?;
-            if matches!(r, Ref::Hole { .. }) {
-                to(&[at.to_le_bytes(), r.len().to_le_bytes()].concat());
-                if context.ended() {
-                    return Err(Stop::Fatal(Error::Interrupted));
-                }
-            }
-            at += r.len();
         }
         Ok(())
     }
