@@ -203,6 +203,33 @@ fn flags_of_fd(fd: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
+/// Appends up to `most` bytes to `to`, from where the file stands; fewer only at its end. Gives how many. In as few calls
+/// as the system takes, and into memory that nobody has cleared.
+///
+/// # Errors
+/// What the system says; what was read before that is there.
+pub fn append(file: impl AsFd, to: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    to.reserve_exact(most);
+    let before = to.len();
+    loop {
+        let left = most - (to.len() - before);
+        if left == 0 {
+            return Ok(most);
+        }
+        match rustix::io::read(&file, &mut to.spare_capacity_mut()[..left]) {
+            Ok(([], _)) => return Ok(to.len() - before),
+            Ok((read, _)) => {
+                let end = before + (most - left) + read.len();
+                // SAFETY: up to there the vector has bytes: those that it had, and those that were just read behind
+                // them.
+                unsafe { to.set_len(end) };
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
 /// Reads something of unknown length: at first into `buf`, then into as much as is needed.
 fn growing(mut get: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buf = [0u8; ATTR_BYTES];

@@ -88,12 +88,12 @@ fn send(
     if let Some(from) = from {
         cursor.seek(&from.dir, &from.name)?;
     }
-    let mut expected = VecDeque::new();
+    let (mut expected, mut hinted) = (VecDeque::new(), None);
     loop {
         while expected.len() < LEAVES_EXPECTED
             && let Some(child) = cursor.next_leaf()?
         {
-            reader.expect(&child.node);
+            reader.expect_next(&child.node, &mut hinted);
             expected.push_back(child);
         }
         let Some(child) = expected.pop_front() else { return Ok(true) };

@@ -248,7 +248,14 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     fn file_read_ahead(&mut self, entry: &Entry, found: Found) -> Result<Option<(Content, u8)>> {
-        let data = match self.whole(entry.stat.size, &mut &found.bytes[..]) {
+        let mut bytes = &found.bytes[..];
+        let mut from_memory = |to: &mut Vec<u8>, most: usize| {
+            let (now, rest) = bytes.split_at(most.min(bytes.len()));
+            to.extend_from_slice(now);
+            bytes = rest;
+            Ok(now.len())
+        };
+        let data = match self.whole(entry.stat.size, &mut from_memory) {
             Ok((data, _)) => data,
             Err(Read1::Fatal(e)) => return Err(e),
             Err(Read1::Source(e)) => return Err(Error::system("read memory")(e)),
@@ -326,7 +333,8 @@ impl<'a, 'm> Worker<'a, 'm> {
             let (read, after) = if entry.stat.size == 0 && !read::knows_its_length(file) {
                 (self.large_stream(&mut file), read::restat(file))
             } else if entry.stat.size <= WHOLE_BYTES_MAX && !is_sparse(&entry.stat, file) {
-                (self.whole(entry.stat.size, &mut file), read::restat(file))
+                let mut from_file = |to: &mut Vec<u8>, most| read::append(file, to, most);
+                (self.whole(entry.stat.size, &mut from_file), read::restat(file))
             } else {
                 (self.large(entry, file), read::restat(file))
             };
@@ -376,7 +384,7 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// A file that fits into memory. Gives its data and its length.
-    fn whole(&mut self, size: u64, source: &mut dyn Read) -> std::result::Result<(Data, u64), Read1> {
+    fn whole(&mut self, size: u64, source: &mut Source) -> std::result::Result<(Data, u64), Read1> {
         if size == 0 {
             return Ok((Data::None, 0));
         }
@@ -385,7 +393,7 @@ impl<'a, 'm> Worker<'a, 'm> {
         }
         let mut file = std::mem::take(&mut self.file);
         file.clear();
-        let len = source.take(size).read_to_end(&mut file).map_err(Read1::Source);
+        let len = source(&mut file, size as usize).map_err(Read1::Source);
         let data = len.and_then(|len| {
             add(&self.counters().bytes_read, len as u64);
             self.cut(&file).map_err(Read1::Fatal)
@@ -396,25 +404,15 @@ impl<'a, 'm> Worker<'a, 'm> {
     }
 
     /// A file of one chunk, read straight into the block.
-    fn single(&mut self, size: usize, source: &mut dyn Read) -> std::result::Result<(Data, u64), Read1> {
+    fn single(&mut self, size: usize, source: &mut Source) -> std::result::Result<(Data, u64), Read1> {
         if self.block.raw.len() + size > self.shared.block_bytes {
             self.store_block().map_err(Read1::Fatal)?;
         }
         let start = self.block.raw.len();
-        self.block.raw.resize(start + size, 0);
-        let mut len = 0;
-        while len < size {
-            match source.read(&mut self.block.raw[start + len..]) {
-                Ok(0) => break,
-                Ok(n) => len += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => {
-                    self.block.raw.truncate(start);
-                    return Err(Read1::Source(e));
-                }
-            }
-        }
-        self.block.raw.truncate(start + len);
+        let len = source(&mut self.block.raw, size).map_err(|e| {
+            self.block.raw.truncate(start);
+            Read1::Source(e)
+        })?;
         add(&self.counters().bytes_read, len as u64);
         if len == 0 {
             return Ok((Data::None, 0));
@@ -553,6 +551,9 @@ impl<'a, 'm> Worker<'a, 'm> {
         Ok(Finished { key: Arc::from([]), name, meta, content: Content { data, ..Content::default() } })
     }
 }
+
+/// Appends up to so many of a file's bytes to what is there; fewer only at its end. Gives how many.
+type Source<'s> = dyn FnMut(&mut Vec<u8>, usize) -> std::io::Result<usize> + 's;
 
 /// Why a file's bytes were not had.
 pub(super) enum Read1 {

@@ -26,10 +26,10 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
         };
         for at in (0..leaf.len()).rev() {
             let (dir, name, meta) = leaf.get(at);
-            let path = selection::source(dir, name);
             if meta.kind != Kind::Dir || !planned.selection.covers(dir, name) {
                 continue;
             }
+            let path = selection::source(dir, name);
             let own = selection::joined(&planned.selection.below(dir), name);
             // One that was there and only leads to what is wanted stays as it is.
             let is_way = planned.selection.is_way(dir, name);

@@ -437,7 +437,10 @@ impl<'a> Worker<'a> {
                     None => {
                         let open = dir.create_file(window.name(file))?;
                         lock(&self.context.unfinished).insert(window.place(file));
-                        state.made = Some(open.id()?);
+                        let id = open.id().inspect_err(|_| {
+                            let _ = dir.remove(window.name(file));
+                        });
+                        state.made = Some(id?);
                         open.set_early_flags(wanted(window, file).extras.flags);
                         open.set_len(file.size)?;
                         open

@@ -152,7 +152,12 @@ impl TargetDir {
     pub fn create_file(self: &Arc<Self>, name: &[u8]) -> Result<NewFile> {
         check_name(name)?;
         let fd = self.create(name, MODE_NEW)?;
-        NewFile::new(fd, self, name)
+        NewFile::new(fd, self, name).inspect_err(|_| self.take_back(name))
+    }
+
+    /// Removes a file that was just made and has not become what it was to be: it would pass for that.
+    fn take_back(&self, name: &[u8]) {
+        let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
     }
 
     /// Creates the regular file `name` with all its contents and metadata at once: the short way for small files.
@@ -168,7 +173,8 @@ impl TargetDir {
         let direct = wanted.extras.xattrs.is_empty()
             && self.gift().get().is_some_and(|g| g.allows(mode, wanted.owner, self.shared.umask));
         let fd = self.create(name, if direct { mode } else { MODE_NEW })?;
-        let mut now = self.learn(fd.as_fd()).map_err(|e| Error::system("stat", name, e))?;
+        let learnt = self.learn(fd.as_fd()).inspect_err(|_| self.take_back(name));
+        let mut now = learnt.map_err(|e| Error::system("stat", name, e))?;
         if direct {
             now.mode = mode;
         }
@@ -176,13 +182,13 @@ impl TargetDir {
         apply::apply_early_flags(handle, wanted.extras.flags);
         let written = file::write_all(fd.as_fd(), contents);
         if let Err(e) = written {
-            let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
+            self.take_back(name);
             return Err(Error::system("write", name, e));
         }
         apply::apply(handle, &now, wanted, &self.shared, &mut problems);
         apply::apply_flags(handle, &now, wanted, &mut problems);
         if let Err(e) = file::close(fd) {
-            let _ = fs::unlinkat(&self.fd, name, AtFlags::empty());
+            self.take_back(name);
             return Err(Error::system("write", name, e));
         }
         Ok(problems)

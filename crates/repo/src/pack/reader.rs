@@ -333,7 +333,7 @@ impl Reader {
             Codec::Raw => out.extend_from_slice(plain),
             Codec::Padding => {}
             Codec::Zstd => {
-                out.reserve(block.raw_len as usize);
+                out.reserve_exact(block.raw_len as usize);
                 DECOMPRESSOR
                     .with_borrow_mut(|d| d.decompress_to_buffer(plain, out))
                     .map_err(|_| fail("it can't be decompressed"))?;
@@ -421,11 +421,18 @@ impl Reader {
 
     /// A hint that this chunk will soon be asked for: a store that is far away is asked for its block now.
     pub fn expect(&self, id: &ChunkId) {
+        self.expect_next(id, &mut None);
+    }
+
+    /// As [`Reader::expect`], of one chunk after the other: many stand in one block, which is worth one hint. `last` is
+    /// the block of the one before.
+    pub fn expect_next(&self, id: &ChunkId, last: &mut Option<(PackId, u32)>) {
         let Ok(Some(location)) = self.index.lookup(id) else { return };
         let info = self.index.pack(location.pack);
         let Ok(table) = self.table(&info) else { return };
         let Some(chunk) = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id) else { return };
-        if !self.blocks.is_known((info.id, chunk.block)) {
+        let block = (info.id, chunk.block);
+        if last.replace(block) != Some(block) && !self.blocks.is_known(block) {
             self.expect_block(&info, &table, chunk.block);
         }
     }

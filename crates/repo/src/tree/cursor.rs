@@ -4,7 +4,7 @@ use crate::pack::Reader;
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Root;
-use drumlin_format::tree::{Body, Child, Inner, Leaf, Sums};
+use drumlin_format::tree::{Body, Child, Inner, Leaf};
 use drumlin_format::{ChunkId, Error as FormatError};
 use std::sync::Arc;
 
@@ -95,49 +95,6 @@ impl Cursor {
         child.holds_inner(inner, self.next_key()).map_err(|e| damaged(&child.node, e))
     }
 
-    /// What the subtree below `dir` (and, with it, all that begins with that path) holds, by reading only the nodes at
-    /// its two ends.
-    pub fn sums_below(&mut self, dir: &[u8]) -> Result<Sums> {
-        let Some(root) = self.root else { return Ok(Sums::default()) };
-        if dir.is_empty() {
-            return Ok(root.sums);
-        }
-        let end = end_of(dir);
-        let mut sums = Sums::default();
-        self.add_between(&root.node, root.level, (dir, b""), (&end, b""), None, &mut sums)?;
-        Ok(sums)
-    }
-
-    /// Add what lies in `start..end` of a node whose entries all come before `next`, if that is known.
-    fn add_between(
-        &self,
-        node: &ChunkId,
-        level: u8,
-        start: (&[u8], &[u8]),
-        end: (&[u8], &[u8]),
-        next: Option<(&[u8], &[u8])>,
-        sums: &mut Sums,
-    ) -> Result<()> {
-        let inner = self.inner(node, level)?;
-        for (at, child) in inner.children.iter().enumerate() {
-            let first = (&child.dir[..], &child.name[..]);
-            let after = inner.children.get(at + 1).map(|c| (&c.dir[..], &c.name[..])).or(next);
-            if first >= end || after.is_some_and(|after| after <= start) {
-                continue;
-            }
-            if first >= start && after.is_some_and(|after| after <= end) {
-                sums.add(&child.sums);
-            } else if level > 1 {
-                self.add_between(&child.node, level - 1, start, end, after, sums)?;
-            } else {
-                let leaf = self.leaf(child)?;
-                let inside = leaf.iter().filter(|(d, n, _)| (*d, *n) >= start && (*d, *n) < end);
-                inside.for_each(|(_, _, meta)| sums.add_entry(meta));
-            }
-        }
-        Ok(())
-    }
-
     fn inner(&self, id: &ChunkId, level: u8) -> Result<Inner> {
         let bytes = self.reader.chunk(PackKind::Tree, id)?;
         Inner::decode(&bytes, level).map_err(|e| damaged(id, e))
@@ -170,12 +127,6 @@ pub(crate) fn read_body(reader: &Reader, child: &LeafRef, leaf: &Leaf) -> Result
     let body = Body::decode(&bytes, leaf).map_err(|e| damaged(&id, e))?;
     reader.index().expect_near(None, body.contents.iter().flat_map(|content| content.data.names()));
     Ok(body)
-}
-
-/// The least directory that comes after `dir` and everything below it.
-fn end_of(dir: &[u8]) -> Vec<u8> {
-    // Everything below begins with `dir` and a zero byte; a one byte comes right after all of that.
-    [dir, &[1]].concat()
 }
 
 fn damaged(id: &ChunkId, source: FormatError) -> Error {
