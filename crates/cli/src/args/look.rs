@@ -35,7 +35,8 @@ pub struct Ls {
 /// Find entries of snapshots by name, type, time or size
 ///
 /// A pattern may contain the wildcards *, ? and [...]. With a slash in it, it is matched against the whole path (**
-/// also matches slashes), otherwise against the name. All snapshots are searched unless some are selected.
+/// also matches slashes), otherwise against the name; one that ends with a slash fits directories alone. All snapshots
+/// are searched unless some are selected.
 #[derive(Args, Debug)]
 pub struct Find {
     /// What to look for

@@ -23,7 +23,8 @@ use std::sync::Arc;
 /// What to look for. Of each list one is enough; what is empty excludes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Patterns: on the whole absolute path if there is a slash in them, else on the name.
+    /// Patterns: on the whole absolute path if there is a slash in them, else on the name. What ends with a slash fits
+    /// directories alone.
     pub patterns: Vec<Vec<u8>>,
     /// Letters (of ASCII) match without regard to case.
     pub ignore_case: bool,
@@ -197,20 +198,33 @@ impl Memory {
 /// The options, compiled.
 struct Wanted<'a> {
     options: &'a Options,
-    names: Vec<Glob>,
-    paths: Vec<Glob>,
+    names: Vec<Pattern>,
+    paths: Vec<Pattern>,
+}
+
+/// A pattern, and whether it is for directories alone.
+struct Pattern(Glob, bool);
+
+impl Pattern {
+    fn fits(&self, text: &[u8], kind: Kind) -> bool {
+        (!self.1 || kind == Kind::Dir) && self.0.matches(text)
+    }
 }
 
 impl<'a> Wanted<'a> {
     fn new(options: &'a Options) -> Result<Self> {
         let (mut names, mut paths) = (Vec::new(), Vec::new());
         for pattern in &options.patterns {
-            if pattern.contains(&b'/') {
+            let (text, is_dir) = match pattern.strip_suffix(b"/") {
+                Some(text) if !text.is_empty() => (text, true),
+                _ => (&pattern[..], false),
+            };
+            if text.contains(&b'/') {
                 // Paths are absolute: `a/b` is meant to be found anywhere.
-                let anywhere = if pattern.starts_with(b"/") { &b""[..] } else { b"**/" };
-                paths.push(Glob::new(&[anywhere, pattern].concat(), options.ignore_case)?);
+                let anywhere = if text.starts_with(b"/") { &b""[..] } else { b"**/" };
+                paths.push(Pattern(Glob::new(&[anywhere, text].concat(), options.ignore_case)?, is_dir));
             } else {
-                names.push(Glob::new(pattern, options.ignore_case)?);
+                names.push(Pattern(Glob::new(text, options.ignore_case)?, is_dir));
             }
         }
         Ok(Wanted { options, names, paths })
@@ -241,7 +255,7 @@ impl<'a> Wanted<'a> {
         {
             return false;
         }
-        if o.patterns.is_empty() || self.names.iter().any(|glob| glob.matches(name)) {
+        if o.patterns.is_empty() || self.names.iter().any(|pattern| pattern.fits(name, meta.kind)) {
             return true;
         }
         if self.paths.is_empty() {
@@ -249,6 +263,6 @@ impl<'a> Wanted<'a> {
         }
         path.clear();
         push_path(dir, name, path);
-        self.paths.iter().any(|glob| glob.matches(path))
+        self.paths.iter().any(|pattern| pattern.fits(path, meta.kind))
     }
 }

@@ -23,6 +23,8 @@ fn by_name_path_type_and_size() {
     assert_eq!(paths(&fixture, &Options { ignore_case: true, ..pattern("*.jpg") }).len(), 3);
     assert_eq!(paths(&fixture, &pattern("/home/*/a.*")), ["/home/u/a.jpg", "/home/v/a.txt"]);
     assert_eq!(paths(&fixture, &pattern("u/*")), ["/home/u/a.jpg", "/home/u/p"]);
+    assert_eq!(paths(&fixture, &pattern("u/*/")), ["/home/u/p"]);
+    assert_eq!(paths(&fixture, &pattern("[pv]/")), ["/home/v", "/home/u/p"]);
     let below = TreePath::parse(b"/home/v").unwrap();
     assert_eq!(paths(&fixture, &Options { below, ..pattern("a*") }), ["/home/v/a.txt"]);
     let dirs = Options { kinds: vec![Kind::Dir], ..Options::default() };

@@ -15,6 +15,7 @@ use drumlin_host::filter::{Filter, FilterOptions};
 use drumlin_repo::{Cache, NewLock, Repository, Unlock, names};
 use drumlin_seal::Secret;
 use drumlin_store::{CallLog, Fault, FaultStore, Kind, Listed, MemoryStore, Op, Put, RecordStore, Store, Upload, When};
+use rustix::fs::inotify;
 use std::fs::{self, File};
 use std::io::{Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -469,6 +470,26 @@ fn an_edit_that_hides_behind_the_old_size_and_time_is_found() {
     settle();
     let report = bench.backup(&source);
     assert_eq!((report.counts.changed, report.counts.bytes_new), (1, 6));
+}
+
+/// Whoever watches it would be told.
+#[test]
+fn an_unchanged_large_file_is_never_opened() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let large = source.join("large");
+    fs::write(&large, noise(1, 5_000_000)).unwrap();
+    settle();
+    bench.backup(&source);
+    let told = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&told, &large, inotify::WatchFlags::OPEN | inotify::WatchFlags::ACCESS).unwrap();
+    let is_told = || rustix::io::read(&told, &mut [0; 4096][..]).is_ok_and(|len| len > 0);
+    let again = bench.backup(&source);
+    assert_eq!((again.counts.bytes_read, again.counts.unmodified), (0, again.counts.entries));
+    assert!(!is_told());
+    fs::read(&large).unwrap();
+    assert!(is_told());
 }
 
 #[test]
