@@ -27,7 +27,7 @@ FIRST_LOOK_SECONDS = 0.004
 # How much of what a failed command wrote is kept.
 TAIL_BYTES = 4000
 # What variables of programs that are measured begin with.
-SETTINGS = ("BORG_", "BUPSTASH_", "BUP_", "DRUMLIN_", "DUPLICITY_", "KOPIA_", "OBNAM_", "RESTIC_", "RUSTIC_", "ZSTD_")
+SETTINGS = ("BORG_", "BUPSTASH_", "BUP_", "BZIP2", "DRUMLIN_", "DUPLICITY_", "GZIP", "KOPIA_", "OBNAM_", "RESTIC_", "RSYNC_", "RUSTIC_", "TAR_OPTIONS", "XZ_", "ZSTD_")
 PR_SET_CHILD_SUBREAPER = 36
 MADV_POPULATE_WRITE = 23
 LIBC = ctypes.CDLL(None)
@@ -177,7 +177,7 @@ def run(command, env=None, cwd=None, limit=None, servers=(), helpers=(), fine=(0
     `fine`: the statuses that are no failure. `fresh`: so many bytes of free memory are touched before, see `touch`.
 
     `wall`, `cpu`: seconds; `memory`: bytes, the sum over the processes that are there at once of the largest size of each
-    so far, None if it was over before anybody looked; `server_cpu`, `server_memory`: the same of the servers, None without one;
+    so far, as far as anybody looked, or the largest one's by itself if that is more; None if neither is known; `server_cpu`, `server_memory`: the same of the servers, None without one;
     `others`, `stolen`: processor seconds of all other programs meanwhile, and those that the machine's host took.
     """
     # Of all file systems: what was written for a run, its source among it, is paid for by none.

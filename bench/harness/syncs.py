@@ -2,7 +2,6 @@
 for each version of a tool below a work folder."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -10,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from .measure import end
+from .measure import end, environment
 
 CALLS = "fsync,fdatasync,syncfs,sync,sync_file_range,msync"
 FILES = 40
@@ -48,7 +47,7 @@ def count(tool):
     command = f"({' && '.join(filter(None, (tool.init(), tool.backup(1))))}); echo $? > {shlex.quote(str(done))}"
     servers = [word for pid in (*tool.servers(), *tool.clients()) for word in ("-p", str(pid))]
     process = subprocess.Popen(["strace", "-f", "-qq", "-e", f"trace={CALLS}", "-e", "signal=none", "-o", str(log), *servers, "bash", "-c", command],
-                               env={**os.environ, **tool.environment()}, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               env={**environment(), **tool.environment()}, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     # It would go on as long as there are servers and agents.
     until = time.monotonic() + PATIENCE_SECONDS

@@ -1,6 +1,5 @@
 """BackupPC 4 without its web pages: the server asks the client, an rsync daemon. Compresses (zlib); can't seal."""
 
-import os
 import re
 import secrets
 import socket
@@ -9,7 +8,7 @@ import time
 from pathlib import Path
 
 from ..machine import first_line
-from ..measure import dismiss
+from ..measure import dismiss, environment
 from ..wire import Wire, free_port, listens
 from .base import Tool
 
@@ -103,7 +102,7 @@ class BackupPc(Tool):
         (home / "etc" / "hosts").write_text(f"host dhcp user moreUsers\n{HOST} 0 bench\n")
         with open(home / "server.log", "wb") as log:
             self.server = subprocess.Popen([str(PROGRAMS / "BackupPC")], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                           env={**os.environ, **self.environment()})
+                                           env={**environment(), **self.environment()})
         if not self.answers(home / "run" / "BackupPC.sock"):
             raise OSError(f"BackupPC does not come up: {(home / 'server.log').read_text()[-1000:]}")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..far import HOST, Far
 from ..machine import first_line
+from ..measure import environment
 
 
 class Place:
@@ -103,7 +104,7 @@ class Tool:
 
     def told(self, command):
         """What a command says, asked outside of all measures: what a user would read off a list, and write down."""
-        ran = subprocess.run(command, shell=True, env={**os.environ, **self.environment()}, check=True, capture_output=True, text=True)
+        ran = subprocess.run(command, shell=True, env={**environment(), **self.environment()}, check=True, capture_output=True, text=True)
         return ran.stdout.split()
 
     def anywhere(self, command, *folders):

@@ -246,10 +246,9 @@ impl Error {
         }
     }
 
-    /// Whether the storage gave out nothing of an object that is there: it may another time, or to another account.
+    /// Whether the storage gave out nothing of an object that is there: it may another time.
     pub fn is_unread(&self) -> bool {
-        use store::Kind::{Io, Refused};
-        matches!(self, Error::Store(e) if matches!(e.kind, Io | Refused) && e.action == store::Action::Read && !e.name.is_empty())
+        matches!(self, Error::Store(e) if e.kind == store::Kind::Io && e.action == store::Action::Read && !e.name.is_empty())
     }
 
     /// Whether the storage has not taken an object that was to be written.

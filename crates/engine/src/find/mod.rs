@@ -202,12 +202,14 @@ struct Wanted<'a> {
     paths: Vec<Pattern>,
 }
 
-/// A pattern, and whether it is for directories alone.
-struct Pattern(Glob, bool);
+struct Pattern {
+    glob: Glob,
+    dirs_only: bool,
+}
 
 impl Pattern {
     fn fits(&self, text: &[u8], kind: Kind) -> bool {
-        (!self.1 || kind == Kind::Dir) && self.0.matches(text)
+        (!self.dirs_only || kind == Kind::Dir) && self.glob.matches(text)
     }
 }
 
@@ -215,16 +217,17 @@ impl<'a> Wanted<'a> {
     fn new(options: &'a Options) -> Result<Self> {
         let (mut names, mut paths) = (Vec::new(), Vec::new());
         for pattern in &options.patterns {
-            let (text, is_dir) = match pattern.strip_suffix(b"/") {
+            let (text, dirs_only) = match pattern.strip_suffix(b"/") {
                 Some(text) if !text.is_empty() => (text, true),
                 _ => (&pattern[..], false),
             };
             if text.contains(&b'/') {
                 // Paths are absolute: `a/b` is meant to be found anywhere.
                 let anywhere = if text.starts_with(b"/") { &b""[..] } else { b"**/" };
-                paths.push(Pattern(Glob::new(&[anywhere, text].concat(), options.ignore_case)?, is_dir));
+                let glob = Glob::new(&[anywhere, text].concat(), options.ignore_case)?;
+                paths.push(Pattern { glob, dirs_only });
             } else {
-                names.push(Pattern(Glob::new(text, options.ignore_case)?, is_dir));
+                names.push(Pattern { glob: Glob::new(text, options.ignore_case)?, dirs_only });
             }
         }
         Ok(Wanted { options, names, paths })

@@ -37,6 +37,26 @@ fn files_open_and_symlinks_dont() {
 }
 
 #[test]
+fn what_is_appended_is_what_there_is_and_no_more_than_was_asked_for() {
+    let mut file = tempfile::tempfile().expect("a file");
+    let contents: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+    file.write_all(&contents).expect("write");
+    for (before, most) in [(0, 0), (0, 1), (7, 100), (3, 100_000), (5, 100_001), (5, 1 << 20)] {
+        file.rewind().expect("rewind");
+        let mut to = vec![9; before];
+        let read = append(&file, &mut to, most).expect("read");
+        assert_eq!(read, most.min(contents.len()));
+        assert!(to[..before].iter().all(|byte| *byte == 9) && to[before..] == contents[..read]);
+    }
+    // From where it stands; and at its end nothing.
+    let mut to = Vec::new();
+    assert_eq!(append(&file, &mut to, 10).expect("read"), 0);
+    let dir = std::fs::File::open("/").expect("open");
+    assert_eq!(append(&dir, &mut to, 10).expect_err("a folder").raw_os_error(), Some(libc::EISDIR));
+    assert!(to.is_empty());
+}
+
+#[test]
 fn a_pipe_doesnt_block() {
     let tmp = tempfile::tempdir().expect("a directory");
     rustix::fs::mknodat(

@@ -7,8 +7,8 @@
 //!
 //! An upload keeps a half-filled buffer between its writes, so an upload has to hold a *seat* to take buffers at all,
 //! and there are as many seats as buffers: whoever waits for a buffer holds none, so the others hold at most
-//! `BUFFERS - 1`, and the one that is left is free or on its way back. An upload that finds no seat writes by itself,
-//! through the page cache.
+//! `BUFFERS - 1`, and the one that is left is unused, free or on its way back. An upload that finds no seat writes by
+//! itself, through the page cache.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
