@@ -212,6 +212,20 @@ fn a_file_that_was_never_read_is_told_and_left_out() {
     assert_eq!(monitor.counters().get().damaged, 1);
 }
 
+/// An entry with the metadata of a file that was backed up.
+fn item_of(fixture: &Fixture, reader: &Arc<Reader>, path: &Path) -> Item {
+    Item {
+        path: b"/x".to_vec(),
+        name: b"x".to_vec(),
+        meta: find_entry(reader, fixture.root(), &path_of(path), |entry| Ok(*entry.meta())).unwrap(),
+        target: Vec::new(),
+        xattrs: Xattrs::default(),
+        user: Vec::new(),
+        group: Vec::new(),
+        link: None,
+    }
+}
+
 #[test]
 fn a_list_that_is_not_the_file_is_noticed() {
     let (source, fixture) = sample();
@@ -220,18 +234,7 @@ fn a_list_that_is_not_the_file_is_noticed() {
     let mut archive = Raw(Vec::new());
     let monitor = Quiet::default();
     let mut sink = Sink::new(&mut archive, &reader, &monitor, true);
-    let path = path_of(&source.path().join("small"));
-    let meta = find_entry(&reader, fixture.root(), &path, |entry| Ok(*entry.meta())).unwrap();
-    let item = Item {
-        path: b"/x".to_vec(),
-        name: b"x".to_vec(),
-        meta,
-        target: Vec::new(),
-        xattrs: Xattrs::default(),
-        user: Vec::new(),
-        group: Vec::new(),
-        link: None,
-    };
+    let item = item_of(&fixture, &reader, &source.path().join("small"));
     sink.begin(&item, true).unwrap();
     sink.chunk(Ok(&[1; 100]), 100).unwrap();
     assert!(sink.end(Some([0; 32])).is_err());
@@ -244,18 +247,8 @@ fn zeros_stand_for_a_chunk_that_is_not_as_long_as_the_file_says() {
     let (reader, monitor) = (fixture.reader(), Quiet::default());
     let mut archive = Raw(Vec::new());
     let mut sink = Sink::new(&mut archive, &reader, &monitor, false);
-    let path = path_of(&source.path().join("small"));
-    let meta = find_entry(&reader, fixture.root(), &path, |entry| Ok(*entry.meta())).unwrap();
-    let item = Item {
-        path: b"/x".to_vec(),
-        name: b"x".to_vec(),
-        meta: Meta { size: 300, ..meta },
-        target: Vec::new(),
-        xattrs: Xattrs::default(),
-        user: Vec::new(),
-        group: Vec::new(),
-        link: None,
-    };
+    let mut item = item_of(&fixture, &reader, &source.path().join("small"));
+    item.meta.size = 300;
     sink.begin(&item, true).unwrap();
     sink.chunk(Ok(&[1; 90]), 100).unwrap();
     sink.chunk(Ok(&[2; 200]), 200).unwrap();
