@@ -34,7 +34,7 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             // One that was there and only leads to what is wanted stays as it is.
             let is_way = planned.selection.is_way(dir, name);
             let is_wanted = planned.selection.wants(&path, meta) && !is_way;
-            let is_barred = selection::is_below(&planned.barred, &join(dir, name));
+            let is_barred = planned.barriers.is_barred(&join(dir, name));
             if !planned.made.contains(&own) && !is_wanted || is_barred {
                 continue;
             }

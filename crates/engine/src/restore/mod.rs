@@ -13,6 +13,7 @@
 
 mod aside;
 mod at_hand;
+mod barriers;
 mod cold;
 mod compare;
 mod delete;
@@ -24,7 +25,9 @@ mod hand_out;
 mod links;
 mod locate;
 mod needs;
+mod node;
 mod own;
+mod parts;
 mod plan;
 mod range;
 mod run;

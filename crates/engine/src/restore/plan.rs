@@ -2,11 +2,14 @@
 //! chunks are handed out in pack order.
 
 use super::at_hand::{AtHand, Terms};
+use super::barriers::Barriers;
 use super::empties::Empties;
 use super::existing;
 use super::hand_out::hand_out;
 use super::links::{Further, Link, Links};
 use super::locate::Locator;
+use super::node;
+use super::parts::{self, Found, Parts};
 use super::range::Range;
 use super::selection::{self, Selection};
 use super::stream::Stream;
@@ -19,14 +22,14 @@ use crate::select::TreePath;
 use crate::{Error, Result};
 use crossbeam_channel::Sender;
 use drumlin_format::ChunkId;
-use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, Ref, join, marks};
+use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta, join, marks};
 use drumlin_host::meta::{Extras, Kind as HostKind, Stat};
 use drumlin_host::place::{self, FileId, TargetDir, Wanted};
 use drumlin_repo::Location;
-use drumlin_repo::tree::{Cursor, LeafRef, Refs};
+use drumlin_repo::tree::{Cursor, LeafRef};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Files from this size on are written by one worker from start to end.
 pub(super) const STREAM_BYTES: u64 = 8 << 20;
@@ -34,11 +37,6 @@ pub(super) const STREAM_BYTES: u64 = 8 << 20;
 /// is larger than a window may be at all: what lies in one block is mostly of one directory, and is to be in one
 /// window.
 const WINDOW_BYTES_FIRST: usize = 1 << 20;
-/// A file of more chunks and holes than this is written by one worker as well, whatever its size: what is known of each
-/// would fill a window.
-const PARTS_MAX: usize = 1024;
-/// A hole in a list of holes: offset and length.
-const HOLE_BYTES: usize = 16;
 
 /// Reads the tree and hands out work.
 pub(super) struct Planner<'a> {
@@ -60,12 +58,7 @@ pub(super) struct Planner<'a> {
     all_made: bool,
     /// Files of several names that were there before, and are one of the snapshot's each.
     claimed: HashSet<FileId>,
-    /// Keys of directories that are there and on which something is mounted: in them nothing is deleted.
-    mounted: Vec<Vec<u8>>,
-    /// Keys of directories in whose place a symlink is that stays; or, in a dry run, something that would give way.
-    barred: Vec<Vec<u8>>,
-    /// Keys of directories in whose place something else is that stays: it was told.
-    kept_out: Vec<Vec<u8>>,
+    barriers: Barriers,
     /// A part of the tree could not be read.
     gap: bool,
 }
@@ -78,8 +71,7 @@ pub(super) struct Planned {
     pub leaves: Vec<LeafRef>,
     /// Directories that were made for what is wanted in them: paths below the target.
     pub made: HashSet<Vec<u8>>,
-    /// Keys of directories in whose place a symlink is that stays: it was told.
-    pub barred: Vec<Vec<u8>>,
+    pub barriers: Barriers,
     pub selection: Selection,
 }
 
@@ -100,9 +92,7 @@ impl<'a> Planner<'a> {
             made: HashSet::new(),
             all_made: true,
             claimed: HashSet::new(),
-            mounted: Vec::new(),
-            barred: Vec::new(),
-            kept_out: Vec::new(),
+            barriers: Barriers::default(),
             gap: false,
         })
     }
@@ -208,7 +198,7 @@ impl<'a> Planner<'a> {
             links: self.links.found,
             leaves: self.leaves,
             made: self.made,
-            barred: [self.barred, self.kept_out].concat(),
+            barriers: self.barriers,
             selection: self.selection,
         }
     }
@@ -223,10 +213,10 @@ impl<'a> Planner<'a> {
             self.empties.begin(dir, self.context, &self.selection);
             let terms = Terms {
                 whole: range.has_all_of(dir) && !self.gap,
-                deletes: !selection::is_below(&self.mounted, dir),
+                deletes: !self.barriers.is_mounted(dir),
                 all_made: self.all_made,
-                barred: selection::is_below(&self.barred, dir) || selection::is_below(&self.kept_out, dir),
-                stays: selection::is_below(&self.kept_out, dir),
+                barred: self.barriers.is_barred(dir),
+                stays: self.barriers.is_kept_out(dir),
             };
             self.dir = Some(AtHand::begin(self.context, &self.selection, dir, terms));
         }
@@ -283,13 +273,13 @@ impl<'a> Planner<'a> {
                     && self.selection.may_be_link(dir, name)
                     && existing::leads_elsewhere(context, handle, name, &path)
                 {
-                    self.barred.push(join(dir, name));
+                    self.barriers.barred(dir, name);
                     return Ok(false);
                 }
                 let at = (&*current.path, handle);
                 let Some(there) = existing::there((context, &self.selection), at, name, meta, &path) else {
                     if meta.kind == Kind::Dir {
-                        self.kept_out.push(join(dir, name));
+                        self.barriers.kept_out(dir, name);
                         return Ok(false);
                     }
                     let link = Link { dir: current.path.clone(), name: name.into() };
@@ -306,8 +296,8 @@ impl<'a> Planner<'a> {
                     // What is asked for by its own path is no stranger.
                     let is_within = range.has_all_of(dir) && self.selection.is_of_sources(dir);
                     match existing::is_mounted(handle, stat) {
-                        true if is_within => self.mounted.push(join(dir, name)),
-                        false if !selection::is_below(&self.mounted, dir) => self.empties.expect(dir, name),
+                        true if is_within => self.barriers.mounted(dir, name),
+                        false if !self.barriers.is_mounted(dir) => self.empties.expect(dir, name),
                         _ => {}
                     }
                 }
@@ -393,20 +383,10 @@ impl<'a> Planner<'a> {
                     Ok(Vec::new())
                 }
             },
-            kind => match &there {
-                Some(stat) if is_right(&handle, name, meta, content, stat) => {
-                    match handle.amend(name, convert::host_kind(kind), FileId::of(stat), &wanted) {
-                        Err(place::Error::Shared(_)) => {
-                            place_node(context, (&current.path, &handle), name, meta, &wanted, there.take().as_ref())
-                        }
-                        amended => amended,
-                    }
-                }
-                _ => {
-                    let replaced = there.take().or(in_the_way);
-                    place_node(context, (&current.path, &handle), name, meta, &wanted, replaced.as_ref())
-                }
-            },
+            _ => {
+                let at = (&*current.path, &handle);
+                node::place(context, at, name, (meta, content, &wanted), &mut there, in_the_way)
+            }
         };
         match made {
             Ok(problems) => {
@@ -435,12 +415,12 @@ impl<'a> Planner<'a> {
         let current = self.dir.as_mut().expect("begun");
         if meta.kind == Kind::Dir && in_the_way.is_some() {
             // It would give way, and nothing be there yet.
-            self.barred.push(join(current.key(), name));
+            self.barriers.barred(current.key(), name);
         }
         let is_kept = match (&there, current.had(name)) {
             (Some(there), Some(handle)) => {
                 let may_stay = || handle.may_amend(name, convert::host_kind(meta.kind), FileId::of(there), wanted);
-                meta.kind == Kind::Dir || is_right(handle, name, meta, content, there) && may_stay().is_ok()
+                meta.kind == Kind::Dir || node::is_right(handle, name, meta, content, there) && may_stay().is_ok()
             }
             _ => false,
         };
@@ -460,76 +440,42 @@ impl<'a> Planner<'a> {
         content: &Content,
         path: Vec<u8>,
     ) -> Result<bool> {
-        let (mut uses, mut ids) = (Vec::new(), Vec::new());
-        let mut multi = None;
-        let (number, known) = (self.window.files.len() as u32, self.window.ids.len() as u32);
-        let used = |location: Location, offset, nth: usize| {
-            let Location { pack, ordinal } = location;
-            Use { pack, ordinal, file: number, offset, id: known + nth as u32 }
-        };
-        let whole = match &content.data {
+        let (parts, whole) = match &content.data {
             Data::None => return Ok(false),
             Data::Chunk(id) => match self.locator.locate(id)? {
-                Some(location) => {
-                    uses.push(used(location, 0, 0));
-                    id.0
-                }
+                Some(location) => (Parts { places: vec![(location, 0)], ..Parts::default() }, id.0),
                 None => return self.missing(&path, id),
             },
-            Data::List(list) => {
-                let (mut at, mut holes, mut is_scattered) = (0, Vec::new(), false);
-                let reader = self.context.reader.clone();
-                for r in Refs::new(&reader, list) {
-                    let r = match r {
-                        Err(e) if e.is_damage() => {
-                            self.context.problem(&path, ProblemKind::Damaged, e);
-                            return Ok(false);
-                        }
-                        other => other?,
-                    };
-                    match r {
-                        Ref::Hole { len } => {
-                            holes.extend_from_slice(&u64::to_le_bytes(at));
-                            holes.extend_from_slice(&len.to_le_bytes());
-                            at += len;
-                        }
-                        Ref::Chunk { id, len } => {
-                            let Some(location) = self.locator.locate(&id)? else { return self.missing(&path, &id) };
-                            uses.push(used(location, at, ids.len()));
-                            ids.push((id, u32::try_from(len).unwrap_or(u32::MAX)));
-                            at += len;
-                        }
-                    }
-                    if at > meta.size || uses.len() as u64 > meta.size {
-                        let cause = "the list of its chunks is longer than the file";
-                        self.context.problem(&path, ProblemKind::Damaged, cause);
-                        return Ok(false);
-                    }
-                    is_scattered = uses.len() + holes.len() / HOLE_BYTES > PARTS_MAX;
-                    if is_scattered {
-                        break;
-                    }
-                }
-                if is_scattered || uses.is_empty() {
-                    // Or nothing but a hole.
+            Data::List(list) => match parts::find(&self.context.reader, &mut self.locator, list, meta.size)? {
+                // Or nothing but a hole.
+                Found::Parts(parts) if !parts.places.is_empty() => (parts, list.whole),
+                Found::Parts(_) | Found::Many => {
                     let current = self.dir.as_ref().expect("begun");
                     let stream = current.stream(name, meta, (uid, gid), content, path, None);
                     return self.send(Task::Stream(Box::new(stream))).map(|()| true);
                 }
-                multi = Some(Multi {
-                    left: AtomicU32::new(uses.len() as u32),
-                    failed: AtomicBool::new(false),
-                    state: Mutex::new(MultiState { holes, ..MultiState::default() }),
-                });
-                list.whole
-            }
+                Found::Missing(id) => return self.missing(&path, &id),
+                Found::Damaged(cause) => {
+                    self.context.problem(&path, ProblemKind::Damaged, cause);
+                    return Ok(false);
+                }
+            },
         };
+        let multi = matches!(content.data, Data::List(_)).then(|| Multi {
+            left: AtomicU32::new(parts.places.len() as u32),
+            failed: AtomicBool::new(false),
+            state: Mutex::new(MultiState { holes: parts.holes, ..MultiState::default() }),
+        });
         let window = &mut self.window;
         let dir = self.dir.as_mut().expect("begun").number_in(window);
         let has_extras = !content.xattrs.is_empty() || content.flags != 0;
         let extras = if has_extras { window.add_extras(extras(content)) } else { 0 };
-        window.multis.extend(multi);
         let name = window.add_name(name);
+        let (number, known) = (window.files.len() as u32, window.ids.len() as u32);
+        let multi = multi.map_or(0, |multi| {
+            window.multis.push(multi);
+            window.multis.len() as u32
+        });
         window.files.push(File {
             dir,
             name,
@@ -540,10 +486,13 @@ impl<'a> Planner<'a> {
             size: meta.size,
             whole,
             extras,
-            multi: if matches!(content.data, Data::List(_)) { window.multis.len() as u32 } else { 0 },
+            multi,
         });
-        window.uses.extend(uses);
-        window.ids.extend(ids);
+        window.uses.extend(parts.places.into_iter().zip(known..).map(|((location, offset), id)| {
+            let Location { pack, ordinal } = location;
+            Use { pack, ordinal, file: number, offset, id }
+        }));
+        window.ids.extend(parts.ids);
         if window.memory() >= self.window_bytes_max {
             self.hand_out()?;
         }
@@ -585,37 +534,6 @@ fn on_the_way(handle: &TargetDir, name: &[u8], wanted: &Wanted) -> place::Result
         handle.open_dir(name)?.finish_dir(&Wanted { extras: &Extras::default(), ..*wanted })?;
     }
     Ok(Vec::new())
-}
-
-/// Whether a symlink, a pipe, a socket or a device that is there is the one that is wanted.
-fn is_right(handle: &TargetDir, name: &[u8], meta: &Meta, content: &Content, there: &Stat) -> bool {
-    match meta.kind {
-        Kind::Symlink => handle.read_link(name).is_ok_and(|target| target == content.target),
-        _ => there.rdev == meta.rdev,
-    }
-}
-
-/// Make a symlink, a pipe, a socket or a device, in the place of what is there. Where it can't be made, that stays.
-fn place_node(
-    context: &Context,
-    (dir, handle): (&[u8], &Arc<TargetDir>),
-    name: &[u8],
-    meta: &Meta,
-    wanted: &Wanted,
-    there: Option<&Stat>,
-) -> place::Result<place::Problems> {
-    let make = |name: &[u8]| match meta.kind {
-        Kind::Symlink => handle.symlink(name, wanted),
-        kind => handle.mknod(name, convert::host_kind(kind), meta.rdev, wanted),
-    };
-    let Some(there) = there else { return make(name) };
-    handle.replace_by(name, |temporary| {
-        let problems = make(temporary)?;
-        if !problems.iter().any(|problem| matches!(problem.what, place::What::Node)) {
-            existing::make_way(context, (dir, handle), name, there)?;
-        }
-        Ok(problems)
-    })
 }
 
 pub(super) fn extras(content: &Content) -> Extras {

@@ -167,11 +167,6 @@ pub(super) fn source_dir(dir: &[u8]) -> Vec<u8> {
     if dir.is_empty() { Vec::new() } else { [&b"/"[..], &slashes(dir)].concat() }
 }
 
-/// Whether a directory is one of these, or lies below one.
-pub(super) fn is_below(dirs: &[Vec<u8>], key: &[u8]) -> bool {
-    dirs.iter().any(|dir| key.strip_prefix(&dir[..]).is_some_and(|rest| matches!(rest, [] | [0, ..])))
-}
-
 /// The path of an entry below the target, whose directory's is `dir`.
 pub(super) fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
