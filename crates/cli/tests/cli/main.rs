@@ -36,6 +36,7 @@ mod repair;
 mod report;
 mod restore;
 mod rules;
+mod shared;
 mod slips;
 mod spared;
 mod statuses;

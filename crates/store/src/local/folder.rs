@@ -30,6 +30,11 @@ const PAUSES: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(1
 /// What was replaced while it was opened is there: it is looked for so often again, besides.
 const STALE_TRIES: u32 = 50;
 
+/// Another one of the group has just made a folder, and is about to open it to the group: so often it is tried again to
+/// put something there, after such a pause each time.
+const SHARE_TRIES: u32 = 50;
+const SHARE_PAUSE: Duration = Duration::from_millis(10);
+
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A repository's root folder.
@@ -145,7 +150,8 @@ impl Root {
 
     /// Open an existing folder below the root; `""` is the root itself.
     pub(super) fn folder(&self, folder: &str) -> Result<OwnedFd> {
-        self.open_at(folder, FOLDER)
+        let is_open = || fs::statat(&self.dir, folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| is_open_to_group(&s));
+        self.once_shared(is_open, || self.open_at(folder, FOLDER))
     }
 
     /// Open a folder below the root, and make it and what is missing above it.
@@ -158,9 +164,12 @@ impl Root {
         for (end, _) in folder.match_indices('/').chain([(folder.len(), "")]) {
             let (_, segment) = split(&folder[..end]);
             let above = at.as_ref().unwrap_or(&self.dir);
-            match retry_on_intr(|| fs::mkdirat(above, segment, Mode::from_raw_mode(0o755))) {
+            let make = || retry_on_intr(|| fs::mkdirat(above, segment, Mode::from_raw_mode(0o755)));
+            match self.once_in(above, make) {
                 Ok(()) => {
-                    self.share(above, segment);
+                    let open = || fs::openat(above, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty());
+                    let made = descriptors::wait_for(|| retry_on_intr(open));
+                    let _ = made.map(|made| self.share(&made, |_, root| 0o755 | root & 0o2070));
                     self.durability().anchored.remove(&folder[..end]);
                 }
                 Err(Errno::EXIST) => {}
@@ -171,16 +180,48 @@ impl Root {
         at.map_or_else(|| self.folder(""), Ok)
     }
 
-    /// A new folder is whose the repository's is, and open to its group if that one is: a run as root, or by another
-    /// one of the group, is to keep nobody out who was in before. What can't be done shows where somebody can't write.
-    fn share(&self, above: &OwnedFd, segment: &str) {
-        let made = fs::openat(above, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-        let (Ok(root), Ok(made)) = (fs::fstat(&self.dir), made) else { return };
+    /// What is new is whose the repository's folder is, and open to its group if that one is, whatever the umask: a run
+    /// as root, or by another one of the group, is to keep nobody out who was in before. `mode` tells what it shall be
+    /// in that case, from what it was born as and what the repository's folder is. What can't be done shows where
+    /// somebody can't read or write.
+    pub(super) fn share(&self, made: impl AsFd, mode: impl Fn(u32, u32) -> u32) {
+        let Ok(root) = fs::fstat(&self.dir) else { return };
         if geteuid().is_root() && !Uid::from_raw(root.st_uid).is_root() {
             let _ = fs::fchown(&made, Some(Uid::from_raw(root.st_uid)), Some(Gid::from_raw(root.st_gid)));
         }
-        if root.st_mode & 0o020 != 0 {
-            let _ = fs::fchmod(&made, Mode::from_raw_mode(0o755 | root.st_mode & 0o2070));
+        if is_open_to_group(&root)
+            && let Ok(born) = fs::fstat(&made)
+        {
+            let born = born.st_mode & 0o7777;
+            let mode = mode(born, root.st_mode);
+            if mode != born {
+                let _ = fs::fchmod(&made, Mode::from_raw_mode(mode));
+            }
+        }
+    }
+
+    /// Do something in `folder`. See [`Root::once_shared`].
+    pub(super) fn once_in<T>(&self, folder: impl AsFd, attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        self.once_shared(|| fs::fstat(&folder).is_ok_and(|stat| is_open_to_group(&stat)), attempt)
+    }
+
+    /// Do something with a folder, a moment later once more where it is refused: who has made it opens it to the group
+    /// right afterwards. `is_open`: whether that is done.
+    fn once_shared<T>(&self, is_open: impl Fn() -> bool, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let is_shared = || fs::fstat(&self.dir).is_ok_and(|root| is_open_to_group(&root));
+        let (mut tries, mut refused_open) = (0, false);
+        loop {
+            match attempt() {
+                Err(Errno::ACCESS) if tries < SHARE_TRIES && !refused_open && is_shared() => {
+                    // It may have been opened since, and then another try does.
+                    refused_open = is_open();
+                    if !refused_open {
+                        std::thread::sleep(SHARE_PAUSE);
+                    }
+                    tries += 1;
+                }
+                result => return result,
+            }
         }
     }
 
@@ -245,6 +286,11 @@ impl Root {
         // Each change under this lock is a single insertion or removal, so a panic elsewhere left it whole.
         self.durability.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a folder's group may add to it.
+fn is_open_to_group(stat: &fs::Stat) -> bool {
+    stat.st_mode & 0o020 != 0
 }
 
 /// `openat` says ENOTDIR of a symbolic link where `openat2` says ELOOP: have them say the same.
@@ -376,5 +422,37 @@ mod tests {
         assert_eq!(root.sync().unwrap_err(), Errno::NOENT);
         assert_eq!(root.sync().unwrap_err(), Errno::NOENT, "the second sync has nothing to do and must not succeed");
         assert_eq!(root.persist([""].into_iter()).unwrap_err(), Errno::NOENT);
+    }
+
+    #[test]
+    fn what_is_about_to_be_shared_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = |name: &str, mode| {
+            fs::chmodat(fs::CWD, dir.path().join(name), Mode::from_raw_mode(mode), AtFlags::empty()).unwrap();
+        };
+        std::fs::create_dir(dir.path().join("new")).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let folder = root.folder("new").unwrap();
+        let tried = |opens_at: usize| {
+            let mut tries = 0;
+            let done = root.once_in(&folder, || {
+                tries += 1;
+                if tries == opens_at {
+                    set("new", 0o2775);
+                }
+                // The one before has seen it shut.
+                if tries > opens_at { Ok(()) } else { Err(Errno::ACCESS) }
+            });
+            (done, tries)
+        };
+        set("new", 0o755);
+        assert_eq!(tried(3), (Err(Errno::ACCESS), 1), "nobody shares this one");
+        set("", 0o2775);
+        assert_eq!(tried(3), (Ok(()), 4));
+        set("new", 0o755);
+        assert_eq!(tried(usize::MAX), (Err(Errno::ACCESS), 1 + SHARE_TRIES as usize));
+        set("new", 0o2775);
+        assert_eq!(tried(usize::MAX), (Err(Errno::ACCESS), 2), "it is open, and others keep this one out");
+        assert_eq!(root.once_in(&folder, || Err::<(), _>(Errno::NOSPC)), Err(Errno::NOSPC));
     }
 }

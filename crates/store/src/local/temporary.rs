@@ -21,6 +21,9 @@ use crate::{Cleared, Put};
 const OPEN_TRIES: u32 = 30;
 const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
+/// Nobody is to write an object twice: it is born read-only, and only the descriptor that has created it can write.
+const MODE: u32 = 0o444;
+
 /// A file in `tmp/`. Dropped before [`Temporary::publish`], it is removed.
 pub(super) struct Temporary {
     // Before its name, that is closed first: NFS renames what is removed while it is open, and removes it later.
@@ -43,9 +46,12 @@ impl Temporary {
         let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = Writer::this().file_name().map_err(|_| Errno::IO)?;
-            // Nobody is to write an object twice: it is born read-only, and only this descriptor can write.
-            match descriptors::wait_for(|| fs::openat(&tmp, &name, flags, Mode::from_raw_mode(0o444))) {
-                Ok(fd) => return Ok(Self { file: File::from(fd), name: Name { tmp, name, stands: true } }),
+            let create = || fs::openat(&tmp, &name, flags, Mode::from_raw_mode(MODE));
+            match root.once_in(&tmp, || descriptors::wait_for(create)) {
+                Ok(fd) => {
+                    root.share(&fd, |born, _| born | 0o040);
+                    return Ok(Self { file: File::from(fd), name: Name { tmp, name, stands: true } });
+                }
                 Err(Errno::EXIST | Errno::INTR) => {}
                 Err(errno) => {
                     // Linux has created a file by the time that it finds out that nobody writes to it directly.
@@ -69,10 +75,10 @@ impl Temporary {
     pub(super) fn publish(mut self, root: &Root, name: &str, how: Put) -> Result<()> {
         let (folder, file) = split(name);
         let folder = root.folder_made(folder)?;
-        let published = match how {
+        let published = root.once_in(&folder, || match how {
             Put::Create => self.publish_new(&folder, file),
             Put::Replace => self.rename(&folder, file),
-        };
+        });
         match published {
             // On a network file system the file itself can't be asked any more.
             Err(Errno::NOENT) if fs::fstat(&self.file).map_or(true, |stat| stat.st_nlink == 0) => Err(Errno::STALE),
@@ -133,7 +139,7 @@ impl Temporary {
     /// reader or a crash between the two may find the object empty.
     fn reserve_and_rename(&mut self, folder: &OwnedFd, file: &str) -> Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        retry_on_intr(|| fs::openat(folder, file, flags, Mode::from_raw_mode(0o444)))?;
+        retry_on_intr(|| fs::openat(folder, file, flags, Mode::from_raw_mode(MODE)))?;
         let renamed = self.rename(folder, file);
         if renamed.is_err() {
             // The name is ours; leave nothing empty under it.

@@ -81,6 +81,8 @@ fn new_folders_are_those_of_whoever_the_repository_is() {
         let of = fs::metadata(path.join(folder)).unwrap();
         assert_eq!((of.uid(), of.gid()), (4321, 1234));
     }
+    let object = fs::metadata(path.join("e/f/object")).unwrap();
+    assert_eq!((object.uid(), object.gid(), mode(&path.join("e/f/object")) & !0o004), (4321, 1234, 0o440));
 }
 
 #[test]
