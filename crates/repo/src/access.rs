@@ -64,8 +64,13 @@ impl Repository {
         for id in keys::ids(store)?.into_iter().filter(|id| Some(*id) != own) {
             // One that is damaged opens nothing.
             let Ok((object, _)) = keys::twice(store, id).read() else { continue };
-            if let Ok(Some(_)) = try_passphrase(&object, self.config(), passphrase) {
-                return Err(Error::Misuse(format!("the key {id} has this passphrase already: choose another one")));
+            let tried = try_passphrase(&object, self.config(), passphrase);
+            match tried.map_err(Error::damaged(&names::key(id))) {
+                Ok(Some(_)) => {
+                    return Err(Error::Misuse(format!("the key {id} has this passphrase already: choose another one")));
+                }
+                Err(short @ Error::Machine(_)) => return Err(short),
+                Ok(None) | Err(_) => {}
             }
         }
         Ok(())
@@ -144,7 +149,7 @@ fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Resul
     // A key object that is damaged or isn't given out, or whose lock makes no sense, is told only if no other one
     // opens; and where others could be tried, it is told that the passphrase isn't theirs: anybody who may add could
     // otherwise have each slip of the finger pass for damage.
-    let (mut damage, mut tried) = (None, false);
+    let (mut damage, mut tried, mut short) = (None, false, None);
     let ids = keys::ids(store)?;
     for id in ids.iter().copied() {
         let (object, is_copy) = match keys::twice(store, id).read() {
@@ -157,8 +162,15 @@ fn by_passphrase(store: &dyn Store, config: &Config, passphrase: &[u8]) -> Resul
         match try_passphrase(&object, config, passphrase) {
             Ok(Some(secrets)) => return Ok((secrets, By::found(is_copy))),
             Ok(None) => tried |= matches!(object.lock(), Lock::Passphrase { .. }),
-            Err(source) => damage = Some(Error::Damaged { object: names::key(id), source }),
+            Err(source) => match Error::damaged(&names::key(id))(source) {
+                // It says nothing of the key.
+                machine @ Error::Machine(_) => short = Some(machine),
+                error => damage = Some(error),
+            },
         }
+    }
+    if let Some(short) = short {
+        return Err(short);
     }
     let location = store.location();
     Err(match damage {

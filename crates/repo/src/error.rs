@@ -215,6 +215,9 @@ impl Error {
         let object = object.to_owned();
         move |source| match source {
             drumlin_format::Error::Generation { generation, .. } => Error::UnknownGeneration { object, generation },
+            drumlin_format::Error::Seal { source: short @ drumlin_seal::Error::Memory(_), .. } => {
+                Error::Machine(short.to_string())
+            }
             source => Error::Damaged { object, source },
         }
     }

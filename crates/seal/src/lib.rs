@@ -34,6 +34,12 @@ pub enum Error {
     /// A suite that this version doesn't know.
     #[error("unknown cipher suite {0}; a newer version of drumlin may know it")]
     UnknownSuite(u8),
+    /// The system has not as much memory for this program as a passphrase takes, in MiB.
+    #[error(
+        "a passphrase takes {0} MiB of memory, which this program can't have here: allow it more ('ulimit -v', a container's \
+         limit), or use a key file, which takes none"
+    )]
+    Memory(u32),
     /// The cost of a passphrase is beyond what this program accepts.
     #[error("the passphrase cost is out of bounds: {0}")]
     Cost(&'static str),

@@ -38,9 +38,12 @@ pub fn passphrase_key(passphrase: &[u8], salt: &[u8; 16], cost: PassphraseCost) 
     let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, Some(32))
         .map_err(|_| Error::Cost("not a valid combination for Argon2id"))?;
     let mut key = Zeroizing::new([0; 32]);
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase, salt, &mut *key)
-        .map_err(|_| Error::Malformed("passphrase"))?;
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_into(passphrase, salt, &mut *key).map_err(
+        |error| match error {
+            argon2::Error::OutOfMemory => Error::Memory(cost.memory_kib.div_ceil(1024)),
+            _ => Error::Malformed("passphrase"),
+        },
+    )?;
     Ok(Secret::new(*key))
 }
 

@@ -1,4 +1,4 @@
-//! Machines that are short of something: file descriptors, threads.
+//! Machines that are short of something: file descriptors, threads, memory.
 
 use crate::home::{Home, Ran, same};
 use drumlin_testkit::Rng;
@@ -123,4 +123,25 @@ fn few_threads_do() {
         run(most, &["check", "--read-data"]).ok();
     }
     assert!(done > 4, "{done}");
+}
+
+/// A passphrase takes much of it at once. That there is none says nothing of the key, which must not be taken for lost.
+#[test]
+fn too_little_memory_is_no_damage() {
+    let home = Home::new();
+    home.write("pw", "a passphrase\n");
+    home.run(&["init", "--password-file", "pw"]).ok();
+    let snapshots = ["snapshots", "--password-file", "pw"];
+    let (mut told, mut opened) = (0, false);
+    // At first it doesn't even begin.
+    for most in (16u64 << 20..).step_by(8 << 20).take(64) {
+        let ran = limited(&home, &format!("--as={most}:{most}"), None, &snapshots);
+        assert!(!ran.stderr.contains("damage"), "{most}: {}", ran.stderr);
+        told += u32::from(ran.code == Some(1) && ran.stderr.contains("a passphrase takes 48 MiB of memory"));
+        opened = ran.code == Some(0);
+        if opened {
+            break;
+        }
+    }
+    assert!(told > 0 && opened, "{told} times, opened: {opened}");
 }
