@@ -53,8 +53,25 @@ fn hold(caches: &Path, name: &str, what: &str) -> Result<Option<Lock>> {
         return Ok(None);
     }
     let path = folder.join(name);
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let Ok(mut file) = opened else { return Ok(None) };
+    match file(&path) {
+        Ok(file) => take(file, what),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The file of a lock, made if it isn't there.
+///
+/// # Errors
+/// It can't be had.
+pub fn file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Lock a file, and say in it who holds it. `what` is at work while it is held. `None` where files can't be locked.
+///
+/// # Errors
+/// [`Exit::Busy`] if another process holds it.
+pub fn take(mut file: File, what: &str) -> Result<Option<Lock>> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

@@ -16,7 +16,7 @@ use crate::render::time::local;
 use crate::signals::{Signals, is_stopped};
 use crate::sources::Lines;
 use crate::stream::{self, Interruptible, Program};
-use crate::{lock, place, rules, unlock};
+use crate::{lock, rules, unlock};
 use drumlin_engine::Error;
 use drumlin_engine::LATE;
 use drumlin_engine::backup::{Compression, Options, Report, Source, backup};
@@ -35,11 +35,6 @@ pub const MEMORY: usize = 128 << 20;
 pub fn run(context: &Context, args: Backup) -> Result<Exit> {
     let Some(profile) = context.profile.as_ref().filter(|_| !args.dry_run) else {
         return save(context, args).map(|d| d.exit);
-    };
-    // Another one's hooks would undo what this one's have made ready.
-    let _alone = match profile.hooks.are_of_backups() {
-        true => hooks::alone(profile, place::states().ok().as_deref())?,
-        false => None,
     };
     // From here on a signal is for the hooks to know of, too.
     Signals::heed();

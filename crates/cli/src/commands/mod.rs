@@ -23,7 +23,6 @@ use crate::args::{Cli, Command};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Result};
 use crate::hooks;
-use crate::place;
 use crate::render::Out;
 use crate::signals;
 use drumlin_engine::select::SnapshotSpec;
@@ -47,8 +46,12 @@ pub fn run(cli: Cli, out: &Out) -> Result<Exit> {
     let Some(profile) = context.profile.as_ref().filter(|_| needs) else {
         return ended(&context, command(&context, cli.command), repairs);
     };
-    let states = place::states().ok();
-    let opened = hooks::open(profile, states.as_deref()).inspect_err(|failure| {
+    // Another one's hooks would undo what this one's make ready.
+    let _alone = match &cli.command {
+        Command::Backup(args) if !args.dry_run => hooks::alone(profile, out)?,
+        _ => None,
+    };
+    let opened = hooks::open(profile, out).inspect_err(|failure| {
         if matches!(&cli.command, Command::Backup(args) if !args.dry_run) {
             hooks::on_failure(out, profile, failure.exit, &failure.message);
         }

@@ -7,17 +7,15 @@
 mod users;
 
 use crate::exit::{Exit, Failure, Result};
+use crate::lock::Lock;
 use crate::profile::{Commands, Profile};
 use crate::render::Out;
 use crate::signals::{BeforeEnd, before_end};
 use crate::stream::ended;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-
-pub use users::alone;
 
 /// The moment that a hook is run at.
 #[derive(Clone, Copy)]
@@ -131,22 +129,33 @@ pub fn on_failure(out: &Out, profile: &Profile, exit: Exit, message: &str) {
     }
 }
 
+/// Whether a hook that opens or closes runs this, which would wait for that hook's own end.
+fn is_within() -> bool {
+    std::env::var("DRUMLIN_HOOK").is_ok_and(|hook| [When::Open.name(), CLOSE].contains(&&hook[..]))
+}
+
+/// Be the only backup of a profile with hooks of that kind, for as long as this lives. `None` where there is no telling.
+///
+/// # Errors
+/// [`Exit::Busy`]: another one is at work.
+pub fn alone(profile: &Profile, out: &Out) -> Result<Option<Lock>> {
+    if is_within() || !profile.hooks.are_of_backups() { Ok(None) } else { users::alone(profile, out) }
+}
+
 /// What the hook `open` has opened, until the last that uses it closes it.
 pub struct Opened<'a> {
     profile: &'a Profile,
+    out: &'a Out,
     user: users::User,
     before_end: BeforeEnd,
 }
 
-/// Run the hook `open`, if the profile has hooks of that kind, and use what it opens from then on. Who uses it is kept
-/// in files in `folder`.
+/// Run the hook `open`, if the profile has hooks of that kind, and use what it opens from then on.
 ///
 /// # Errors
-/// It failed, and nothing was opened.
-pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Opened<'a>>> {
-    // What a hook runs would wait for that hook's own end.
-    let is_within = std::env::var("DRUMLIN_HOOK").is_ok_and(|hook| [When::Open.name(), CLOSE].contains(&&hook[..]));
-    if is_within || profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
+/// It failed, or another run's hook doesn't end, and nothing was opened.
+pub fn open<'a>(profile: &'a Profile, out: &'a Out) -> Result<Option<Opened<'a>>> {
+    if is_within() || profile.hooks.open.0.is_empty() && profile.hooks.close.0.is_empty() {
         return Ok(None);
     }
     let (close, name) = (profile.hooks.close.clone(), profile.name().to_owned());
@@ -155,25 +164,26 @@ pub fn open<'a>(profile: &'a Profile, folder: Option<&Path>) -> Result<Option<Op
     let of_end = opened.clone();
     let before_end = before_end(false, move || {
         let opened = of_end.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.as_ref().is_some_and(users::User::is_last) {
-            become_close(&close, &name);
+        if let Some(user) = opened.as_ref().filter(|user| user.is_last()) {
+            become_close(&close, &name, user);
         }
     });
     // What the hook has begun to open when a signal comes is closed once it is open: the end waits for this. (It
     // doesn't wait for another one's turn.)
     let mut slot = None;
-    let user = users::User::begin(profile, folder, || {
+    let user = users::User::begin(profile, out, || {
         slot = Some(opened.lock().unwrap_or_else(PoisonError::into_inner));
         run(profile, When::Open)
     })?;
     *slot.unwrap_or_else(|| opened.lock().unwrap_or_else(PoisonError::into_inner)) = Some(user.clone());
-    Ok(Some(Opened { profile, user, before_end }))
+    Ok(Some(Opened { profile, out, user, before_end }))
 }
 
 /// Become the shell that runs the hook `close`: whatever this process has open of what is to be unmounted is closed
 /// with that, whoever was using it. Comes back only if there is no shell.
-fn become_close(close: &Commands, profile: &str) {
-    let commands = close.0.iter().map(|command| format!("({command}\n) || exit {STOPPED}\n"));
+fn become_close(close: &Commands, profile: &str, user: &users::User) {
+    let without = user.hand_on().map(|turn| format!(" {turn}>&-")).unwrap_or_default();
+    let commands = close.0.iter().map(|command| format!("({command}\n){without} || exit {STOPPED}\n"));
     let script: String = commands.chain([format!("exit {STOPPED}")]).collect();
     let _ = shell(&script, profile, When::Close { exit: None }).env("DRUMLIN_EXIT_STATUS", "").exec();
 }
@@ -187,6 +197,6 @@ impl Opened<'_> {
     /// That failed.
     pub fn close(self, exit: Exit) -> Result<()> {
         drop(self.before_end);
-        self.user.end(self.profile.name(), || run(self.profile, When::Close { exit: Some(exit) }))
+        self.user.end(self.profile.name(), self.out, || run(self.profile, When::Close { exit: Some(exit) }))
     }
 }

@@ -216,13 +216,21 @@ fn what_a_hook_opens_is_closed_by_the_last_that_uses_it() {
     home.run(&["--profile", "home", "snapshots"]).ok();
     assert_eq!(&log()[before..], "open\n");
     assert!(home.path("repo").exists());
-    // Nor does a second backup run what would be done after a failed one.
+    // However the profiles' file is named.
+    std::os::unix::fs::symlink("config/drumlin/profiles.toml", home.path("link.toml")).unwrap();
+    for file in ["config/drumlin/profiles.toml", "link.toml"] {
+        let before = log().len();
+        home.run(&["--config", file, "--profile", "home", "snapshots"]).ok();
+        assert_eq!(&log()[before..], "open\n", "{file}");
+    }
+    // Nor does a second backup run any hook at all; it says who is at work.
+    let before = log().len();
     let ran = home.run(&["--profile", "home", "backup"]).expect(11);
-    assert!(ran.stderr.contains("a backup of profile 'home' is at work"), "{}", ran.stderr);
-    assert_eq!(&log()[before..], "open\nopen\n");
+    let by = format!("a backup of profile 'home' is at work (process {})", first.id());
+    assert!(ran.stderr.contains(&by), "{}", ran.stderr);
     home.write("go", "");
     crate::home::Ran::from(first.wait_with_output().unwrap()).expect(0);
-    assert_eq!(&log()[before..], "open\nopen\nafter\nclose 0\n");
+    assert_eq!(&log()[before..], "after\nclose 0\n");
     // Who is ended by a signal closes it, too.
     home.write("src/large", drumlin_testkit::Rng::new(1).bytes(8 << 20));
     did(&["backup"], 0, "open before after close 0 ");
@@ -299,6 +307,42 @@ fn who_is_ended_by_a_signal_lets_go_of_what_is_closed() {
     }
     assert!(!was_mounted, "{}", ran.stderr);
     ran.expect(130);
+}
+
+/// Others wait until all that closes has ended, and what that leaves in the background keeps nobody waiting.
+#[test]
+fn what_closes_after_a_signal_lets_others_open_when_it_has_ended() {
+    let close = "echo closing >> log; sleep 1; echo closed >> log; sleep 60 > /dev/null 2>&1 & echo $! >> sleepers";
+    let home = home("");
+    let text = home.path("config/drumlin/profiles.toml");
+    let with_key = format!("key-file = '{}'", home.text("repo.key"));
+    let asks = format!("password-command = 'touch {}; sleep 20; echo x'", home.text("asked"));
+    let hooks = format!("hooks = {{ open = 'echo open >> log', close = '{close}' }}\n");
+    std::fs::write(&text, std::fs::read_to_string(&text).unwrap().replace(&with_key, &asks) + &hooks).unwrap();
+    let log = || std::fs::read_to_string(home.path("log")).unwrap_or_default();
+    let child = home.start(&["--profile", "home", "snapshots"]);
+    until(|| home.path("asked").exists());
+    crate::home::signal(&child, rustix::process::Signal::TERM);
+    until(|| log() == "open\nclosing\n");
+    let began = std::time::Instant::now();
+    home.run(&["--profile", "home", "-k", "repo.key", "snapshots"]).ok();
+    let took = began.elapsed();
+    let sleepers = std::fs::read_to_string(home.path("sleepers")).unwrap();
+    let woken = std::process::Command::new("kill").args(sleepers.lines()).status().unwrap();
+    assert!(woken.success() && sleepers.lines().count() == 2, "they slept on: {sleepers}");
+    crate::home::Ran::from(child.wait_with_output().unwrap()).expect(130);
+    assert_eq!(log(), "open\nclosing\nclosed\nopen\nclosing\nclosed\n");
+    assert!(took < std::time::Duration::from_secs(40), "{took:?}");
+}
+
+/// Hooks of several runs may then get in each other's way, and whoever reads the output is to know it.
+#[test]
+fn runs_that_can_not_be_kept_apart_are_told() {
+    let home = home("hooks = { open = 'true', close = 'true', before = 'true' }\n");
+    let mut command = home.command(&["-q", "--profile", "home", "backup"]);
+    let ran = crate::home::Ran::from(command.env("XDG_STATE_HOME", "/proc/nowhere").output().unwrap());
+    let told = "warning: runs of profile 'home' are not kept apart, so the hooks of one may undo what another needs: cannot make '/proc/nowhere/drumlin'";
+    assert_eq!(ran.stderr.matches(told).count(), 1, "{}", ran.stderr);
 }
 
 /// It would wait for its own end.
