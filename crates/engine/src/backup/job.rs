@@ -1,5 +1,7 @@
 //! What the merge hands to the workers, and what comes back.
 
+use crate::{Error, Result};
+use crossbeam_channel::{Receiver, Sender};
 use drumlin_format::tree::{Content, Data, Meta};
 use drumlin_host::dir::Dir;
 use drumlin_host::meta::Stat;
@@ -50,4 +52,24 @@ pub(super) struct Batch {
 }
 
 /// A batch's number and what became of it.
-pub(super) type Done = (u64, crate::Result<Batch>);
+pub(super) type Done = (u64, Result<Batch>);
+
+/// The workers, as the merge has them. With it their jobs end, and so do they.
+pub(super) struct Workers {
+    pub jobs: Sender<Job>,
+    pub done: Receiver<Done>,
+    /// How many they are.
+    pub count: usize,
+}
+
+impl Workers {
+    /// All store what is at hand: each takes one of the jobs, since none goes on before all have met.
+    pub fn flush(&self) -> Result<()> {
+        let barrier = Arc::new(Barrier::new(self.count + 1));
+        for _ in 0..self.count {
+            self.jobs.send(Job::Flush(barrier.clone())).map_err(|_| Error::Worker)?;
+        }
+        barrier.wait();
+        Ok(())
+    }
+}

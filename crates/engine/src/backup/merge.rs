@@ -2,13 +2,12 @@
 //! looked up.
 
 use super::assemble::{Assembler, Item, read_body};
-use super::job::{Done, Entry, Job};
+use super::job::{Entry, Job, Workers};
 use super::old::{OldLeaf, OldLeaves};
 use super::worker::{NO_BATCH, WHOLE_BYTES_MAX};
 use crate::monitor::{Change, Monitor, Problem, ProblemKind, add};
 use crate::unchanged::Unchanged;
 use crate::{Error, Result};
-use crossbeam_channel::{Receiver, Sender};
 use drumlin_format::tree::{Body, Content, Data, Kind, Meta, Sums};
 use drumlin_host::meta::Stat;
 use drumlin_host::walk::{Listing, What};
@@ -31,9 +30,7 @@ pub(super) struct Merge<'a> {
     pub monitor: &'a dyn Monitor,
     pub reader: Arc<Reader>,
     pub assembler: Assembler,
-    pub jobs: Sender<Job>,
-    pub done: Receiver<Done>,
-    pub workers: usize,
+    pub workers: Workers,
     /// Read everything.
     pub force: bool,
     unchanged: Unchanged,
@@ -63,15 +60,11 @@ struct OldStream {
 }
 
 impl<'a> Merge<'a> {
-    #[allow(clippy::too_many_arguments)] // A constructor of all parts: named at its only call.
     pub fn new(
         monitor: &'a dyn Monitor,
         reader: Arc<Reader>,
-        assembler: Assembler,
-        leaves: Option<OldLeaves>,
-        jobs: Sender<Job>,
-        done: Receiver<Done>,
-        workers: usize,
+        (assembler, leaves): (Assembler, Option<OldLeaves>),
+        workers: Workers,
         force: bool,
         sources: &[Vec<u8>],
     ) -> Self {
@@ -80,8 +73,6 @@ impl<'a> Merge<'a> {
             monitor,
             reader,
             assembler,
-            jobs,
-            done,
             workers,
             force,
             unchanged: Unchanged::new(sources),
@@ -296,7 +287,7 @@ impl<'a> Merge<'a> {
     }
 
     fn send(&mut self, number: u64, job: Job) -> Result<()> {
-        self.jobs.send(job).map_err(|_| Error::Worker)?;
+        self.workers.jobs.send(job).map_err(|_| Error::Worker)?;
         self.outstanding += 1;
         self.assembler.push(Item::Batch(number))?;
         self.collect(false)
@@ -313,10 +304,10 @@ impl<'a> Merge<'a> {
     fn collect(&mut self, all: bool) -> Result<()> {
         loop {
             let (items, entries) = self.assembler.waiting();
-            let wait = self.outstanding > if all { 0 } else { 4 * self.workers }
+            let wait = self.outstanding > if all { 0 } else { 4 * self.workers.count }
                 || self.outstanding > 0 && (items > WAITING_MAX || entries > WAITING_ENTRIES_MAX);
-            let done =
-                if wait { Some(self.done.recv().map_err(|_| Error::Worker)?) } else { self.done.try_recv().ok() };
+            let done = &self.workers.done;
+            let done = if wait { Some(done.recv().map_err(|_| Error::Worker)?) } else { done.try_recv().ok() };
             let Some((number, outcome)) = done else { return Ok(()) };
             let batch = outcome?;
             if number != NO_BATCH {

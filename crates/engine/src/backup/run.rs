@@ -3,7 +3,7 @@
 use super::assemble::Assembler;
 use super::big::Pieces;
 use super::ground::{Ground, Wanted};
-use super::job::Job;
+use super::job::Workers;
 use super::level::Level;
 use super::merge::Merge;
 use super::worker::{Shared, Worker};
@@ -28,7 +28,7 @@ use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, Written, names, ra
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Back up.
@@ -329,17 +329,9 @@ impl Run<'_> {
             // ends the program: see the crate's documentation.)
             drop((jobs_in, done_out));
             // Dropping the merge on any error ends the jobs, and with them the workers.
-            let merge = Merge::new(
-                self.monitor,
-                self.reader.clone(),
-                assembler,
-                leaves,
-                jobs,
-                done,
-                started,
-                pace.force,
-                &self.paths,
-            );
+            let workers = Workers { jobs, done, count: started };
+            let trees = (assembler, leaves);
+            let merge = Merge::new(self.monitor, self.reader.clone(), trees, workers, pace.force, &self.paths);
             // The workers end before this does.
             self.feed(merge, feed, pace.checkpoint_bytes, &shared)
                 .inspect_err(|_| shared.has_failed.store(true, Ordering::Relaxed))
@@ -379,7 +371,7 @@ impl Run<'_> {
                 }
             }
         }
-        flush_workers(&merge)?;
+        merge.workers.flush()?;
         merge.settle()?;
         shared.refuse_lost()?;
         // The stop may have come when the walk was at its end and workers were still reading.
@@ -404,7 +396,7 @@ impl Run<'_> {
     /// Make what there is so far durable, as a partial snapshot in place of the one before.
     fn checkpoint(&self, merge: &mut Merge, shared: &Shared) -> Result<()> {
         merge.settle()?;
-        flush_workers(merge)?;
+        merge.workers.flush()?;
         merge.settle()?;
         shared.refuse_lost()?;
         let (root, reached) = merge.assembler.checkpoint()?;
@@ -575,16 +567,6 @@ impl Run<'_> {
     fn end_session(self) -> Result<WriteSession> {
         Arc::try_unwrap(self.session).map_err(|_| Error::Worker)
     }
-}
-
-/// All workers store what is at hand: each takes one of the jobs, since none goes on before all have met.
-fn flush_workers(merge: &Merge) -> Result<()> {
-    let barrier = Arc::new(Barrier::new(merge.workers + 1));
-    for _ in 0..merge.workers {
-        merge.jobs.send(Job::Flush(barrier.clone())).map_err(|_| Error::Worker)?;
-    }
-    barrier.wait();
-    Ok(())
 }
 
 struct UserNames(Names);

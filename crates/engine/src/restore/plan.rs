@@ -28,8 +28,8 @@ use drumlin_host::place::{self, FileId, TargetDir, Wanted};
 use drumlin_repo::Location;
 use drumlin_repo::tree::{Cursor, LeafRef};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Files from this size on are written by one worker from start to end.
 pub(super) const STREAM_BYTES: u64 = 8 << 20;
