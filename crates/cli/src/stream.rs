@@ -24,13 +24,14 @@ const GRACE: Duration = Duration::from_secs(2);
 pub fn name(name: &OsString) -> Result<Vec<u8>> {
     let bytes = name.as_bytes();
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
-    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.len() > 255 || bytes.contains(&b'/') {
-        let name = name.to_string_lossy();
-        return Err(Failure::usage(format!(
-            "'{name}' can't be the name of a stream: give a file name without folders"
-        )));
-    }
-    Ok(bytes.to_vec())
+    let why = match bytes {
+        b"" => "it is empty",
+        b"." | b".." => "that is a folder's",
+        _ if bytes.contains(&b'/') => "give a file name without folders",
+        _ if bytes.len() > 255 => "no file's name is longer than 255 bytes",
+        _ => return Ok(bytes.to_vec()),
+    };
+    Err(Failure::usage(format!("'{}' can't be the name of a stream: {why}", name.to_string_lossy())))
 }
 
 /// Reads from a descriptor; stops waiting for more once the user has interrupted the program.

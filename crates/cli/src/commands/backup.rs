@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 /// Memory to use unless the user says otherwise.
 pub const MEMORY: usize = 128 << 20;
+/// Bytes of a host name, as DNS has them at most.
+const HOST_MAX: usize = 255;
 
 /// Run it, with the profile's hooks around it.
 ///
@@ -96,6 +98,9 @@ fn save(context: &Context, mut args: Backup) -> Result<Done> {
     let profile = context.profile.as_ref();
     let what = what(context, &mut args)?;
     let host = gather::host(context, args.host.take());
+    if host.len() > HOST_MAX {
+        return Err(Failure::usage(format!("the host name has {} bytes; {HOST_MAX} are the most", host.len())));
+    }
     let (repository, cache) = open(context, args.dry_run)?;
     go_on()?;
     if args.dry_run && repository.may_read().is_err() {
@@ -324,5 +329,10 @@ fn open(context: &Context, dry_run: bool) -> Result<(Repository, Arc<Cache>)> {
         }
     };
     let cache = context.cache(&repository)?;
+    if !cache.is_kept() && !context.global.no_cache && repository.may_read().is_err() {
+        context.out.warn(
+            "this key can't read the repository, and no cache is kept here of what was saved before: each backup reads all files",
+        );
+    }
     Ok((repository, cache))
 }

@@ -1,6 +1,6 @@
 //! `backup`: what is saved, from where, under which name.
 
-use crate::home::Home;
+use crate::home::{Home, Ran};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -198,6 +198,42 @@ fn tags_host_time_and_parent() {
     let env = home.command(&["backup", "src"]).env("DRUMLIN_HOST", "pluto").output().unwrap();
     assert!(env.status.success());
     assert_eq!(list(&["-H", "pluto"]), 1);
+    let long = home.run(&["backup", "src", "-H", &"x".repeat(256)]).expect(2);
+    assert!(long.stderr.contains("the host name has 256 bytes; 255 are the most"), "{}", long.stderr);
+    home.run(&["backup", "src", "-H", &"x".repeat(255)]).ok();
+}
+
+#[test]
+fn what_can_not_be_the_name_of_a_stream_is_told() {
+    let home = Home::new();
+    let long = "n".repeat(256);
+    for (name, why) in [
+        ("a/b", "give a file name without folders"),
+        ("..", "that is a folder's"),
+        ("", "it is empty"),
+        (&long, "no file's name is longer than 255 bytes"),
+    ] {
+        let ran = home.feed(&["backup", "--stdin", name], b"x").expect(2);
+        assert!(ran.stderr.contains(&format!("can't be the name of a stream: {why}")), "{name}: {}", ran.stderr);
+    }
+    home.feed(&["backup", "--stdin", &long[1..]], b"x").ok();
+}
+
+/// It can't ask the repository what it has saved before.
+#[test]
+fn a_writer_whose_cache_can_not_be_kept_is_told() {
+    let home = Home::new();
+    home.sources();
+    home.run(&["init"]).ok();
+    home.run(&["key", "add", "--role", "writer", "--new-key-file", "writer.key"]).ok();
+    let backup = ["-k", "writer.key", "backup", "src"];
+    home.run(&backup).ok();
+    let mut command = home.command(&backup);
+    let ran = Ran::from(command.env("XDG_CACHE_HOME", "/proc/nowhere").output().unwrap()).expect(0);
+    assert!(ran.stderr.contains("no cache is kept here"), "{}", ran.stderr);
+    let mut command = home.command(&["backup", "src"]);
+    let owner = Ran::from(command.env("XDG_CACHE_HOME", "/proc/nowhere").output().unwrap()).expect(0);
+    assert!(!owner.stderr.contains("no cache"), "{}", owner.stderr);
 }
 
 #[test]

@@ -387,8 +387,8 @@ impl Run<'_> {
         let counters = self.monitor.counters();
         add(&counters.absent, 1);
         add(&counters.unreadable, 1);
-        let cause = "nothing came in this stream: what should have written it may have failed unseen, as the first program of a pipe does \
-                     in a shell without 'set -o pipefail'";
+        let cause = "nothing came in this stream. If that can't be right: of a pipe a shell tells only whether its last program has \
+                     failed, unless it was told 'set -o pipefail'";
         let problem = Problem { path: name, kind: ProblemKind::Unreadable, cause: cause.to_owned() };
         self.monitor.problem(&problem);
     }

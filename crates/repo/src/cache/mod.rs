@@ -94,6 +94,11 @@ impl Cache {
         })
     }
 
+    /// Whether what it learns is there for the next run.
+    pub fn is_kept(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Whether a folder holds a cache and nothing else: whoever clears caches must not remove what is somebody else's,
     /// whatever its name.
     pub fn is_at(folder: &Path) -> bool {
