@@ -2,6 +2,8 @@
 //! nothing.
 
 use super::*;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Asks to stop after so many entries.
 struct StopAfter {
@@ -297,6 +299,12 @@ impl Monitor for StopWhenDone {
 struct StopAtFirstPack {
     counters: Counters,
     memory: MemoryStore,
+    until: OnceLock<Instant>,
+}
+
+/// When waiting has an end, which began when this was asked first.
+fn end_of_wait(until: &OnceLock<Instant>) -> Instant {
+    *until.get_or_init(|| Instant::now() + Duration::from_secs(30))
 }
 
 impl Monitor for StopAtFirstPack {
@@ -309,16 +317,17 @@ impl Monitor for StopAtFirstPack {
     }
 
     fn stop(&self) -> bool {
-        let pause = || std::thread::sleep(std::time::Duration::from_millis(2));
+        let pause = || std::thread::sleep(Duration::from_millis(2));
         let is_there = || {
             let mut packs = 0;
             self.memory.list(names::DATA, &mut |_| packs += 1).unwrap();
             packs > 0
         };
         pause();
-        // Three pieces fill the second pack; the thread that puts it may be late.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while self.counters.get().bytes_read > 5_900_000 && !is_there() && std::time::Instant::now() < until {
+        // Three pieces fill the second pack; the thread that puts it may be late. (Or there is none: who has closed it may
+        // have been told in time.)
+        let is_due = || self.counters.get().bytes_read > 5_900_000 && !is_there();
+        while is_due() && Instant::now() < end_of_wait(&self.until) {
             pause();
         }
         is_there()
@@ -337,7 +346,7 @@ fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
     fs::write(source.join("large"), noise(7, 24 << 20)).unwrap();
     settle();
     faults.add(When::op(Op::Finish).named("data/*").times(1), Fault::Fail(Kind::Io));
-    let monitor = StopAtFirstPack { counters: Counters::default(), memory };
+    let monitor = StopAtFirstPack { counters: Counters::default(), memory, until: OnceLock::new() };
     let options = backup::Options { workers: 1, ..options(&[&source]) };
     let stopped = backup::backup(&bench.repository, &bench.cache, options, &monitor);
     assert!(matches!(stopped, Err(Error::Repo(drumlin_repo::Error::Unwritten(_)))), "{stopped:?}");
@@ -352,6 +361,7 @@ fn no_snapshot_refers_to_a_pack_that_could_not_be_written() {
 struct Slow {
     counters: Counters,
     log: CallLog,
+    until: OnceLock<Instant>,
 }
 
 impl Monitor for Slow {
@@ -364,11 +374,11 @@ impl Monitor for Slow {
     }
 
     fn stop(&self) -> bool {
-        let pause = || std::thread::sleep(std::time::Duration::from_millis(2));
+        let pause = || std::thread::sleep(Duration::from_millis(2));
         let is_refused = || self.log.calls().iter().any(|call| format!("{call:?}").contains("data/"));
         pause();
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while self.counters.get().bytes_read > 16 << 20 && !is_refused() && std::time::Instant::now() < until {
+        let is_due = || self.counters.get().bytes_read > 16 << 20 && !is_refused();
+        while is_due() && Instant::now() < end_of_wait(&self.until) {
             pause();
         }
         false
@@ -397,7 +407,7 @@ fn a_run_that_has_failed_reads_no_large_file_to_its_end() {
     settle();
     faults.add(When::op(Op::Upload).named("data/*"), Fault::Fail(Kind::Io));
     log.take();
-    let monitor = Slow { counters: Counters::default(), log };
+    let monitor = Slow { counters: Counters::default(), log, until: OnceLock::new() };
     let failed = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &monitor);
     assert!(matches!(failed, Err(Error::Repo(drumlin_repo::Error::Store(_)))), "{failed:?}");
     let read = monitor.counters.get().bytes_read;
@@ -412,7 +422,7 @@ struct Gated(Box<dyn Upload>, Arc<AtomicBool>);
 impl Upload for Gated {
     fn write(&mut self, bytes: &[u8]) -> drumlin_store::Result<()> {
         while std::thread::current().name() == Some("close-pack") && !self.1.load(Ordering::Relaxed) {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         self.0.write(bytes)
     }
@@ -468,7 +478,7 @@ fn nothing_is_named_once_the_session_has_ended() {
     let failed = backup::backup(&bench.repository, &bench.cache, options(&[&source]), &Quiet::default());
     assert!(failed.is_err(), "{failed:?}");
     opened.store(true, Ordering::Relaxed);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     let mut left = Vec::new();
     memory.list("", &mut |listed| left.push(listed.name)).unwrap();
     let of_a_run = |name: &&String| !["config", "keys"].iter().any(|kept| name.starts_with(kept));
