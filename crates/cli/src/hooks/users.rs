@@ -130,7 +130,7 @@ fn lock_file(profile: &Profile, what: &str) -> Result<File> {
     let which: String = drumlin_seal::checksum(&which).iter().map(|b| format!("{b:02x}")).collect();
     let path = folder.join(format!("{which}-{what}"));
     let file = lock::file(&path).map_err(Failure::file("make", &path))?;
-    // Some file systems have no locks. (A lock of which nobody else looks at the file tells without being in a way.)
+    // Some file systems have no locks. A file that nobody waits for tells: a lock on this one might be in another's way.
     let probe = lock::file(&folder.join("probe")).map_err(Failure::file("make", &folder))?;
     match flock(&probe, FlockOperation::NonBlockingLockShared) {
         Ok(()) | Err(Errno::WOULDBLOCK) => Ok(file),
