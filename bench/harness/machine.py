@@ -60,6 +60,16 @@ def commit(folder=Path(__file__).parent):
     return head + "+" * bool(changed)
 
 
+def made_of(program):
+    """", commit …" of what a program in Go was compiled from, where Go is there to read it out of the program; else nothing."""
+    try:
+        told = subprocess.run(["go", "version", "-m", program], capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, TypeError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"vcs\.revision=([0-9a-f]{12})", told)
+    return f", commit {found[1]}" + "+" * ("vcs.modified=true" in told) if found else ""
+
+
 def first_line(command, env=None):
     """The first line that a command writes, on whichever stream; None if it can't be run."""
     try:

@@ -6,9 +6,10 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from harness import manifest, results, stats, syncs
-from harness.machine import commit
+from harness.machine import commit, made_of
 from harness.options import Options
 from harness.report import figures, svg
 from harness.weigh import weigh
@@ -134,6 +135,19 @@ class Commits(unittest.TestCase):
             self.assertEqual((named, len(named)), (head[:12], 12))
             (Path(folder) / "inner" / "file").write_text("b")
             self.assertEqual(commit(f"{folder}/inner"), f"{named}+")
+
+    def test_what_a_program_in_go_was_made_of(self):
+        with tempfile.TemporaryDirectory() as folder:
+            go = Path(folder) / "go"
+            for told, named in (("vcs.revision=0123456789abcdef\nbuild vcs.modified=false", ", commit 0123456789ab"),
+                                ("vcs.revision=0123456789abcdef\nbuild vcs.modified=true", ", commit 0123456789ab+"), ("path x", ""), (None, "")):
+                go.write_text(f"#!/bin/sh\necho '/bin/x: go1.26\nbuild {told}'\n" if told else "#!/bin/sh\nexit 1\n")
+                go.chmod(0o755)
+                with mock.patch.dict(os.environ, PATH=f"{folder}:/usr/bin:/bin"):
+                    self.assertEqual(made_of("/bin/x"), named)
+            with mock.patch.dict(os.environ, PATH="/nowhere"):
+                self.assertEqual(made_of("/bin/x"), "")
+        self.assertEqual(made_of(None), "")
 
 
 class Syncs(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 import shlex
 
+from ..machine import first_line
 from .base import Tool
 
 
@@ -12,7 +13,6 @@ class Bupstash(Tool):
 
     @classmethod
     def version(cls):
-        from ..machine import first_line
         return first_line("bupstash version")
 
     def settings(self):

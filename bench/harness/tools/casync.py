@@ -1,6 +1,6 @@
 """casync and desync: a store of compressed chunks, a file each, and an index a backup. Neither seals."""
 
-from ..machine import first_line
+from ..machine import first_line, made_of
 from .base import Tool
 
 
@@ -28,7 +28,7 @@ class Desync(Tool):
     def version(cls):
         # It has no word for that; its maker wrote it into the program.
         told = first_line("go version -m $(command -v desync) | awk '$1 == \"mod\" { print \"desync \" $3 }'")
-        return told or "not told"
+        return (told or "not told") + made_of(cls.binary())
 
     def init(self):
         return f"mkdir -p {self.repo}/store"

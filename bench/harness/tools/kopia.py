@@ -1,6 +1,6 @@
 """kopia: seals by itself; compresses when a policy says so, hence a second row."""
 
-from ..machine import first_line
+from ..machine import first_line, made_of
 from .base import Tool, piped
 
 
@@ -12,7 +12,8 @@ class Kopia(Tool):
 
     @classmethod
     def version(cls):
-        return first_line("kopia --version | sed 's/^/kopia /; s/ build:.*//'")
+        told = first_line("kopia --version | sed 's/^/kopia /; s/ build:.*//'")
+        return told and told + made_of(cls.binary())
 
     def settings(self):
         return {"KOPIA_PASSWORD": "x", "KOPIA_CONFIG_PATH": f"{self.place.home}/kopia.config", "KOPIA_CHECK_FOR_UPDATES": "false",

@@ -1,6 +1,7 @@
 """restic and rustic: one format, two programs. Both compress and seal by themselves."""
 
 from ..far import HOST
+from ..machine import first_line, made_of
 from .base import Tool, piped
 
 
@@ -11,8 +12,8 @@ class Restic(Tool):
 
     @classmethod
     def version(cls):
-        from ..machine import first_line
-        return first_line(f"{cls.program} version")
+        told = first_line(f"{cls.program} version")
+        return told and told + made_of(cls.binary())
 
     def settings(self):
         return {"RESTIC_PASSWORD": "x", "RESTIC_REPOSITORY": self.there("sftp:{host}:{path}")}
