@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import own, results
 from harness.report import lines, page, png, trails
-from harness.report.figures import SECONDS, column, far, share
+from harness.report.figures import SECONDS, column, far, largest, share
 from harness.report.tables import version
 from harness.workloads.six import NAMES
 
@@ -194,6 +194,13 @@ class Meaning(unittest.TestCase):
         text = page.page(fixed())
         self.assertIn("| *best peer* | 0.53 tar |", text)
         self.assertIn("| *Drumlin : that* | 2.00 |", text)
+
+    def test_a_larger_run_beside_few_does_not_stand_for_its_workload(self):
+        many, few, cold = fixed(), {**fixed(), "scale": 1.0}, {**fixed(), "cache": "cold", "scale": 0.1}
+        few["rounds"] = [record for record in few["rounds"] if record["tool"] in ("drumlin", "tar")]
+        self.assertEqual(largest([many, few, cold]), ([many, cold], [few]))
+        few["rounds"] += [record for record in many["rounds"] if record["tool"] == "restic"]
+        self.assertEqual(largest([many, few, cold]), ([few, cold], [many]))
 
 
 class Trails(unittest.TestCase):

@@ -187,13 +187,26 @@ def order(all_results):
     return sorted(all_results, key=lambda result: (results.line(result)[0], result["workload"], -share(result), result["cache"], results.line(result)[1:]))
 
 
+def programs(result):
+    """How many programs, or ways to use one, took part."""
+    return len({record["tool"] for record in result["rounds"]})
+
+
 def largest(all_results):
-    """Of each workload and sort of cache the largest of those here, and all over lines; then the others."""
+    """Of each workload and sort of cache the largest of those here beside which at least half as many programs ran as beside any of
+    them, as a page beside few says nothing of the others; and all over lines. Then what is left."""
+    most = {}
+    for result in all_results:
+        of = (result["workload"], result["cache"])
+        most[of] = max(most.get(of, 0), 0 if results.line(result)[0] else programs(result))
     seen, first, rest = set(), [], []
     for result in order(all_results):
         is_far, of = results.line(result)[0], (result["workload"], result["cache"])
-        (first if is_far or of not in seen else rest).append(result)
-        seen |= {of} if not is_far else set()
+        if is_far or of in seen or programs(result) * 2 < most[of]:
+            (first if is_far else rest).append(result)
+        else:
+            first.append(result)
+            seen.add(of)
     return first, rest
 
 

@@ -56,7 +56,7 @@ def charts(all_results):
 def section(all_results):
     """What stands on top of the results."""
     here, far = split(all_results)
-    parts = ["## At a glance", "In how many columns (each step of each page; of repositories here the largest page of a workload, with hot and with cold caches) Drumlin is ahead, "
+    parts = ["## At a glance", "In how many columns (each step of each page; of repositories here the largest page of a workload beside many programs, with hot and with cold caches) Drumlin is ahead, "
              f"level (within {(PART - 1) * 100:.0f} %, or where the rounds overlap) and behind:"]
     parts += [table(title, largest(of)[0]).strip() for title, of in (("repositories here", here), ("repositories over a line", far)) if of]
     parts += [f"![At a glance](charts/{name}.svg)" for name, _ in charts(all_results)]
@@ -89,7 +89,7 @@ def drawing(all_results, shown, title):
                 figures = column(result, part, result[part][step], measure)
                 best = against(result, figures)[at * (len(CIRCLES) - 1)]
                 cell(canvas, left + place * CELL, y, figures.get(OURS), best)
-    said = ["Below the gap: smaller scales."] * bool(rest) + [f"Busy: other programs took more than {BUSY:g} of a core."] * any(map(is_busy, all_results))
+    said = ["Below the gap: other scales."] * bool(rest) + [f"Busy: other programs took more than {BUSY:g} of a core."] * any(map(is_busy, all_results))
     if said:
         canvas.text(24, canvas.height - 12, " ".join(said), 10.5, SOFT)
     return canvas.said(f"{title}: Drumlin beside the best of its peers")
