@@ -5,8 +5,9 @@ A manifest has a line an entry, in the order of the entries' paths, so that two 
 
 import hashlib
 import os
-import signal
 from concurrent.futures import ProcessPoolExecutor
+
+from .measure import end_at_once
 
 # A tree is read in so many parts at least, if it has so many folders in its two uppermost levels, by as many processes as there are processors.
 PARTS_LEAST = 16
@@ -22,7 +23,7 @@ def lines(tree):
             yield from below(*part)
         return
     # Which says so where one of its processes is gone. What this one does when it is to end is none of theirs.
-    with ProcessPoolExecutor(initializer=signal.signal, initargs=(signal.SIGTERM, signal.SIG_DFL)) as pool:
+    with ProcessPoolExecutor(initializer=end_at_once) as pool:
         for first in range(0, len(parts), PARTS_AT_ONCE):
             for found in pool.map(listed, parts[first:first + PARTS_AT_ONCE]):
                 yield from found

@@ -11,6 +11,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,6 +30,8 @@ TAIL_BYTES = 4000
 # What variables of programs that are measured begin with.
 SETTINGS = ("BORG_", "BUPSTASH_", "BUP_", "BZIP2", "DRUMLIN_", "DUPLICITY_", "GZIP", "KOPIA_", "OBNAM_", "RESTIC_", "RSYNC_", "RUSTIC_", "TAR_OPTIONS", "XZ_", "ZSTD_")
 PR_SET_CHILD_SUBREAPER = 36
+# The signals by which a run is stopped, besides the keyboard's.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 MADV_POPULATE_WRITE = 23
 LIBC = ctypes.CDLL(None)
 
@@ -52,6 +55,21 @@ class Overdue(Exception):
 def adopt():
     """Makes orphans below this process its children, so that they are seen, and end with it."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_in_order():
+    """From now on this process, told to end or left by its terminal, does so by an exception: what it mounted and started goes, too."""
+    for sign in ENDING:
+        # Not what nohup has it pass over.
+        if signal.getsignal(sign) is signal.SIG_DFL:
+            signal.signal(sign, lambda sign, _: sys.exit(128 + sign))
+
+
+def end_at_once():
+    """The same as ever: of those that this process starts to work for it, and that have inherited the above."""
+    for sign in ENDING:
+        if signal.getsignal(sign) is not signal.SIG_IGN:
+            signal.signal(sign, signal.SIG_DFL)
 
 
 def family(root):

@@ -8,10 +8,11 @@
     load       processes that waited for a core when it began
     wire       between client and server: rtt_ms, rate (bytes a second, 0: no limit; one for both ways, or to the server and from it),
                far (whether all repositories were on a server, or only those of tools that have one of their own)
-    data       entries, files, bytes, and where they come from
+    data       entries, files, bytes, where they come from, and made_by: the first digits of a SHA-256 over the code and the pins that made them (not in older results)
     steps      the steps' names, in order; restores: those that are restored
     tools      by name: version, program (the first digits of its SHA-256), deduplicates, compresses, encrypts, of (the row that it is a variant of), syncs (calls by name)
-    rounds     one a tool and round: tool, round, date, took (seconds of all of it, with what is not measured), steps and restores: by a
+    options    how it was done (harness/options.py): floor, ceiling, settle, check; not in older results
+    rounds     one a tool and round: tool, round, date, commit (as above, of its own; not in older results), took (seconds of all of it, with what is not measured), steps and restores: by a
                step's name
                  status   ok | failed | over ten times | wrong | not run
                  wall, cpu (seconds), memory, server_cpu, server_memory (bytes; None without a server)

@@ -61,6 +61,7 @@ class Rounds:
             "schema": results.SCHEMA, "workload": workload.name, "title": workload.title, "scale": workload.scale, "seed": workload.seed,
             "repeat": options.repeat, "near": options.near, "cache": "cold" if options.cold else "hot", "six": workload.six, "stream": workload.stream,
             "date": today(), "commit": commit(), "machine": machine(), "load": waiting,
+            "options": {name: getattr(options, name) for name in ("floor", "ceiling", "settle", "check")},
             "wire": {"far": options.far, "rtt_ms": options.rtt_ms, "rate": options.rate},
             "ground": "ext4 with a journal in a loop file, one for the source, a fresh one for each tool" if options.loop else "a folder",
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
@@ -89,8 +90,10 @@ class Rounds:
         return self.result
 
     def order(self, number):
-        """The tools of a round as the seed throws them: none comes always first, or always after the same."""
-        return random.Random(f"order/{self.workload.seed}/{number}").sample(self.tools, len(self.tools))
+        """The tools of a round, thrown by what is run and when it began: none comes always first, or always after the same, on no page and on
+        no two of them. A run that is taken up goes on in its own order."""
+        thrown = [self.workload.name, self.workload.scale, self.workload.seed, self.result["date"], number]
+        return random.Random("/".join(map(str, thrown))).sample(self.tools, len(self.tools))
 
     def take_up(self, begun):
         """Goes on with a run of the same programs on the same data; Unfit if it is not the same."""
@@ -157,7 +160,7 @@ class Rounds:
         if number > 1 and self.is_far_behind(row.name):
             return
         say(f"{self.workload.name}, round {number} of {self.options.repeat}: {row.name}")
-        record = {"tool": row.name, "round": number, "date": today(), "steps": {}, "restores": {}}
+        record = {"tool": row.name, "round": number, "date": today(), "commit": commit(), "steps": {}, "restores": {}}
         begun = time.monotonic()
         if self.kept and self.changed:
             self.ground.back(self.kept)
@@ -256,7 +259,7 @@ class Rounds:
             try:
                 # What has to be looked up is asked here, outside of the measure.
                 command = tool.unstream(number) if self.workload.stream else tool.restore(number)
-            except (subprocess.CalledProcessError, IndexError) as failed:
+            except (subprocess.SubprocessError, IndexError) as failed:
                 say(f"  {name}: it doesn't say what it has of that: {failed}")
                 figures = {"status": "failed", "exit": getattr(failed, "returncode", 1), "output": str(failed)}
             else:

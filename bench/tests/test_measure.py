@@ -1,6 +1,7 @@
 """One run, measured: times, memory of all processes, servers apart, failures, runs that take too long; the wire."""
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from harness import measure
@@ -16,6 +18,7 @@ from harness.beside import Beside
 from harness.wire import Wire, free_port
 
 PYTHON = sys.executable
+HERE = Path(__file__).resolve().parent.parent
 
 
 def until_worked(pid):
@@ -95,6 +98,24 @@ class Run(unittest.TestCase):
         deaf.stdout.close()
         measure.dismiss([deaf])
         self.assertIsNotNone(deaf.returncode)
+
+    def test_who_is_told_to_end_clears_up_before(self):
+        program = ("import sys, time\nfrom harness import measure\nmeasure.end_in_order()\n"
+                   "try: print(flush=True); time.sleep(600)\nfinally: print('cleared up', flush=True)")
+        for sign, ignored in ((signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGHUP, True)):
+            before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+            try:
+                process = subprocess.Popen([PYTHON, "-c", program], stdout=subprocess.PIPE, text=True, cwd=HERE, restore_signals=False)
+            finally:
+                signal.signal(signal.SIGHUP, before)
+            process.stdout.readline()
+            process.send_signal(sign)
+            if ignored:
+                with self.assertRaises(subprocess.TimeoutExpired):
+                    process.wait(0.3)
+                process.terminate()
+            told = process.communicate(timeout=30)[0]
+            self.assertEqual((told, process.returncode), ("cleared up\n", 128 + (signal.SIGTERM if ignored else sign)))
 
     def test_what_others_do_meanwhile_is_told(self):
         class Scripted(Beside):

@@ -5,9 +5,10 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from harness import manifest, workloads
-from harness.workloads import six
+from harness.workloads import base, six
 from harness.workloads.w1 import W1
 from harness.workloads.w2 import W2
 from harness.workloads.w4 import W4
@@ -39,6 +40,10 @@ class Making(unittest.TestCase):
         (tree / "mine").touch()
         self.assertEqual(W1(0.001).data(self.top / "a")[1], told)
         self.assertTrue((tree / "mine").exists())
+        # Not what other code made.
+        with mock.patch.object(base, "digest_of", lambda paths: str(len(paths) > 10)):
+            self.assertEqual(W1(0.001).data(self.top / "a")[1], told | {"made_by": "True"})
+        self.assertFalse((tree / "mine").exists())
 
     def test_mails_are_as_large_as_mails(self):
         _, told, _ = self.made(W1(0.004), "a")

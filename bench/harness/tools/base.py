@@ -13,6 +13,9 @@ from ..far import HOST, Far
 from ..machine import first_line
 from ..measure import environment
 
+# How long what is asked beside the measures may take: a line that broke would be waited for all night.
+TOLD_SECONDS = 600
+
 
 class Place:
     """A tool's room on a ground, and the tree that it saves."""
@@ -103,8 +106,9 @@ class Tool:
                 self.place.server.__exit__()
 
     def told(self, command):
-        """What a command says, asked outside of all measures: what a user would read off a list, and write down."""
-        ran = subprocess.run(command, shell=True, env={**environment(), **self.environment()}, check=True, capture_output=True, text=True)
+        """What a command says, asked outside of all measures: what a user would read off a list, and write down. TimeoutExpired if it
+        doesn't end."""
+        ran = subprocess.run(command, shell=True, env={**environment(), **self.environment()}, check=True, capture_output=True, text=True, timeout=TOLD_SECONDS)
         return ran.stdout.split()
 
     def anywhere(self, command, *folders):

@@ -1,5 +1,6 @@
 """What a workload is: data that are made once for a seed and a scale, and the steps that a tool is taken through."""
 
+import hashlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Callable
 
+from ..measure import end_at_once
 from ..weigh import weigh
 
 PINNED = Path(__file__).with_name("pinned.toml")
@@ -77,15 +79,15 @@ class Workload:
 
     def data(self, folder):
         """The folder with the data, made now if they aren't there yet, and their description. A making that was stopped
-        is begun anew."""
-        home = self.home(folder)
+        is begun anew, and what other code or pins have made is made anew."""
+        home, made_by = self.home(folder), digest_of(makers())
         tree, told = home / "tree", home / "told.json"
-        if not told.exists():
+        if not told.exists() or json.loads(told.read_text()).get("made_by") != made_by:
             shutil.rmtree(home, ignore_errors=True)
             tree.mkdir(parents=True)
             more = self.make(tree) or {}
             weighed = weigh([tree])
-            told.write_text(json.dumps({**weighed, **more}))
+            told.write_text(json.dumps({**weighed, **more, "made_by": made_by}))
         return tree, json.loads(told.read_text())
 
     def prepare(self, tree):
@@ -116,10 +118,25 @@ class Workload:
         raise NotImplementedError
 
 
+def makers():
+    """All that decides which data are made: the code of all workloads, and what they pin."""
+    folder = Path(__file__).parent
+    return sorted(path for pattern in ("*.py", "*.toml", "crates/Cargo.*") for path in folder.glob(pattern))
+
+
+def digest_of(paths):
+    """The first digits of a SHA-256 over some files."""
+    found = hashlib.sha256()
+    for path in paths:
+        contents = path.read_bytes()
+        found.update(f"{path.name} {len(contents)}\n".encode() + contents)
+    return found.hexdigest()[:16]
+
+
 def in_parallel(function, jobs):
     """Does all jobs on all cores, in any order; each draws its random numbers by itself."""
     jobs = list(jobs)
-    with Pool() as pool:
+    with Pool(initializer=end_at_once) as pool:
         done = sum(pool.imap_unordered(function, jobs, max(1, len(jobs) // 200)))
         # They go by themselves: whom a signal meets while he waits for the next job may wait for good, and whoever ends him with him.
         pool.close()

@@ -5,6 +5,7 @@ pinned has 155,623."""
 import os
 import subprocess
 
+from ..machine import first_line
 from .base import Workload, dated, files_below, pinned
 from .registry import copy, crates, go_module
 from .w6 import chance, copy_part
@@ -41,7 +42,7 @@ class W3(Workload):
             used.append(f"{module}@{version}")
         for number, path in enumerate(files_below(tree)):
             dated(path, self.random("time", number))
-        return {"from": used, "wanted": wanted}
+        return {"from": used, "wanted": wanted, "compiler": first_line("go version")}
 
     def compile(self, objects, packages):
         """Compiles packages of Go's own library; the entries that the build cache then has."""
