@@ -15,8 +15,9 @@ from pathlib import Path
 
 from harness import own, results
 from harness.report import lines, page, png, trails
-from harness.report.figures import SECONDS, column, far, largest, share
-from harness.report.tables import version
+from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, largest, share
+from harness.report.tables import measured_by, version
+from harness.stats import median
 from harness.workloads.six import NAMES
 
 HERE = Path(__file__).resolve().parent
@@ -189,6 +190,25 @@ class Meaning(unittest.TestCase):
         figures = column(fixed(), "steps", "no change", SECONDS)
         self.assertTrue(far(figures, figures["restic"]))
         self.assertFalse(far(figures, figures["tar"]))
+
+    def test_what_is_close_counts_for_neither_where_a_round_says_little(self):
+        def levels(result, ours, theirs, measure):
+            """Whether Drumlin's figures are level with tar's, of so many rounds each."""
+            figure = lambda values: Figure("", median(values), min(values), max(values), "ok", measure, len(values))
+            return are_level(result, figure(ours), figure(theirs))
+        quiet, busy = {"rounds": [], "load": 0.5}, {"rounds": [], "load": 3.0}
+        for measure, result, ours, theirs, level in (
+                (SECONDS, quiet, [1.09], [1.0], True), (SECONDS, quiet, [1.12], [1.0], False), (SECONDS, quiet, [1.0], [1.12], False), (SECONDS, busy, [1.2], [1.0], True),
+                (SECONDS, busy, [1.3], [1.0], False), (SECONDS, quiet, [1.05, 1.05], [1.0, 1.0], False), (SECONDS, quiet, [1.015, 1.015], [1.0, 1.0], True),
+                (SECONDS, quiet, [1.3, 1.5], [1.2, 1.4], True), (SECONDS, quiet, [1.0, 1.2, 1.5], [1.4], True), (REPOSITORY, busy, [1.03], [1.0], False)):
+            self.assertEqual(levels(result, ours, theirs, measure), level, (measure.title, result, ours, theirs))
+
+    def test_all_commits_that_measured_are_named(self):
+        result = {**fixed(), "commit": "aaaa"}
+        self.assertEqual(measured_by(result), ", commit aaaa")
+        result["rounds"][-1]["commit"] = "bbbb+"
+        self.assertEqual(measured_by(result), ", commits aaaa, bbbb+")
+        self.assertEqual(measured_by({"commit": None}), "")
 
     def test_drumlin_is_no_peer_of_its_own(self):
         text = page.page(fixed())

@@ -10,10 +10,15 @@ WHOLE_BYTES = {"W7": 8 << 30}
 WHOLE_ENTRIES = {"W6": 300_000}
 # How many times the best a figure may be before it is marked.
 TIMES_BEST = 10
-# Who is ahead by less than this is level.
+# Who is ahead by less than this is level: of sizes and of what has several rounds; of times and memory where either has one round; and where the machine was busy.
 PART = 1.02
-# Cores that other programs may take before a page counts as one of a busy machine.
+ONE_ROUND = 1.1
+BUSY_MACHINE = 1.25
+# Cores that other programs may take before a page counts as one of a busy machine; where that wasn't counted, how many processes may wait for one as it begins.
 BUSY = 0.3
+WAITING = 1.0
+LEVELS = (f"within {(PART - 1) * 100:.0f} %; of times and memory within {(ONE_ROUND - 1) * 100:.0f} % where either has one round, and {(BUSY_MACHINE - 1) * 100:.0f} % on a busy machine; "
+          "or where the rounds overlap")
 OURS = results.OURS
 # Whom Drumlin is compared with: what the best of them is called, and what they all do.
 CIRCLES = (("best peer", ()), ("best that compresses and encrypts", ("compresses", "encrypts")),
@@ -41,12 +46,15 @@ MEMORY = Measure("Peak memory", "memory", "MB", 1e6)
 SERVER_CPU = Measure("Processor time of the server", "server_cpu", "s")
 SERVER_MEMORY = Measure("Peak memory of the server", "server_memory", "MB", 1e6)
 REPOSITORY = Measure("Repository", "repository.bytes", "MB", 1e6)
+DISK = Measure("Room on the disk", "repository.disk", "MB", 1e6)
 ENTRIES = Measure("Entries in the repository", "repository.entries", "", whole=True)
 LOCAL = Measure("Kept besides: caches, catalogues, settings", "local.bytes", "MB", 1e6)
 UP = Measure("To the server", "wire.up", "MB", 1e6)
 DOWN = Measure("From the server", "wire.down", "MB", 1e6)
 TURNS = Measure("Turns on the wire", "wire.turns", "", whole=True)
 CONNECTIONS = Measure("Connections", "wire.connections", "", whole=True)
+# What differs from one round to the next, whatever the program does.
+VARYING = (SECONDS, CPU, MEMORY, SERVER_CPU, SERVER_MEMORY)
 
 
 @dataclass
@@ -122,8 +130,15 @@ def against(result, figures):
     found = []
     for best in best_peers(result, figures):
         times = stats.ratio(ours and ours.value, best and best[1])
-        found.append(None if times is None else Best(best[0], times, 1 / PART <= times <= PART or alike(ours, figures[best[0]])))
+        found.append(None if times is None else Best(best[0], times, are_level(result, ours, figures[best[0]])))
     return found
+
+
+def are_level(result, figure, other):
+    """Whether neither of two figures counts as ahead: they are too close for what they are, or their rounds overlap."""
+    once, close = min(figure.rounds, other.rounds) < 2, figure.measure not in VARYING
+    part = PART if close else BUSY_MACHINE if is_busy(result) else ONE_ROUND if once else PART
+    return 1 / part <= figure.value / other.value <= part or alike(figure, other)
 
 
 def headings(result):
@@ -133,8 +148,8 @@ def headings(result):
 
 
 def alike(figure, other):
-    """Whether two figures can't be told apart: each of several rounds, of which the worst of one is beyond the best of the other."""
-    return figure.rounds > 1 < other.rounds and figure.least <= other.most and other.least <= figure.most
+    """Whether two figures can't be told apart: of several rounds one at least, and the worst of one is beyond the best of the other."""
+    return max(figure.rounds, other.rounds) > 1 and figure.least <= other.most and other.least <= figure.most
 
 
 def far(figures, figure):
@@ -170,6 +185,12 @@ def share(result):
     return scale * data["entries"] / wanted if wanted and data["entries"] < 0.95 * wanted else scale
 
 
+def scale(result):
+    """A result's scale, and what part it truly is of what was to be, if that is another one."""
+    true = f"{share(result):.2g}"
+    return f"{result['scale']:g}" + (f" ({true})" if float(true) != float(f"{result['scale']:.2g}") else "")
+
+
 def others(result):
     """How many cores other programs took while the commands ran, and how many the machine's host took; None where it wasn't counted."""
     steps = [step for record in result["rounds"] for part in ("steps", "restores") for step in record[part].values() if step.get("others") is not None]
@@ -179,7 +200,8 @@ def others(result):
 
 def is_busy(result):
     """Whether so much else went on that of two who are close neither is ahead."""
-    return (others(result) or (0,))[0] > BUSY
+    counted = others(result)
+    return counted[0] > BUSY if counted else result["load"] > WAITING
 
 
 def order(all_results):

@@ -1,7 +1,7 @@
 """At a glance: how often Drumlin is ahead, level or behind, and a drawing with a cell for each run and figure. Pure."""
 
 from .. import results
-from .figures import BUSY, CIRCLES, DOWN, MEMORY, OURS, PART, REPOSITORY, SECONDS, UP, against, column, distance, headings, is_busy, largest, rounds
+from .figures import BUSY, CIRCLES, DOWN, LEVELS, MEMORY, OURS, PART, REPOSITORY, SECONDS, UP, against, column, distance, headings, is_busy, largest, rounds, scale
 from .svg import GRID, INK, SOFT, Canvas, wide
 
 # What is counted and drawn: of repositories here, and of those over a line.
@@ -11,7 +11,7 @@ SHOWN = (("first, s", "steps", 0, SECONDS), ("no change, s", "steps", 1, SECONDS
 SHOWN_HERE = (*SHOWN, ("first, RAM", "steps", 0, MEMORY), ("restore, RAM", "restores", -1, MEMORY), ("repository", "steps", 0, REPOSITORY))
 SHOWN_FAR = (*SHOWN, ("first, RAM", "steps", 0, MEMORY), ("first, sent", "steps", 0, UP), ("restore, fetched", "restores", -1, DOWN))
 # Up to so many times the best peer's figure: the cell's colour, that of its words, and what it means.
-SHADES = ((0.5, "#0b6e69", "#fff", "less than half of the best"), (1 / PART, "#a9d6d2", INK, "ahead"), (PART, "#e4e8eb", INK, "level, or the rounds overlap"),
+SHADES = ((0.5, "#0b6e69", "#fff", "less than half of the best"), (1 / PART, "#a9d6d2", INK, "ahead"), (PART, "#e4e8eb", INK, "level"),
           (1.5, "#f6dcbc", INK, "behind"), (float("inf"), "#e5a765", INK, "behind by more than half"))
 LEVEL = 2
 ROW, TOP, BOTTOM, LEFT, CELL, GAP = 34, 132, 34, 238, 80, 18
@@ -57,7 +57,7 @@ def section(all_results):
     """What stands on top of the results."""
     here, far = split(all_results)
     parts = ["## At a glance", "In how many columns (each step of each page; of repositories here the largest page of a workload beside many programs, with hot and with cold caches) Drumlin is ahead, "
-             f"level (within {(PART - 1) * 100:.0f} %, or where the rounds overlap) and behind:"]
+             f"level ({LEVELS}) and behind:"]
     parts += [table(title, largest(of)[0]).strip() for title, of in (("repositories here", here), ("repositories over a line", far)) if of]
     parts += [f"![At a glance](charts/{name}.svg)" for name, _ in charts(all_results)]
     parts.append("Where others are ahead, by how much and why: [where others are first](others-first.md).")
@@ -76,7 +76,7 @@ def drawing(all_results, shown, title):
     canvas.text(24, 56, "In each cell: how many times the best peer's figure Drumlin's is, and who that is. Less is better: below 1 Drumlin is ahead.", 12, SOFT)
     legend(canvas, 24, 80)
     for y, result in zip(heights, all_results):
-        name = f"{result['workload']} at {result['scale']:g}" + ", cold" * (result["cache"] == "cold")
+        name = f"{result['workload']} at {scale(result)}" + ", cold" * (result["cache"] == "cold")
         canvas.text(24, y + 14, name, 12, INK, bold=True)
         canvas.text(28 + wide(name, 12.5), y + 14, ", ".join([rounds(result).split(" of ")[0]] + ["busy"] * is_busy(result)), 9.5, SOFT)
         canvas.text(24, y + 27, distance(result).removeprefix("far, ") or short(result["title"]), 10, SOFT)

@@ -2,7 +2,7 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, alike, amount, best_peers, called, column, distance, number, order, others, peers, rounds, share
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, are_level, best_peers, called, column, distance, number, order, others, peers, rounds, scale, share
 from .glance import section
 from .lines import lines
 from .tables import about, commands, failures, measured_by, tables
@@ -78,6 +78,8 @@ def page(result, all_results=()):
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result, all_results)}",
     ]
+    if result.get("options", {}).get("check") == "no":
+        parts.append("**What was restored was not held against the source.**")
     if (true := share(result)) < 1:
         says = " It shows that the tools work, and fixed costs; it says little of how they scale." if true < SCALE_TELLS else ""
         parts.append(f"**This is a run at {true:.2g} of the size that was to be.**{says}")
@@ -118,14 +120,8 @@ def standing(result, figures):
     if ours is None or ours.value is None:
         return ours.said if ours else "–"
     there = dict.fromkeys(best for best in best_peers(result, figures) if best and best[1])
-    said = [f"{'≈ ' * alike(ours, figures[name])}{ours.value / value:.2f} × {name}" for name, value in there]
+    said = [f"{'≈ ' * are_level(result, ours, figures[name])}{ours.value / value:.2f} × {name}" for name, value in there]
     return f"{ours.said}: {', '.join(said)}" if there else ours.said
-
-
-def scale(result):
-    """A result's scale, and what part it truly is of what was to be, if that is another one."""
-    true = f"{share(result):.2g}"
-    return f"{result['scale']:g}" + (f" ({true})" if float(true) != float(f"{result['scale']:.2g}") else "")
 
 
 def did(result):
@@ -144,7 +140,7 @@ def when(result):
 def contents(all_results, apart=()):
     """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own."""
     rows = ["## All runs", "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
-            "too (below 1: Drumlin leads; ≈: the rounds of the two overlap):"]
+            "too (below 1: Drumlin leads; ≈: level):"]
     lines_ = ["| workload | scale | data | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date, processor, build |", "|---|---:|---|---|---|---:|---:|---:|---:|---:|---|---|---|"]
     for result in order(all_results):
         cells = []

@@ -1,7 +1,7 @@
 """Tables of a result, in Markdown: a row a tool, and below them how Drumlin stands to the best of its peers. Pure."""
 
 from .. import stats
-from .figures import (CIRCLES, CONNECTIONS, CPU, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
+from .figures import (CIRCLES, CONNECTIONS, CPU, DISK, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
                       best_peers, column, far, headings, number)
 
 
@@ -62,6 +62,7 @@ def tables(result):
         ("Processor seconds of the server", [(*heading, SERVER_CPU) for heading in both]),
         ("Peak memory of the server, MB", [(*heading, SERVER_MEMORY) for heading in both]),
         ("Repository, MB", [(*heading, REPOSITORY) for heading in backups]),
+        ("Room that it takes on the disk, MB", [(*heading, DISK) for heading in (*backups[:1], *last)]),
         ("Entries in the repository; kept besides, MB", [(f"entries after {backups[0][0]}", *backups[0][1:], ENTRIES),
                                                         (f"entries after {last[0][0]}", *last[0][1:], ENTRIES), ("besides", *last[0][1:], LOCAL)]),
         ("To the server, MB", [(*heading, UP) for heading in both]),
@@ -85,8 +86,10 @@ def about(result):
 
 
 def measured_by(result):
-    """The commit that measured, where it is told."""
-    return f", commit {result['commit']}" if result.get("commit") else ""
+    """The commit that measured, where it is told; all of them where a run was taken up again by another."""
+    told = dict.fromkeys(record.get("commit") or result.get("commit") for record in result.get("rounds") or [{}])
+    named = [commit for commit in told if commit]
+    return f", commit{'s' * (len(named) > 1)} {', '.join(named)}" if named else ""
 
 
 def version(tool):

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from ..results import line
-from .figures import CIRCLES, CPU, ENTRIES, LOCAL, PART, REPOSITORY, TURNS, against, called, column, headings, number
+from .figures import CIRCLES, CPU, ENTRIES, LEVELS, LOCAL, REPOSITORY, TURNS, against, called, column, headings, number
 from .glance import MEASURES
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -103,8 +103,8 @@ def page(all_results):
     known = reasons()
     circles = ", the ".join(name for name, _ in CIRCLES)
     text = ("# Where others are first\n\nMade by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).\n\n"
-            f"Every column of {', '.join(MEASURES)} in which the {circles} is ahead by more than {(PART - 1) * 100:.0f} %, and by "
-            "more than the rounds differ, by reason: in how many columns, and how many times its figure Drumlin's is. The pages of the workloads have each by itself. "
+            f"Every column of {', '.join(MEASURES)} in which the {circles} is ahead, and not level ({LEVELS}), "
+            "by reason: in how many columns, and how many times its figure Drumlin's is. The pages of the workloads have each by itself. "
             "The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n| | who | where | why |\n|---|---|---|---|\n")
     text += "".join(f"| {' | '.join(row)} |\n" for row in rows(explained(all_results, known, MEASURES)[0]))
     text += f"\nThe same of {', '.join(LESSER)}, in which who does less mostly has less:\n\n| | who | where | why |\n|---|---|---|---|\n"
