@@ -5,7 +5,6 @@
 //! can't read contents. Stopped at any point it has done no harm, and the next one finishes or undoes what it left.
 
 mod choose;
-mod duplicates;
 mod state;
 mod subject;
 mod weigh;

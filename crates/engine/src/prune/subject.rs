@@ -1,8 +1,8 @@
 //! The two looks of a collection: `docs/collection.md`, steps 3 and 6.
 
-use super::duplicates::Duplicates;
 use super::weigh::{Choice, Scales};
 use super::{Options, Survey, Unused};
+use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{self, Ground};
 use crate::collect::need::Need;
 use crate::collect::places::Places;

@@ -88,7 +88,7 @@ impl Word {
 }
 
 /// The chunks that stand at several places, by the word of the index.
-pub(super) struct Duplicates<'a> {
+pub(crate) struct Duplicates<'a> {
     repository: &'a Repository,
     places: &'a Places,
     infos: BTreeMap<u32, &'a PackInfo>,
