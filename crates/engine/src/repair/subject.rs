@@ -1,6 +1,7 @@
 //! The two looks of a repair.
 
 use super::{Options, Report};
+use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{Broken, Ground, own_word};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
@@ -309,6 +310,11 @@ impl<'a> Mending<'a> {
             need.add_readable(&forgotten.snapshot)?;
         }
         let (marks, _) = need.finish();
+        // What the index says of other packs nobody has looked at: unless they prove it, what can still be read of these
+        // isn't left behind for their sake.
+        let mut duplicates = Duplicates::find(through, &places, ground)?;
+        duplicates.keep_unproven(&marks, &self.bad, self.monitor)?;
+        self.problems.extend(duplicates.problems());
         let before = session.written();
         let ids: Vec<PackId> = infos.iter().map(|info| info.id).collect();
         let ranks = Ranks::find(&places, &ids, snapshots, self.monitor)?;

@@ -16,7 +16,7 @@ use drumlin_repo::collection::Registration;
 use drumlin_repo::pack::{BlockBuilder, Coder, Coding, Reader};
 use drumlin_repo::{Cache, Index, IndexMode, Repository, Unlock, WriteSession, names};
 use drumlin_seal::{SealKey, Secret};
-use drumlin_store::{Fault, FaultStore, Kind, Op, Store, When};
+use drumlin_store::{Fault, FaultStore, Kind, Op, Put, Store, When};
 use std::sync::{Arc, Mutex};
 
 /// All packs that index objects name.
@@ -79,6 +79,31 @@ fn a_thief_who_claims_to_have_everything_has_nothing_removed() {
             prune(by, &cache, &options, &Quiet::default()).unwrap();
             history.whole();
         }
+    }
+}
+
+/// A pack has lost its end, and a thief claims to have what is in it. Nobody has looked whether he has: what can still be
+/// read there is moved.
+#[test]
+fn a_repair_leaves_nothing_behind_for_what_a_thief_claims_to_have() {
+    for role in [Role::Owner, Role::Keeper] {
+        let history = History::new(2);
+        let mut data = entries(&history);
+        data.retain(|entry| entry.kind == PackKind::Data);
+        claim(&lesser(&history.bench, Role::Writer), &data, |_| true);
+        let largest = data.iter().max_by_key(|entry| entry.pack_len).unwrap();
+        let name = names::pack(largest.kind, largest.pack);
+        let bytes = history.bench.memory.get(&name).unwrap();
+        let cut = &bytes[..largest.table.blocks_end() as usize];
+        history.bench.memory.put(&name, cut, Put::Replace).unwrap();
+        let by = if role == Role::Owner { history.bench.repository.clone() } else { lesser(&history.bench, role) };
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(&by, None, scratch.path()).unwrap());
+        let report = repair(&by, &cache, &repair_options(), &Quiet::default()).unwrap();
+        assert_eq!(report.lost_chunks, 0, "{report:?}");
+        history.whole();
+        prune(&history.bench.repository, &cache, &prune_options(), &Quiet::default()).unwrap();
+        history.whole();
     }
 }
 
