@@ -239,6 +239,18 @@ impl Root {
         }
     }
 
+    /// The same, if that folder is there.
+    pub(super) fn mark_if_there(&self, folder: &str) {
+        if self.folder(folder).is_ok() {
+            self.mark(folder);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_marked(&self, folder: &str) -> bool {
+        self.durability().dirty.contains(folder)
+    }
+
     /// Make all entries durable that were marked before this call.
     pub(super) fn sync(&self) -> Result<()> {
         let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -149,11 +149,17 @@ impl LocalStore {
             // Before, as it may be what stands in the way, and after, as others may have read meanwhile.
             self.inner.handles.forget(name);
         }
-        temporary.publish(root, name, how)?;
+        let folder = split(name).0;
+        // Nor has, perhaps, whoever has put what is there already.
+        temporary.publish(root, name, how).inspect_err(|e| {
+            if *e == Errno::EXIST {
+                root.mark(folder)
+            }
+        })?;
         if how == Put::Replace {
             self.inner.handles.forget(name);
         }
-        root.persist([split(name).0].into_iter())
+        root.persist([folder].into_iter())
     }
 }
 
@@ -276,8 +282,11 @@ impl Store for LocalStore {
         self.inner.handles.forget(name);
         match removed {
             Ok(()) => self.inner.root.mark(folder),
-            // A folder of that name is no object.
-            Err(Errno::NOENT | Errno::ISDIR) => self.linked(Action::Delete)?,
+            // A folder of that name is no object. Whoever has removed it may not have come to make that durable.
+            Err(Errno::NOENT | Errno::ISDIR) => {
+                self.linked(Action::Delete)?;
+                self.inner.root.mark_if_there(folder);
+            }
             Err(errno) => return Err(self.error(Action::Delete, name, errno)),
         }
         Ok(())

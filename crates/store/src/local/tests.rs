@@ -85,6 +85,24 @@ fn new_folders_are_those_of_whoever_the_repository_is() {
     assert_eq!((object.uid(), object.gid(), mode(&path.join("e/f/object")) & !0o004), (4321, 1234, 0o440));
 }
 
+/// What another process did and was stopped before it made that durable is durable once this one has synced.
+#[test]
+fn what_was_found_done_is_synced_as_if_this_store_had_done_it() {
+    let (_dir, path, store) = repo();
+    let other = LocalStore::open(path).unwrap();
+    other.put("snapshots/aa", b"one", Put::Create).unwrap();
+    other.delete("snapshots/aa").unwrap();
+    store.delete("snapshots/aa").unwrap();
+    assert!(store.inner.root.is_marked("snapshots"));
+    other.put("forgotten/aa", b"one", Put::Create).unwrap();
+    assert_eq!(store.put("forgotten/aa", b"one", Put::Create).unwrap_err().kind, Kind::Exists);
+    assert!(store.inner.root.is_marked("forgotten"));
+    // A folder that isn't there needs nothing.
+    store.delete("index/aa").unwrap();
+    assert!(!store.inner.root.is_marked("index"));
+    store.sync().unwrap();
+}
+
 #[test]
 fn modes() {
     let (_dir, path, store) = repo();
