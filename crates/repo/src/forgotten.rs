@@ -15,7 +15,7 @@ impl Repository {
     /// Fails unless the key may forget snapshots.
     pub fn may_forget(&self) -> Result<()> {
         match self.role() {
-            Role::Owner | Role::Keeper => Ok(()),
+            Role::Owner | Role::Keeper => self.is_heeded(),
             Role::Reader | Role::Writer => Err(self.not_allowed("forget")),
         }
     }

@@ -197,9 +197,21 @@ impl Repository {
     /// Fails unless the key may remove what no snapshot needs; `what` says for what.
     pub fn may_collect(&self, what: &'static str) -> Result<()> {
         match (self.role(), &self.secrets.signing) {
-            (Role::Owner | Role::Keeper, Some(_)) => Ok(()),
+            (Role::Owner | Role::Keeper, Some(_)) => self.is_heeded(),
             _ => Err(self.not_allowed(what)),
         }
+    }
+
+    /// Fails if others can't tell whose word a plan of this key is: they would refer to what it condemns.
+    pub(crate) fn is_heeded(&self) -> Result<()> {
+        if !self.lacks_key {
+            return Ok(());
+        }
+        let key = self.secrets.key;
+        Err(Error::Misuse(format!(
+            "the object of key {key} is gone from the repository: backups would not heed what this key is about to remove, and lose it. \
+             'key passwd' with an owner's recovery file makes it again; for any other key the owner has to make a new one"
+        )))
     }
 
     /// Fails unless the key may read contents.

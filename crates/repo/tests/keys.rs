@@ -117,6 +117,10 @@ fn an_owners_key_that_is_gone_is_made_again() {
     assert!(open(Unlock::Passphrase(b"owner".to_vec())).is_err());
     let by_file = open(Unlock::File(kept.clone())).unwrap();
     assert!(by_file.lacks_its_key());
+    // Nobody could tell whose plan it is, and backups would refer to what it removes.
+    for refused in [by_file.may_collect("prune"), by_file.may_forget()] {
+        assert!(matches!(&refused, Err(Error::Misuse(why)) if why.contains("key passwd")), "{refused:?}");
+    }
     by_file.remake_key(&passphrase("anew"), "label", 9).unwrap();
     let again = open(Unlock::Passphrase(b"anew".to_vec())).unwrap();
     assert!(again.secrets().key == own && !again.lacks_its_key());
