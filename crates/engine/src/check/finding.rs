@@ -122,6 +122,8 @@ struct Collected {
     by_object: BTreeMap<String, u32>,
     /// The causes that there were, hashed, by the number of their finding.
     causes: HashSet<(u32, u64)>,
+    /// The snapshots that are touched as a whole, by the number of their finding.
+    wholes: HashSet<(u32, SnapshotId)>,
     /// What is in each finding's `touched`.
     told: Vec<HashSet<Touched>>,
 }
@@ -155,9 +157,9 @@ impl Findings {
 
     /// A snapshot is touched as a whole.
     pub fn whole(&self, number: u32, id: SnapshotId) {
-        let snapshots = &mut self.lock().findings[number as usize].snapshots;
-        if !snapshots.iter().any(|s| s.id == id) {
-            snapshots.push(TouchedSnapshot { id, entries: None });
+        let all = &mut *self.lock();
+        if all.wholes.insert((number, id)) {
+            all.findings[number as usize].snapshots.push(TouchedSnapshot { id, entries: None });
         }
     }
 

@@ -147,7 +147,7 @@ pub(super) fn list_snapshots(context: &Context) -> Result<Vec<SnapshotId>> {
 
 /// Whether the snapshots of a listing are still there, all of them.
 pub(super) fn still_listed(context: &Context, listed: &[SnapshotId]) -> Result<bool> {
-    let now = list_snapshots(context)?;
+    let now: HashSet<SnapshotId> = list_snapshots(context)?.into_iter().collect();
     Ok(listed.iter().all(|id| now.contains(id)))
 }
 

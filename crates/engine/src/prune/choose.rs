@@ -3,6 +3,7 @@
 use crate::collect::repack::Spare;
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
+use std::collections::HashSet;
 
 /// How much that nobody needs may stay.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,9 +91,10 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
         }
     }
     for kind in [PackKind::Data, PackKind::Tree] {
+        let taken: HashSet<PackId> = chosen.iter().copied().collect();
         let small: Vec<&Candidate> = candidates
             .iter()
-            .filter(|c| c.kind == kind && c.len < limits.pack_bytes / SMALL_PART && !chosen.contains(&c.pack))
+            .filter(|c| c.kind == kind && c.len < limits.pack_bytes / SMALL_PART && !taken.contains(&c.pack))
             .collect();
         if small.len() <= SMALL_MAX {
             continue;
@@ -111,8 +113,9 @@ pub(super) fn choose(candidates: &[Candidate], needed: u64, limits: Limits) -> V
 /// Choose packs of older generations, the oldest generation first. Packs of contents come before those of trees: by
 /// then the clients have stored their trees anew by themselves. At least one, if any may be written.
 fn renew(candidates: &[Candidate], mut written: u64, limits: Limits, chosen: &mut Vec<PackId>) {
+    let taken: HashSet<PackId> = chosen.iter().copied().collect();
     let mut older: Vec<&Candidate> =
-        candidates.iter().filter(|c| c.older.is_some() && !chosen.contains(&c.pack)).collect();
+        candidates.iter().filter(|c| c.older.is_some() && !taken.contains(&c.pack)).collect();
     older.sort_by_key(|c| (c.older, c.kind == PackKind::Tree, c.pack));
     let mut renewed = 0u64;
     for candidate in older {

@@ -100,6 +100,7 @@ impl Look {
         monitor: &dyn Monitor,
     ) -> Result<Self> {
         let condemned = &plans.condemned();
+        let forgotten: HashSet<SnapshotId> = forgotten.iter().copied().collect();
         let mut snapshots = repository.standing_snapshots()?;
         snapshots.retain(|snapshot| !forgotten.contains(&snapshot.id));
         let mut ground = Ground::look(repository)?;
