@@ -26,13 +26,13 @@ use crate::lock::lock;
 use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
-use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
+use drumlin_seal::{SealKey, Secret, TAG_BYTES, derive};
 use drumlin_store::Soon;
 use drumlin_store::descriptors;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -82,16 +82,25 @@ impl Cache {
         let folder =
             folder.map(|f| f.join(repository.config().id.to_string())).filter(|f| make_folder(&f.join(LAST)).is_ok());
         let (secret, suite) = (derive(own, "local cache", &[]), repository.config().suite);
-        let of_far = folder.as_ref().filter(|_| repository.store().is_far());
-        Ok(Cache {
-            copies: of_far.map(|f| Copies::new(f.join("trees"))),
-            tables: of_far.map(|f| Tables::new(f.join("tables"), secret.clone(), suite, TABLES_BYTES_MAX)),
+        let is_far = repository.store().is_far();
+        let mut cache = Cache {
+            copies: folder.as_ref().filter(|_| is_far).map(|f| Copies::new(f.join("trees"))),
+            tables: None,
             folder,
             scratch: scratch.to_owned(),
             secret,
             suite,
             pack_keys: Mutex::new(None),
-        })
+        };
+        let of_far = cache.tables_folder().filter(|_| is_far);
+        cache.tables = of_far.map(|f| Tables::new(f, cache.secret.clone(), suite, TABLES_BYTES_MAX));
+        Ok(cache)
+    }
+
+    /// Each key's own, as its names of what is remembered are.
+    fn tables_folder(&self) -> Option<PathBuf> {
+        let own = hex(&derive(&self.secret, "tables' folder", &[]).expose()[..8]);
+        self.folder.as_ref().map(|folder| folder.join("tables").join(own))
     }
 
     /// Whether what it learns is there for the next run.
@@ -249,17 +258,22 @@ impl Cache {
         let fresh = crate::random_id()?;
         let mut sealed = bytes.to_vec();
         self.memory_seal(&fresh).seal(0, name.as_bytes(), &mut sealed);
-        let path = folder.join(LAST).join(file_name(name));
+        let path = folder.join(LAST).join(self.file_name(name));
         replace_file(&path, &[&fresh[..], &sealed].concat())
     }
 
     /// What was remembered under a name; `None` if there is nothing, or nothing sound.
     pub fn recall(&self, name: &str) -> Option<Remembered> {
-        let path = self.folder.as_ref()?.join(LAST).join(file_name(name));
+        let path = self.folder.as_ref()?.join(LAST).join(self.file_name(name));
         let bytes = descriptors::wait_for(|| fs::read(&path)).ok()?;
         let (fresh, sealed) = bytes.split_first_chunk::<16>()?;
         let mut sealed = sealed.to_vec();
         self.memory_seal(fresh).open(0, name.as_bytes(), &mut sealed).ok().map(|plain| plain.to_vec())
+    }
+
+    /// Each key's own: what one remembers another one can't open, and would put its own in the place.
+    fn file_name(&self, name: &str) -> String {
+        hex(&derive(&self.secret, "remembered as", name.as_bytes()).expose()[..16])
     }
 
     fn memory_seal(&self, fresh: &[u8; 16]) -> SealKey {
@@ -301,9 +315,21 @@ pub(crate) fn file_in_memory() -> Result<File> {
     })
 }
 
-/// A folder for the owner's eyes only, with its parents.
+/// A folder for the owner's eyes only, with its parents. What root makes in another one's folder (`sudo` may keep HOME)
+/// is that one's, or he couldn't use it any more.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    let above = path.ancestors().find(|above| above.exists());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let Some(above) = above.filter(|above| *above != path && rustix::process::geteuid().is_root()) else {
+        return Ok(());
+    };
+    let owner = fs::metadata(above)?;
+    if owner.uid() != 0 {
+        for made in path.ancestors().take_while(|made| *made != above) {
+            lchown(made, Some(owner.uid()), Some(owner.gid()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Replace a file in one step. Not made durable: a cache that is lost costs time only.
@@ -321,10 +347,62 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-fn file_name(name: &str) -> String {
-    hex(&checksum(name.as_bytes()))
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, NewLock, Unlock};
+    use drumlin_format::key::Role;
+    use drumlin_format::pack::Table;
+    use drumlin_store::MemoryStore;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_one_key_keeps_another_one_leaves() {
+        let memory = MemoryStore::new();
+        let lock = NewLock::File(Secret::new([1; 32]));
+        let (owner, _) = Repository::create(Arc::new(memory.clone()), CreateOptions::default(), lock, "", 1).unwrap();
+        let secret = Secret::new([7; 32]);
+        let key = owner.add_key(Role::Writer, &NewLock::File(secret.clone()), "", 2).unwrap();
+        let unlock = Unlock::File(owner.key_file(key, &secret).to_string());
+        let writer = Repository::open(Arc::new(memory), &unlock).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let [one, two] = [&owner, &writer].map(|repository| {
+            let mut cache = Cache::open(repository, Some(folder.path()), folder.path()).unwrap();
+            // As of a storage far away.
+            let tables = Tables::new(cache.tables_folder().unwrap(), cache.secret.clone(), cache.suite, 1 << 20);
+            cache.tables = Some(tables);
+            cache
+        });
+        let pack = PackId([3; 16]);
+        for (cache, bytes) in [(&one, b"one"), (&two, b"two")] {
+            cache.remember("parent", bytes).unwrap();
+            cache.tables.as_ref().unwrap().keep(pack, &Table::default());
+        }
+        for (cache, bytes) in [(&one, b"one"), (&two, b"two")] {
+            assert_eq!(cache.recall("parent").as_deref(), Some(&bytes[..]));
+            assert!(cache.tables.as_ref().unwrap().get(pack).is_some());
+        }
+    }
+
+    #[test]
+    fn what_root_makes_in_a_folder_of_somebody_else_is_that_ones() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        lchown(home.path(), Some(12345), Some(54321)).unwrap();
+        let made = home.path().join(".local/state/drumlin");
+        make_folder(&made).unwrap();
+        for path in [home.path().join(".local"), home.path().join(".local/state"), made.clone()] {
+            let meta = fs::metadata(&path).unwrap();
+            assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (12345, 54321, 0o700), "{}", path.display());
+        }
+        lchown(&made, Some(0), Some(0)).unwrap();
+        make_folder(&made).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().uid(), 0, "what was there stays whose it is");
+    }
 }

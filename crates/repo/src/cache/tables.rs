@@ -2,7 +2,7 @@
 //! chunks of its pack are called.
 //!
 //! ```text
-//! <folder>/<pack id>    fresh (16), the table, sealed under a key of the cache's
+//! <folder>/<pack id>    fresh (16), the table, sealed under a key of the cache's, as which each key has a folder
 //! ```
 //!
 //! An index object may be wrong, as in all that it says, and so may a table that was taken from it: chunks are checked

@@ -129,7 +129,11 @@ impl Memory {
         // Another process may have written since; what it has seen and nobody is sure of is found out by the next look.
         if !inner.replaced {
             match self.load() {
-                Ok(others) if others != inner.kept => inner.seen.join(others),
+                Ok(others) if others != inner.kept => {
+                    let before = inner.kept.clone();
+                    inner.seen.accept(&before, &others);
+                    inner.seen.join(others);
+                }
                 Err(Trouble::Unread(why)) => return Err(io::Error::other(why)),
                 Ok(_) | Err(Trouble::Useless(_)) => {}
             }

@@ -100,6 +100,22 @@ impl Seen {
         }
     }
 
+    /// Forgets what another process has taken out since it and this one knew the same: somebody has accepted that it is
+    /// gone.
+    pub fn accept(&mut self, before: &Seen, other: &Seen) {
+        let gone = |before: &Ids, other: &Ids| -> Ids { before.not_in(other).copied().collect() };
+        let lists = [
+            (&mut self.snapshots, gone(&before.snapshots, &other.snapshots)),
+            (&mut self.indexes, gone(&before.indexes, &other.indexes)),
+            (&mut self.entries, gone(&before.entries, &other.entries)),
+        ];
+        for (own, gone) in lists {
+            own.retain(|id| !gone.contains(id));
+        }
+        self.keys.retain(|id, _| other.keys.contains_key(id) || !before.keys.contains_key(id));
+        self.generations.retain(|n, _| other.generations.contains_key(n) || !before.generations.contains_key(n));
+    }
+
     /// The snapshots that are not among these.
     pub fn snapshots_not_in(&self, listed: &[SnapshotId]) -> Vec<SnapshotId> {
         let listed = listed.iter().map(|id| id.0).collect();

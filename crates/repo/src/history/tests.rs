@@ -473,9 +473,20 @@ fn the_file_is_shared_and_its_loss_is_told_and_no_more() {
     assert_eq!(look(&four).snapshots, [1, 5].map(snapshot));
     keep(&four);
     assert_eq!(look(&open(&bench.owner)).snapshots.len(), 2, "told until it is accepted");
+    // One that is at work meanwhile doesn't take that back.
+    let early = open(&bench.owner);
+    assert_eq!(look(&early).snapshots.len(), 2);
     four.accept_history(5).unwrap();
     keep(&four);
+    bench.put_snapshots([6]);
+    early.memory().unwrap().made(snapshot(6), &[]);
+    keep(&early);
     sound(&open(&bench.owner));
+    bench.drop_object(&names::snapshot(snapshot(6)));
+    let five = open(&bench.owner);
+    assert_eq!(look(&five).snapshots, [snapshot(6)], "what it has made is remembered");
+    five.accept_history(6).unwrap();
+    keep(&five);
 
     let bytes = std::fs::read(&path).unwrap();
     for bad in [&bytes[..7], &bytes[..40], &[&bytes[..50], &[bytes[50] ^ 1], &bytes[51..]].concat(), b"something else"]
