@@ -68,6 +68,8 @@ pub fn run(context: &Context, args: &Check) -> Result<Exit> {
             let words = missing::words(&report.missing);
             Err(Failure::failed(format!("{}; {words}", failure.message)).hint(missing::HINT))
         }
+        // Who has stopped reading is not who has stopped it.
+        Exit::Interrupted => Ok(exit),
         other => told.map(|()| other),
     }
 }

@@ -204,7 +204,7 @@ impl Out {
         let width = if width == 0 { 80 } else { width.max(20) };
         let text: String = text.chars().take(width - 1).collect();
         let mut screen = self.screen();
-        let _ = screen.stdout.flush();
+        screen.push_out();
         let _ = io::stderr().write_all(format!("\r\x1b[K{text}").as_bytes());
         screen.drawn = true;
     }
@@ -216,10 +216,15 @@ impl Out {
         screen.push_out();
     }
 
-    /// Write out what waits.
+    /// Write out what waits, in the midst of things: what goes wrong is for the end to tell.
+    pub fn push(&self) {
+        self.screen().push_out();
+    }
+
+    /// Write out what waits, at the end.
     ///
     /// # Errors
-    /// As [`Out::line`].
+    /// As [`Out::line`], whenever it was that something could not be written.
     pub fn flush(&self) -> Result<()> {
         self.screen().flush()
     }
@@ -258,7 +263,7 @@ impl Screen {
 
     fn flush(&mut self) -> Result<()> {
         if self.closed {
-            return self.failed.take().map_or(Ok(()), |why| Err(Failure::failed(why)));
+            return self.failed.clone().map_or(Ok(()), |why| Err(Failure::failed(why)));
         }
         let flushed = self.stdout.flush();
         self.heed(flushed)

@@ -138,7 +138,7 @@ impl Ticker<'_, '_> {
             out.tell(&state.json());
         }
         // Lines of the last tick are seen now, and not once their buffer is full.
-        let _ = out.flush();
+        out.push();
     }
 }
 

@@ -171,6 +171,11 @@ fn a_full_disk_behind_standard_output_hides_no_snapshot() {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("standard output") && ran.stderr.contains("ended with status 0"), "{}", ran.stderr);
     assert_eq!(home.run(&["--json", "snapshots"]).ok().of_type("snapshot").len(), 1);
+    // However long ago it was lost.
+    let slow = ["--json", "backup", "--command", "out", "--", "sh", "-c", "sleep 1.5; echo made"];
+    let ran: Ran = home.command(&slow).stdout(full()).output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("standard output") && ran.stderr.contains("ended with status 0"), "{}", ran.stderr);
 }
 
 /// Whoever may add to the storage, without any key, may put something among the index objects; a bad sector may make
