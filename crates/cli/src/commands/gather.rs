@@ -10,6 +10,7 @@ use crate::place;
 use crate::process::host_name;
 use crate::profile::Profile;
 use crate::render::path::shown;
+use crate::render::size::counted;
 use crate::render::time::now;
 use crate::sources::{self, Lines};
 use drumlin_engine::Error;
@@ -20,6 +21,9 @@ use drumlin_store::Location;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// So many of the sources that aren't there are named, if none is.
+const MISSING_TOLD: usize = 10;
 
 /// The sources: those given, those in files, else those of the profile; each once, in order.
 ///
@@ -60,7 +64,13 @@ pub fn paths(context: &Context, mut given: Vec<OsString>, files: &[(&Vec<PathBuf
     // Told before a repository is made or asked for: a slip, or a mount that isn't there.
     let missing: Option<Vec<String>> = paths.iter().map(|p| missing(p)).collect();
     match missing {
-        Some(all) => Err(Failure::failed(format!("there is nothing to back up: {}", all.join("; ")))),
+        Some(mut all) => {
+            let more = all.len().saturating_sub(MISSING_TOLD);
+            all.truncate(MISSING_TOLD);
+            let more =
+                if more > 0 { format!("; and {}", counted(more as u64, "other", "others")) } else { String::new() };
+            Err(Failure::failed(format!("there is nothing to back up: {}{more}", all.join("; "))))
+        }
         None => Ok(paths),
     }
 }

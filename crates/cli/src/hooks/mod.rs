@@ -46,6 +46,8 @@ pub enum When<'a> {
 }
 
 const CLOSE: &str = "close";
+/// Linux starts no program with a variable of more than 128 KiB.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 impl When<'_> {
     fn name(self) -> &'static str {
@@ -88,7 +90,7 @@ fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
             }
             When::Failure { exit, message } => {
                 shell.env("DRUMLIN_EXIT_STATUS", (exit as i32).to_string());
-                shell.env("DRUMLIN_ERROR", message.replace('\0', " "));
+                shell.env("DRUMLIN_ERROR", cut(&message.replace('\0', " ")));
             }
         }
         let hook = format!("the hook '{}' of profile '{profile}'", when.name());
@@ -109,6 +111,15 @@ fn run_all(hooks: &Commands, profile: &str, when: When) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// As much of a message as a program can be given: a longer variable keeps it from being started.
+fn cut(message: &str) -> &str {
+    let mut end = message.len().min(MESSAGE_BYTES_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
 }
 
 /// The shell that runs a command of a hook.
@@ -198,5 +209,20 @@ impl Opened<'_> {
     pub fn close(self, exit: Exit) -> Result<()> {
         drop(self.before_end);
         self.user.end(self.profile.name(), self.out, || run(self.profile, When::Close { exit: Some(exit) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_between_its_letters() {
+        assert_eq!(cut("short"), "short");
+        for shift in 0..3 {
+            let long = "x".repeat(shift) + &"ü€".repeat(MESSAGE_BYTES_MAX);
+            let cut = cut(&long);
+            assert!(cut.len() <= MESSAGE_BYTES_MAX && cut.len() + 3 > MESSAGE_BYTES_MAX && long.starts_with(cut));
+        }
     }
 }

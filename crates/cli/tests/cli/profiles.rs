@@ -177,6 +177,10 @@ fn failures_have_a_hook_of_their_own() {
     assert!(ran.stderr.contains("the hook 'after'") && !ran.stderr.contains("is complete"), "{}", ran.stderr);
     home.run(&["backup", "--profile", "home", "missing"]).expect(1);
     assert!(log().lines().last().unwrap().contains("is not there"), "{}", log());
+    // A disk that isn't mounted, and a list of all that is on it: more than a program can be given.
+    home.write("list", (0..5000).map(|n| format!("missing/{n:040}\n")).collect::<String>());
+    let ran = home.run(&["backup", "--profile", "home", "--files-from-verbatim", "list"]).expect(1);
+    assert!(log().lines().last().unwrap().contains("; and 4,990 others"), "{} {}", log(), ran.stderr);
 }
 
 /// A disk that is mounted for as long as anybody needs it.
