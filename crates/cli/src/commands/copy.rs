@@ -217,7 +217,12 @@ impl Copying<'_> {
                 self.tally.left_out += 1;
                 Ok(())
             }
-            Err(_) if !self.named && self.reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() => {
+            // By what was read, and not by what the target says.
+            Err(e)
+                if is_of_source(&e)
+                    && !self.named
+                    && self.reading.store().len(&names::snapshot(info.snapshot.id))?.is_none() =>
+            {
                 let which = in_words(&info.snapshot);
                 self.context.out.note(format!("{which} was forgotten meanwhile, and not copied"));
                 Ok(())
@@ -225,6 +230,11 @@ impl Copying<'_> {
             Err(e) => Err(failure(e)),
         }
     }
+}
+
+/// Whether it may be that what was to be copied is gone.
+fn is_of_source(error: &Error) -> bool {
+    matches!(error, Error::Refused(_)) || matches!(error, Error::Repo(e) if e.is_damage())
 }
 
 fn asked(to: &To) -> Asked {
@@ -283,4 +293,17 @@ fn told(context: &Context, source: &Snapshot, report: Option<&Report>) {
         Some(id) => format!("copied {} as {}", in_words(source), &id[..SHORT]),
         None => format!("would copy {}", in_words(source)),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_target_says_is_no_sign_that_the_source_is_gone() {
+        assert!(is_of_source(&Error::Refused("it was forgotten and pruned while it was copied".into())));
+        assert!(is_of_source(&drumlin_repo::Error::MissingChunk(drumlin_format::ChunkId([1; 32])).into()));
+        assert!(!is_of_source(&drumlin_repo::Error::Evicted.into()));
+        assert!(!is_of_source(&Error::Worker));
+    }
 }
