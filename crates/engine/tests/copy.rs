@@ -417,7 +417,8 @@ fn the_source_is_read_and_the_target_written_by_whoever_may() {
     // A reader's key here and a writer's there are enough, for the next copy too: the writer knows its own by its
     // cache.
     let (from, to) = (with_role(&one, Role::Reader), with_role(&two, Role::Writer));
-    let copy_at = |from: &End| {
+    let key = to.repository.key_file(to.repository.secrets().key, &Secret::new([9; 32])).to_string();
+    let copy_at = |from: &End, to: &End| {
         let all = infos(from);
         let mut copier = Copier::new(from.clone(), to.clone(), how()).unwrap();
         let todo: Vec<_> =
@@ -427,16 +428,34 @@ fn the_source_is_read_and_the_target_written_by_whoever_may() {
         assert!(monitor.problems().is_empty());
         (copied, monitor.counters().get())
     };
-    let (copied, _) = copy_at(&from);
+    let (copied, _) = copy_at(&from, &to);
     assert_eq!(copied.len(), 1);
-    assert!(copy_at(&from).0.is_empty());
+    assert!(copy_at(&from, &to).0.is_empty());
     fs::write(folder.join("many/more"), "more").unwrap();
     settle();
     let second = one.backup(&folder).snapshot.unwrap();
-    let (copied, counts) = copy_at(&from);
+    let (copied, counts) = copy_at(&from, &to);
     assert_eq!(copied[0].beside.as_ref().map(|s| s.id), Some(first.id));
     assert_eq!(counts.bytes_read, 4, "the new file alone");
     is_copy(&end(&one), &second, &end(&two), &copied[0].snapshot);
+
+    // The target's owner has sealed anew what that copy refers to, so that the writer can't read its tree any more: all
+    // is compared with nothing, and stored once.
+    let mut two = two;
+    two.repository = two.repository.rekey(RekeyOptions { now: 5, remove_old: false }).unwrap().repository;
+    let all = prune::Options { max_rekey: prune::Unused::Unlimited, ..common::prune_options() };
+    prune::prune(&two.repository, &end(&two).cache, &all, &Quiet::default()).unwrap();
+    fs::write(folder.join("many/last"), "at last").unwrap();
+    settle();
+    let third = one.backup(&folder).snapshot.unwrap();
+    let to = End {
+        repository: Repository::open(Arc::new(two.memory.clone()), &Unlock::File(key)).unwrap(),
+        cache: to.cache,
+    };
+    let (copied, counts) = copy_at(&from, &to);
+    assert_eq!((copied.len(), copied[0].beside.as_ref().map(|s| s.id)), (1, None));
+    assert_eq!(counts.bytes_new, 7, "the new file alone");
+    is_copy(&end(&one), &third, &end(&two), &copied[0].snapshot);
 }
 
 #[test]

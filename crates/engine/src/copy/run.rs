@@ -40,7 +40,15 @@ impl Copier {
             let why = "no known key has signed it, and it would count as signed by yours";
             return Err(Error::Refused(format!("snapshot {} can't be copied: {why}", snapshot.id)));
         }
-        self.attempt(snapshot, others, monitor).map_err(|e| match e {
+        let outcome = match self.attempt(snapshot, others, monitor, true) {
+            // What the copy before refers to was sealed anew since, by somebody whose keys this key doesn't have.
+            Err(Error::Repo(RepoError::NotAllowed { .. })) if !monitor.stop() => {
+                monitor.counters().reset();
+                self.attempt(snapshot, others, monitor, false)
+            }
+            outcome => outcome,
+        };
+        outcome.map_err(|e| match e {
             // All damage of the source is told and passed over: this is the target's, where a copy was to be taken
             // over. What is damaged there counts as stored, so that a copy made without that one would refer to it as
             // well.
@@ -52,7 +60,14 @@ impl Copier {
         })
     }
 
-    fn attempt(&mut self, snapshot: &Snapshot, others: &[SnapshotInfo], monitor: &dyn Monitor) -> Result<Report> {
+    /// `beside`: whether what an earlier copy has is taken over from it.
+    fn attempt(
+        &mut self,
+        snapshot: &Snapshot,
+        others: &[SnapshotInfo],
+        monitor: &dyn Monitor,
+        beside: bool,
+    ) -> Result<Report> {
         let session = convert::session(&self.options.host, purpose::COPY, self.options.now);
         // Before anything is looked at that may be referred to: `docs/collection.md`.
         let registration = Registration::begin(&self.target.repository, session)?;
@@ -60,7 +75,7 @@ impl Copier {
         let cache = &self.target.cache;
         let looked = Index::open_for(&registration, cache.clone(), self.options.index).map_err(Error::from);
         let looked = looked.and_then(|index| {
-            let pair = match self.target.repository.loss_ids()?.is_empty() {
+            let pair = match beside && self.target.repository.loss_ids()?.is_empty() {
                 true => self.pair(snapshot, others, &known)?,
                 // What was lost there may be in any copy: all is read, and what is missing is stored again.
                 false => None,
