@@ -19,6 +19,7 @@ pub mod estimate;
 pub mod find;
 pub mod forget;
 mod holes;
+mod identity;
 mod latency;
 mod legible;
 pub mod list;

@@ -1,6 +1,7 @@
 //! What to write, in order, and which blocks are needed for it: the part that reads trees.
 
 use super::{Item, Options};
+use crate::identity::{Identity, identity};
 use crate::list::{Entry, Span, each_entry};
 use crate::monitor::Monitor;
 use crate::select::TreePath;
@@ -8,7 +9,7 @@ use crate::{Error, Result};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use drumlin_format::ChunkId;
 use drumlin_format::snapshot::Root;
-use drumlin_format::tree::{self, Data, Kind, Ref, Time, marks};
+use drumlin_format::tree::{self, Content, Data, Kind, Ref, marks};
 use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::Refs;
 use drumlin_seal::checksum;
@@ -72,7 +73,7 @@ pub(super) struct Plan<'a> {
     /// The block that all of `ids` are in: pack and number.
     block: Option<(u32, u32)>,
     /// Inodes of which more names may come: the first name in the archive, and how many are left.
-    inodes: HashMap<Inode, (Vec<u8>, u32)>,
+    inodes: HashMap<Identity, (Vec<u8>, u32)>,
     /// Directories whose contents are still to come, by their key in the tree. Extractors set a directory's time when
     /// they leave it: so it stands before its contents, not among its neighbours, where the tree has it.
     waiting: BTreeMap<Vec<u8>, Box<Item>>,
@@ -83,9 +84,6 @@ pub(super) struct Plan<'a> {
     dir: Vec<u8>,
     is_below_link: bool,
 }
-
-/// File system, number, length and time: what names of one file share.
-type Inode = (u32, u64, u64, Time);
 
 /// The consumer is gone: it knows why.
 struct Gone;
@@ -194,7 +192,7 @@ impl<'a> Plan<'a> {
         };
         let item = Item {
             path: entry.path(),
-            link: if self.links { self.link(entry, &name) } else { None },
+            link: if self.links { self.link(entry, content, &name) } else { None },
             name,
             meta,
             target: content.target.clone(),
@@ -238,21 +236,21 @@ impl<'a> Plan<'a> {
         self.push(Event::End(whole))
     }
 
-    /// The name in the archive of an entry with the same inode, if one came before.
-    fn link(&mut self, entry: &Entry, name: &[u8]) -> Option<Vec<u8>> {
+    /// The name in the archive of an entry of the same file, if one came before.
+    fn link(&mut self, entry: &Entry, content: &Content, name: &[u8]) -> Option<Vec<u8>> {
         let meta = entry.meta();
         if meta.nlink < 2 || meta.kind == Kind::Dir {
             return None;
         }
-        let inode = (meta.filesystem, meta.ino, meta.size, meta.mtime);
-        let Some((first, left)) = self.inodes.get_mut(&inode) else {
-            self.inodes.insert(inode, (name.to_vec(), meta.nlink - 1));
+        let file = identity(meta, content);
+        let Some((first, left)) = self.inodes.get_mut(&file) else {
+            self.inodes.insert(file, (name.to_vec(), meta.nlink - 1));
             return None;
         };
         let first = first.clone();
         *left -= 1;
         if *left == 0 {
-            self.inodes.remove(&inode);
+            self.inodes.remove(&file);
         }
         Some(first)
     }

@@ -80,6 +80,11 @@ impl Fixture {
 
     /// Write a tree of entries that have metadata alone, in any order; the directories above them are made up.
     pub fn write(&mut self, entries: &[(&str, u64)]) -> &Snapshot {
+        self.write_as(entries, |_, _, _| ())
+    }
+
+    /// The same, with whatever is to be otherwise of an entry, by its name.
+    pub fn write_as(&mut self, entries: &[(&str, u64)], adjust: impl Fn(&[u8], &mut Meta, &mut Content)) -> &Snapshot {
         let registration = Registration::begin(&self.repository, Session::new("host", "test", 0)).unwrap();
         let index = Arc::new(Index::open(&self.repository, self.cache.clone()).unwrap());
         let session = WriteSession::begin(registration, index, self.cache.clone());
@@ -90,8 +95,9 @@ impl Fixture {
         let mut writer = TreeWriter::new(Boundaries::new(&cutting), Box::new(NoNames));
         for ((dir, name), (kind, size)) in sorted(entries) {
             let target = if kind == Kind::Symlink { b"elsewhere".to_vec() } else { Vec::new() };
-            let content = Content { target, ..Content::default() };
-            writer.push(&mut nodes, &dir, &name, &meta(&name, kind, size), content).unwrap();
+            let (mut meta, mut content) = (meta(&name, kind, size), Content { target, ..Content::default() });
+            adjust(&name, &mut meta, &mut content);
+            writer.push(&mut nodes, &dir, &name, &meta, content).unwrap();
         }
         let root = writer.finish(&mut nodes).unwrap();
         nodes.flush().unwrap();

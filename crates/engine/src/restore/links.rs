@@ -5,9 +5,10 @@ use super::existing;
 use super::plan::{Planned, extras, owner};
 use super::stream::Stream;
 use super::worker::Context;
+use crate::identity::{Identity, identity};
 use crate::monitor::{Change, ProblemKind};
 use crate::{Error, Result, convert};
-use drumlin_format::tree::{Body, Content, Data, Kind, Leaf, Meta};
+use drumlin_format::tree::{Body, Content, Kind, Leaf, Meta};
 use drumlin_host::meta::Stat;
 use drumlin_host::place::{self, FileId, TargetDir};
 use drumlin_repo::tree::Cursor;
@@ -43,20 +44,6 @@ pub(super) struct Further {
     pub link: Link,
     /// What has the name already, and may be replaced by it: found out when it was planned.
     pub there: Option<FileId>,
-}
-
-/// By which names of one file are told: file system, inode, and what is in it. A number may have been used again,
-/// during the backup or by file systems that have the same ones several times; whoever has other contents is another
-/// file.
-type Identity = (u32, u64, u64, [u8; 32], Box<[u8]>);
-
-fn identity(meta: &Meta, content: &Content) -> Identity {
-    let whole = match &content.data {
-        Data::Chunk(id) => id.0,
-        Data::List(list) => list.whole,
-        Data::None => [0; 32],
-    };
-    (meta.filesystem, meta.ino, meta.size, whole, content.target.as_slice().into())
 }
 
 impl Links {
