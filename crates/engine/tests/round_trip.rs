@@ -182,3 +182,32 @@ fn sources_behind_symlinks_come_with_their_directories() {
         assert_eq!(&found[..len], value);
     }
 }
+
+/// Folders that lead to sources have their group and its setgid before anything is made in them, and what is made
+/// there inherits that: it is unlike what was made elsewhere, whichever comes first.
+#[test]
+fn what_lies_below_a_setgid_folder_keeps_its_group() {
+    if user::needs_root("what_lies_below_a_setgid_folder_keeps_its_group") {
+        return;
+    }
+    for (plain, shared) in [("a", "b"), ("b", "a")] {
+        let bench = bench();
+        let folder = bench.folder.path().join("source");
+        let (plain, way) = (folder.join(plain), folder.join(shared));
+        let below = way.join("dir");
+        for dir in [&plain, &below] {
+            fs::create_dir_all(dir).unwrap();
+            (0..4).for_each(|n| fs::write(dir.join(format!("file{n}")), "x".repeat(n * 100)).unwrap());
+            fs::create_dir(dir.join("sub")).unwrap();
+        }
+        std::os::unix::fs::chown(&way, None, Some(12345)).unwrap();
+        fs::set_permissions(&way, std::os::unix::fs::PermissionsExt::from_mode(0o2775)).unwrap();
+        settle();
+        let monitor = Quiet::default();
+        let report = backup(&bench.repository, &bench.cache, options(&[&plain, &below]), &monitor).unwrap();
+        let target = bench.folder.path().join("target");
+        let (_, monitor) = bench.restore(&report.snapshot.unwrap(), &folder, &target);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        same(&folder, &target);
+    }
+}

@@ -531,7 +531,7 @@ impl<'a> Planner<'a> {
 fn on_the_way(handle: &TargetDir, name: &[u8], wanted: &Wanted) -> place::Result<place::Problems> {
     if wanted.mode & 0o700 == 0o700 {
         // Whoever it is open to is enough: what else it shall have may be in the way of what is made in it.
-        handle.open_dir(name)?.finish_dir(&Wanted { extras: &Extras::default(), ..*wanted })?;
+        handle.open_dir(name)?.finish_dir_early(&Wanted { extras: &Extras::default(), ..*wanted })?;
     }
     Ok(Vec::new())
 }

@@ -134,6 +134,16 @@ impl TargetDir {
         Ok(problems)
     }
 
+    /// The same of a directory in which more will be made: that may inherit the group which it has from now on (by
+    /// setgid, or by how the file system is mounted), and is unlike what is made elsewhere.
+    pub fn finish_dir_early(&self, wanted: &Wanted<'_>) -> Result<Problems> {
+        let group = self.stat_self()?.gid;
+        if wanted.mode & 0o2000 != 0 || wanted.owner.is_some_and(|(_, gid)| gid != group) {
+            self.shared.are_different();
+        }
+        self.finish_dir(wanted)
+    }
+
     /// What it has, if it is new, and like others of which that is known.
     fn new_dir(&self) -> Result<Option<Now>> {
         if !(self.is_alike && self.shared.are_alike()) {
