@@ -4,9 +4,9 @@
 use super::plan::{Planned, extras, owner};
 use super::selection;
 use super::worker::Context;
-use crate::Result;
-use crate::convert;
 use crate::list::report_damage;
+use crate::monitor::ProblemKind;
+use crate::{Error, Result, convert};
 use drumlin_format::tree::{Kind, join};
 use drumlin_host::place::{Target, Wanted};
 use drumlin_repo::tree::Cursor;
@@ -58,7 +58,18 @@ pub(super) fn finish(context: &Context, planned: &Planned) -> Result<()> {
             }
         }
     }
-    if target.is_made() { own(context, planned, target) } else { Ok(()) }
+    if !target.is_made() {
+        return Ok(());
+    }
+    match own(context, planned, target) {
+        Err(Error::Repo(e)) if e.is_damage() => {
+            if let Some((dir, name)) = planned.selection.base() {
+                context.problem(&selection::source(&dir, &name), ProblemKind::Damaged, format!("its metadata: {e}"));
+            }
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// A target that was made for a folder of the snapshot is that folder: it isn't open to more than that was.

@@ -30,7 +30,10 @@ pub(super) fn packs(
     let selection = Selection::new(options)?;
     let mut needs = Needs { reader, packs: BTreeSet::new() };
     for range in selection.ranges.iter().filter(|range| !range.way) {
-        cursor.seek(&range.start.0, &range.start.1)?;
+        match cursor.seek(&range.start.0, &range.start.1) {
+            Err(e) if e.is_damage() => {}
+            sought => sought?,
+        }
         'leaves: loop {
             if monitor.stop() {
                 break;

@@ -187,3 +187,33 @@ fn what_gave_way_to_a_directory_stays_where_the_entries_of_that_are_lost() {
     assert!(set_aside().is_empty());
     scene.same();
 }
+
+/// Its own entry stands elsewhere in the tree than what is in it.
+#[test]
+fn a_folder_whose_own_metadata_are_lost_is_restored_all_the_same() {
+    let scene = large();
+    let folder = scene.source.join("c9");
+    let files = sorted(&folder).len();
+    let (mut alone, options) = (0, scene.options());
+    for (turn, (name, bent)) in damaged(&scene).into_iter().enumerate() {
+        let (bench, target) = (&scene.bench, scene.target.join(format!("turn {turn}")));
+        let whole = bench.memory.get(&name).unwrap();
+        bench.memory.put(&name, &bent, Put::Replace).unwrap();
+        let repository = Repository::open(Arc::new(bench.memory.clone()), &Unlock::File(bench.key_file())).unwrap();
+        let cache = Arc::new(Cache::open(&repository, None, bench.folder.path()).unwrap());
+        let subfolder = Some(folder.as_os_str().as_bytes().to_vec());
+        let (snapshot, monitor) = (options.snapshot.clone(), Quiet::default());
+        let options = Options { subfolder, snapshot, target: target.clone(), ..scene.options() };
+        let restored = restore::restore(&repository, &cache, options, &monitor);
+        bench.memory.put(&name, &whole, Put::Replace).unwrap();
+        if !target.exists() || sorted(&target).len() < files {
+            continue;
+        }
+        // All is there: so this is no reason to end.
+        restored.unwrap();
+        let told = monitor.problems();
+        assert!(told.len() < 2, "{told:?}");
+        alone += usize::from(told.iter().any(|p| p.path == folder.as_os_str().as_bytes()));
+    }
+    assert!(alone > 0, "its own entry is in none of the blocks");
+}
