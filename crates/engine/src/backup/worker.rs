@@ -84,6 +84,8 @@ pub(super) struct Linked {
 
 /// Beyond that many the table starts afresh: a file is then read again, nothing more.
 const LINKS_MAX: usize = 16 << 10;
+/// What has attributes of more bytes than that isn't kept in it: it is read again for each of its names.
+const LINK_BYTES_MAX: usize = 16 << 10;
 /// Files up to this size are read whole by one worker; larger ones are shared out in pieces.
 pub(super) const WHOLE_BYTES_MAX: u64 = 2 << 20;
 /// A file that keeps changing is read again so often, in the hope of a moment of rest.
@@ -177,10 +179,10 @@ impl<'a, 'm> Worker<'a, 'm> {
             Some(Ahead::Other(had, at)) => self.other_entry(&entry, had, at),
             None if entry.stat.kind == drumlin_host::meta::Kind::File => self.file_entry(&mut entry)?,
             None => {
-                let start = Instant::now();
+                let (start, at) = (Instant::now(), SystemTime::now());
                 let had = entry.dir.extras(&entry.name, entry.stat.kind);
                 self.latency.note(1, start.elapsed());
-                self.other_entry(&entry, had, SystemTime::now())
+                self.other_entry(&entry, had, at)
             }
         };
         let Some((content, found)) = read else { return Ok(None) };
@@ -293,7 +295,8 @@ impl<'a, 'm> Worker<'a, 'm> {
         found |= self.attributes_lost(entry, had.lost);
         let content = content(had.extras, data);
         // Of one that could not be read each name is told.
-        if let Some(link) = link.filter(|_| found & marks::CONTENTS_MISSING == 0) {
+        if let Some(link) = link.filter(|_| found & marks::CONTENTS_MISSING == 0 && content.weight() <= LINK_BYTES_MAX)
+        {
             let mut links = self.links();
             if links.len() >= LINKS_MAX {
                 links.clear();

@@ -214,10 +214,7 @@ impl AtHand {
 
     /// Its number among the window's directories.
     pub fn number_in(&mut self, window: &mut Window) -> u32 {
-        *self.number.get_or_insert_with(|| {
-            window.dirs.push((self.source.clone(), self.path.to_vec()));
-            window.dirs.len() as u32 - 1
-        })
+        *self.number.get_or_insert_with(|| window.add_dir(self.source.clone(), self.path.to_vec()))
     }
 
     /// Another window has begun.

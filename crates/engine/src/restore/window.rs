@@ -59,6 +59,9 @@ pub(super) struct MultiState {
     pub holes: Vec<u8>,
 }
 
+/// What a directory takes besides its two paths: where they are, and what the allocator keeps of them.
+const DIR_BYTES: usize = size_of::<(Vec<u8>, Vec<u8>)>() + 32;
+
 /// The work.
 #[derive(Default)]
 pub(super) struct Window {
@@ -66,6 +69,8 @@ pub(super) struct Window {
     pub number: u32,
     /// Directories: absolute path in the source, path below the target, both joined by slashes.
     pub dirs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How long those paths are together.
+    pub dirs_bytes: usize,
     pub text: Vec<u8>,
     pub files: Vec<File>,
     pub uses: Vec<Use>,
@@ -79,6 +84,13 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// One more directory; its number.
+    pub fn add_dir(&mut self, source: Vec<u8>, path: Vec<u8>) -> u32 {
+        self.dirs_bytes += source.len() + path.len();
+        self.dirs.push((source, path));
+        self.dirs.len() as u32 - 1
+    }
+
     /// Give back the room that grew in advance.
     pub fn shrink(&mut self) {
         self.text.shrink_to_fit();
@@ -93,7 +105,8 @@ impl Window {
             + self.uses.len() * size_of::<Use>()
             + self.ids.len() * size_of::<(ChunkId, u32)>()
             + self.text.len()
-            + self.dirs.len() * 160
+            + self.dirs.len() * DIR_BYTES
+            + self.dirs_bytes
             // Any number of them may be half done at a time.
             + self.multis.len() * (size_of::<Multi>() + size_of::<drumlin_seal::Hasher>())
             + self.extras.len() * size_of::<Extras>()
@@ -154,5 +167,18 @@ impl Window {
         let at = self.text.len() as u32;
         self.text.extend_from_slice(name);
         (at, name.len() as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deep_directories_count_with_their_paths() {
+        let (mut flat, mut deep) = (Window::default(), Window::default());
+        assert_eq!((flat.add_dir(b"/a".to_vec(), Vec::new()), flat.add_dir(b"/b".to_vec(), Vec::new())), (0, 1));
+        deep.add_dir(vec![b'a'; 30_000], vec![b'a'; 20_000]);
+        assert!(flat.memory() < 300 && deep.memory() > 50_000, "{} and {}", flat.memory(), deep.memory());
     }
 }
