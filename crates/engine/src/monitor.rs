@@ -138,7 +138,7 @@ counters! {
     removed,
     /// Entries that could not be read.
     unreadable,
-    /// Sources that were not there; they are unreadable, too.
+    /// Sources that were not there, or could not be looked at or listed; they are unreadable, too.
     absent,
     /// Entries that vanished before they could be read.
     vanished,

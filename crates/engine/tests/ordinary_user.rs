@@ -367,3 +367,24 @@ fn what_an_ordinary_user_could_not_read_root_reads_in_the_next_run() {
     restore::restore(&repository, &cache, options, &Quiet::default()).unwrap();
     assert_eq!(differences(&source, &target), []);
 }
+
+/// Rules of `forget` must not take a snapshot without it for one that has it.
+#[test]
+fn a_source_that_may_not_be_listed_counts_as_not_there() {
+    user::run("a_source_that_may_not_be_listed_counts_as_not_there", |folder| {
+        let bench = bench();
+        let (closed, open) = (folder.join("closed"), folder.join("open"));
+        fs::create_dir_all(closed.join("below")).unwrap();
+        fs::create_dir_all(open.join("closed")).unwrap();
+        mode(&closed, 0);
+        mode(&open.join("closed"), 0);
+        settle();
+        let monitor = Quiet::default();
+        let options = common::options(&[&closed, &open]);
+        let report = backup::backup(&bench.repository, &bench.cache, options, &monitor).unwrap();
+        mode(&closed, 0o700);
+        mode(&open.join("closed"), 0o700);
+        let summary = report.snapshot.unwrap().summary;
+        assert_eq!((summary.absent, summary.unreadable), (Some(1), 2), "{:?}", monitor.problems());
+    });
+}

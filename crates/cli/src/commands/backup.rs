@@ -219,7 +219,7 @@ fn finish(context: &Context, report: &Report, dry_run: bool) -> Result<Done> {
         _ if report.counts.absent > 0 && !context.out.json() => {
             let sources = counted(report.counts.absent, "source was", "sources were");
             context.out.caution(format!(
-                "{sources} not there: rules of 'forget' count this snapshot apart from those that have all of them"
+                "{sources} not there or not readable: rules of 'forget' count this snapshot apart from those that have all of them"
             ));
         }
         _ if report.counts.unreadable > 0 && !context.out.json() && !context.out.quiet() => {

@@ -177,7 +177,7 @@ fn tell_what_it_lacks(context: &Context, snapshot: &Snapshot) {
     }
     if let Some(absent) = snapshot.summary.absent {
         let sources = counted(absent, "source was", "sources were");
-        context.out.caution(format!("{sources} not there when this snapshot was made"));
+        context.out.caution(format!("{sources} not there or not readable when this snapshot was made"));
     }
     if snapshot.summary.changed_while_read > 0 {
         let files = counted(snapshot.summary.changed_while_read, "file", "files");

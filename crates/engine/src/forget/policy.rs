@@ -9,8 +9,8 @@
 //! the future by a client whose clock is wrong: such a one must not push others out, and is left alone itself. So are
 //! the last ones that were made later than another of their client's and call themselves older: by their times they
 //! would be the first to go. And within a group the rules count the snapshots of each signing key for themselves, and
-//! of those the ones for which some source was not there (a disk that wasn't mounted): they must not push out the last
-//! ones that have it.
+//! of those the ones for which some source was not there (a disk that isn't mounted, or is dead): they must not push
+//! out the last ones that have it.
 
 use super::calendar::{Bucket, before, zoned};
 use super::fate::{Fate, Going, Left, Reason};

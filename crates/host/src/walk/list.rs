@@ -11,7 +11,7 @@ use crate::dir::{Dir, DirFd};
 use crate::sys::{self, Follow};
 
 use super::Shared;
-use super::listing::{Mark, Part, Store, WalkError};
+use super::listing::{Mark, Part, Store, WalkError, What};
 use super::names::{self, Filled, Key, RAW_BYTES, RAW_SLACK};
 use super::pending::{Flat, FlatBuilder, FlatNames, Group, Heritage, Kids, Pending, Span, Tail, groups};
 use super::scan::{Found, Scene, Tally};
@@ -143,8 +143,13 @@ fn scene<'a>(
         .settle()
 }
 
-fn directory_error(dir: &Dir, errno: Errno) -> WalkError {
-    WalkError::new([b"/", dir.path()].concat(), errno)
+/// What keeps a directory from being listed. Of one that is a source nothing is there.
+fn directory_error(dir: &Dir, heritage: &Heritage, errno: Errno) -> WalkError {
+    let error = WalkError::new([b"/", dir.path()].concat(), errno);
+    match heritage.plan.as_ref().is_some_and(|plan| plan.source) {
+        true => WalkError { what: What::NoSource, ..error },
+        false => error,
+    }
 }
 
 fn flat_names(keys: &[Key], raw: &[u8]) -> Option<FlatNames> {
@@ -169,7 +174,7 @@ impl Worker<'_> {
             Ok(fd) if heritage.full => self.list_all(dir, fd, heritage),
             Ok(fd) => self.list_planned(dir, fd, &heritage),
             Err(errno) => {
-                let tally = Tally { errors: vec![directory_error(&dir, errno)], ..Tally::default() };
+                let tally = Tally { errors: vec![directory_error(&dir, &heritage, errno)], ..Tally::default() };
                 self.push_part(&dir, self.store.order.len(), tally, ALONE.failed());
             }
         }
@@ -232,7 +237,7 @@ impl Worker<'_> {
                 Ok(Filled::End) => break,
                 Ok(Filled::Full) => return self.list_large(dir, fd, heritage, filled),
                 Err(errno) => {
-                    tally.errors.push(directory_error(&dir, errno));
+                    tally.errors.push(directory_error(&dir, &heritage, errno));
                     place = place.failed();
                     break;
                 }
@@ -317,7 +322,7 @@ impl Worker<'_> {
                     Ok(Filled::Full) => {}
                     Ok(Filled::End) => more = false,
                     Err(errno) => {
-                        tally.errors.push(directory_error(&dir, errno));
+                        tally.errors.push(directory_error(&dir, &heritage, errno));
                         place = place.failed();
                         more = false;
                     }
@@ -328,7 +333,7 @@ impl Worker<'_> {
             names::sort(&mut self.keys, &self.raw);
             filled = 0;
             if !self.keys.iter().all(|key| builder.push(key.name(&self.raw), key.ino(&self.raw))) {
-                tally.errors.push(directory_error(&dir, Errno::OVERFLOW));
+                tally.errors.push(directory_error(&dir, &heritage, Errno::OVERFLOW));
                 place = place.failed();
                 more = false;
             }
@@ -416,7 +421,7 @@ impl Worker<'_> {
             }
             Err(error) => {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                tally.errors.push(directory_error(&flat.dir, errno));
+                tally.errors.push(directory_error(&flat.dir, &flat.heritage, errno));
                 complete = false;
             }
         }

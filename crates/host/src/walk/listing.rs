@@ -18,7 +18,7 @@ pub enum What {
     Vanished,
     /// The system doesn't let this user look.
     Denied,
-    /// A path given as a source leads nowhere.
+    /// A path given as a source leads nowhere, or to what can't be looked at or listed.
     NoSource,
     /// Anything else: an I/O error most of all.
     Other,

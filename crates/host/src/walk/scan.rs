@@ -130,13 +130,9 @@ impl Scene<'_> {
         self.dir.path_of(name, &mut path);
         let mut sources = Vec::new();
         planned.sources(&path, &mut sources);
-        tally.errors.extend(sources.into_iter().map(|path| {
-            let mut error = WalkError::new(path, errno);
-            if error.what == What::Vanished {
-                error.what = What::NoSource;
-            }
-            error
-        }));
+        // Whatever the reason: a disk that isn't there, one that is dead, a server that is gone.
+        let not_there = |path| WalkError { what: What::NoSource, ..WalkError::new(path, errno) };
+        tally.errors.extend(sources.into_iter().map(not_there));
     }
 
     fn judge(&self, name_nul: &[u8], stat: &Stat, store: &mut Store, tally: &mut Tally, path: &mut Vec<u8>) -> Found {

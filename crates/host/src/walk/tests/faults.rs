@@ -98,6 +98,20 @@ fn failing_and_vanished_entries_are_told_apart() {
     }
 }
 
+/// A disk that is dead, a server that is gone: what was there is as far away as if it had never been there.
+#[test]
+fn a_source_that_can_not_be_looked_at_counts_as_not_there() {
+    let tmp = quick_dir();
+    for name in ["a~eio~", "b"] {
+        std::fs::create_dir_all(tmp.path().join(name).join("in it")).expect("mkdir");
+    }
+    let (dead, alive) = (tmp.path().join("a~eio~"), tmp.path().join("b"));
+    let all = walk(options(&[&dead, &alive]));
+    let errors: Vec<_> = all.iter().flat_map(|l| &l.errors).map(|e| (e.what, e.path.clone())).collect();
+    assert_eq!(errors, [(What::NoSource, dead.into_os_string().into_vec())]);
+    assert!(!below(&all, &alive).is_empty());
+}
+
 #[test]
 fn who_wants_to_stop_doesnt_wait_for_a_mount_that_is_dead() {
     let tmp = quick_dir();
