@@ -878,6 +878,8 @@ def decode_snapshot(ident, signed):
     paths, tags = field(m, 5, "array"), field(m, 6, "array")
     need(all(type(p) is bytes for p in paths) and all(type(t) is str for t in tags), "paths or tags of a wrong kind")
     sums, summary = field(m, 9, "map"), field(m, 13, "map")
+    passed_by = field(m, 16, "array", optional=True) or []
+    need(all(type(p) is bytes for p in passed_by), "directories that were passed by of a wrong kind")
     partial = field(m, 10, "map", optional=True)
     if partial is not None:
         partial = field(partial, 0, "bytes"), field(partial, 1, "bytes")

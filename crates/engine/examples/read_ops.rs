@@ -229,6 +229,7 @@ fn build(
         summary: Summary::default(),
         plans: Vec::new(),
         original: None,
+        passed_by: None,
     };
     session.put_snapshot(&snapshot)?;
     Arc::try_unwrap(session).map_err(|_| "the session is in use")?.commit(snapshot.id)?;

@@ -341,6 +341,7 @@ mod tests {
             summary: Summary::default(),
             plans: Vec::new(),
             original: None,
+            passed_by: None,
         };
         SnapshotInfo { snapshot, trust: Trust::Signed(KeyId([1; 16])), open_session: false, committed: true }
     }

@@ -119,6 +119,9 @@ pub struct Snapshot {
     /// What it was called when it was taken, if it is a copy of that: from another repository, or back from the
     /// forgotten.
     pub original: Option<SnapshotId>,
+    /// Directories on other file systems that were not looked into, with all below them that isn't of a source there:
+    /// absolute paths. `None` in snapshots of before there was such a list: nobody knows.
+    pub passed_by: Option<Vec<Vec<u8>>>,
 }
 
 #[derive(Encode, Decode)]
@@ -156,13 +159,15 @@ struct Body {
     plans: Option<Vec<u8>>,
     #[n(15)]
     original: Option<SnapshotId>,
+    #[n(16)]
+    passed_by: Option<Vec<minicbor::bytes::ByteVec>>,
 }
 
 impl Body {
     fn of(snapshot: &Snapshot) -> Self {
         let snapshot = snapshot.clone();
         let Snapshot { session, time, host, user, paths, tags, root, partial, parent, program, summary, .. } = snapshot;
-        let Snapshot { plans, original, .. } = snapshot;
+        let Snapshot { plans, original, passed_by, .. } = snapshot;
         Body {
             session,
             seconds: time.0,
@@ -180,6 +185,7 @@ impl Body {
             summary,
             plans: (!plans.is_empty()).then(|| plans.iter().flat_map(|id| id.0).collect()),
             original,
+            passed_by: passed_by.map(|paths| paths.into_iter().map(Into::into).collect()),
         }
     }
 
@@ -207,6 +213,7 @@ impl Body {
             summary: self.summary,
             plans: split_ids(self.plans.as_deref().unwrap_or_default(), OBJECT)?.map(PlanId).collect(),
             original: self.original,
+            passed_by: self.passed_by.map(|paths| paths.into_iter().map(Into::into).collect()),
         })
     }
 }
@@ -300,13 +307,14 @@ mod tests {
             summary: Summary { new: 10, absent: Some(1), rules: Some(u64::MAX), ..Summary::default() },
             plans: vec![PlanId([4; 16]), PlanId([5; 16])],
             original: Some(SnapshotId([6; 16])),
+            passed_by: Some(vec![b"/srv".to_vec(), b"/var/lib/x\xff".to_vec()]),
         }
     }
 
     #[test]
     fn a_copy_says_of_what_and_others_say_nothing_more() {
-        let copy = sample();
-        let taken = Snapshot { original: None, ..sample() };
+        let copy = Snapshot { passed_by: None, ..sample() };
+        let taken = Snapshot { original: None, ..copy.clone() };
         assert_eq!((copy.first_id(), taken.first_id()), (SnapshotId([6; 16]), taken.id));
         // One byte of the key, one of the length, 16 of the id: what is not a copy is written as it always was.
         let (with, without) = (copy.to_plain(), taken.to_plain());

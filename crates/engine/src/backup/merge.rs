@@ -4,6 +4,7 @@
 use super::assemble::{Assembler, Item, read_body};
 use super::job::{Entry, Job, Workers};
 use super::old::{OldLeaf, OldLeaves};
+use super::passed_by::PassedBy;
 use super::worker::{NO_BATCH, WHOLE_BYTES_MAX};
 use crate::monitor::{Change, Monitor, Problem, ProblemKind, add};
 use crate::unchanged::Unchanged;
@@ -36,6 +37,7 @@ pub(super) struct Merge<'a> {
     unchanged: Unchanged,
     /// Whether anything was met but directories that only lead to the sources.
     found: bool,
+    passed_by: PassedBy,
     old: OldStream,
     batch: Vec<Entry>,
     batch_bytes: u64,
@@ -77,6 +79,7 @@ impl<'a> Merge<'a> {
             force,
             unchanged: Unchanged::new(sources),
             found: false,
+            passed_by: PassedBy::default(),
             old,
             batch: Vec::new(),
             batch_bytes: 0,
@@ -111,6 +114,7 @@ impl<'a> Merge<'a> {
         let excluded = listing.excluded();
         add(&counters.excluded, excluded.files + excluded.dirs);
         add(&counters.vanished, listing.vanished());
+        self.passed_by.add(listing.take_passed_by());
         for error in listing.take_errors() {
             let kind = match error.what {
                 What::Vanished => ProblemKind::Vanished,
@@ -320,6 +324,11 @@ impl<'a> Merge<'a> {
     /// Whether the walk has met anything besides directories that lead to sources: whether any source was there.
     pub fn found_a_source(&self) -> bool {
         self.found
+    }
+
+    /// What was on other file systems and not looked into, so far.
+    pub fn passed_by(&self) -> Vec<Vec<u8>> {
+        self.passed_by.paths()
     }
 
     /// All that was taken in so far is in the assembler.

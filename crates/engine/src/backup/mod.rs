@@ -20,6 +20,7 @@ mod losses;
 mod merge;
 mod old;
 mod parent;
+mod passed_by;
 mod racy;
 mod run;
 mod worker;

@@ -280,6 +280,8 @@ struct Outcome {
     stopped: bool,
     /// Whether any of the sources was there.
     found: bool,
+    /// See [`Snapshot::passed_by`].
+    passed_by: Vec<Vec<u8>>,
 }
 
 impl Run<'_> {
@@ -376,9 +378,9 @@ impl Run<'_> {
         shared.refuse_lost()?;
         // The stop may have come when the walk was at its end and workers were still reading.
         let stopped = stopped || merge.assembler.is_cut_short();
-        let found = merge.found_a_source();
+        let (found, passed_by) = (merge.found_a_source(), merge.passed_by());
         let (root, reached) = merge.assembler.finish()?;
-        Ok(Outcome { root, reached, stopped, found })
+        Ok(Outcome { root, reached, stopped, found, passed_by })
     }
 
     /// A stream without a byte counts as a source that isn't there, so that rules of `forget` keep those that had
@@ -401,7 +403,7 @@ impl Run<'_> {
         shared.refuse_lost()?;
         let (root, reached) = merge.assembler.checkpoint()?;
         self.session.flush()?;
-        let snapshot = self.snapshot(root, reached)?;
+        let snapshot = self.snapshot(root, reached, merge.passed_by())?;
         self.put(&snapshot)
     }
 
@@ -427,7 +429,7 @@ impl Run<'_> {
         lock(&self.placed)
     }
 
-    fn snapshot(&self, root: Option<Root>, partial: Option<Reached>) -> Result<Snapshot> {
+    fn snapshot(&self, root: Option<Root>, partial: Option<Reached>, passed_by: Vec<Vec<u8>>) -> Result<Snapshot> {
         let counts = self.monitor.counters().get();
         let summary = Summary {
             new: counts.new,
@@ -459,6 +461,7 @@ impl Run<'_> {
             summary,
             plans: self.known.ids(),
             original: None,
+            passed_by: Some(passed_by),
         })
     }
 
@@ -482,7 +485,7 @@ impl Run<'_> {
             }
         }
         let partial = if stopped { outcome.reached } else { None };
-        let snapshot = self.snapshot(outcome.root, partial)?;
+        let snapshot = self.snapshot(outcome.root, partial, outcome.passed_by)?;
         self.session.expect_snapshot(&snapshot);
         self.session.flush()?;
         self.put(&snapshot)?;
@@ -525,6 +528,7 @@ impl Run<'_> {
         let of = |snapshot: &Snapshot| (snapshot.host.clone(), snapshot.paths.clone(), snapshot.tags.clone());
         let is_alike = parent.root == outcome.root
             && parent.partial.is_none()
+            && parent.passed_by.as_ref() == Some(&outcome.passed_by)
             && of(parent) == (self.host.clone(), self.paths.clone(), self.tags.clone());
         // What was stored all the same, as the index had lost it, is for a snapshot to refer to; and a checkpoint is
         // one already.

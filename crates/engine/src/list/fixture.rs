@@ -211,6 +211,7 @@ fn snapshot(session: SessionId, number: u8, root: Option<Root>) -> Snapshot {
         summary: Summary::default(),
         plans: Vec::new(),
         original: None,
+        passed_by: None,
     }
 }
 

@@ -79,7 +79,7 @@ impl AtHand {
         let there = listed.and_then(|names| names.ok()).filter(|names| !names.is_empty());
         // A run that was stopped in this directory has left the rest of it out.
         let cut = context.options.snapshot.partial.as_ref().is_some_and(|reached| reached.dir == key);
-        let deletes = context.options.delete && deletes && whole && !cut && selection.is_of_sources(key);
+        let deletes = context.options.delete && deletes && whole && !cut && selection.is_whole(key);
         let keep = (deletes && there.is_some()).then(Vec::new);
         let is_repository = context.own.is_of_repository(&path);
         if is_repository {

@@ -18,10 +18,11 @@ pub(super) struct Empties {
 }
 
 impl Empties {
-    /// For a restore. In a snapshot of which something could not be read, or which ends early, a directory may lack its
-    /// entries because of that: nothing is deleted in it.
+    /// For a restore. In a snapshot of which something could not be read, which ends early, or which doesn't say what was
+    /// on other file systems, a directory may lack its entries because of that: nothing is deleted in it.
     pub fn new(options: &Options) -> Self {
-        let whole = options.snapshot.partial.is_none() && options.snapshot.summary.unreadable == 0;
+        let snapshot = &options.snapshot;
+        let whole = snapshot.partial.is_none() && snapshot.summary.unreadable == 0 && snapshot.passed_by.is_some();
         Empties { waiting: (options.delete && whole).then(BTreeSet::new) }
     }
 

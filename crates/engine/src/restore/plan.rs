@@ -291,10 +291,10 @@ impl<'a> Planner<'a> {
                     && meta.kind == Kind::Dir
                     && convert::kind(stat.kind) == Kind::Dir
                     && range.has_all_of(&join(dir, name))
-                    && self.selection.is_of_sources(&join(dir, name))
+                    && self.selection.is_whole(&join(dir, name))
                 {
                     // What is asked for by its own path is no stranger.
-                    let is_within = range.has_all_of(dir) && self.selection.is_of_sources(dir);
+                    let is_within = range.has_all_of(dir) && self.selection.is_whole(dir);
                     match existing::is_mounted(handle, stat) {
                         true if is_within => self.barriers.mounted(dir, name),
                         false if !self.barriers.is_mounted(dir) => self.empties.expect(dir, name),

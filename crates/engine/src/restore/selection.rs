@@ -19,6 +19,8 @@ pub(super) struct Selection {
     base: Vec<u8>,
     /// The keys of what was saved; an empty one is everything.
     sources: HashSet<Vec<u8>>,
+    /// The keys of what lies on other file systems and was not looked into.
+    passed_by: HashSet<Vec<u8>>,
     /// Those that were given with a slash at the end: a symlink may be there.
     followed: HashSet<Vec<u8>>,
     include: Option<Filter>,
@@ -40,6 +42,7 @@ impl Selection {
             ranges: ranges(&options.paths, options.subfolder.as_deref()),
             base: base.unwrap_or_default(),
             sources: paths().filter_map(|path| source_key(path)).collect(),
+            passed_by: options.snapshot.passed_by.iter().flatten().filter_map(|path| source_key(path)).collect(),
             followed: paths().filter(|path| path.ends_with(b"/")).filter_map(|path| source_key(path)).collect(),
             include: if options.include.is_empty() {
                 None
@@ -51,11 +54,15 @@ impl Selection {
         })
     }
 
-    /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies
-    /// below one.
+    /// Whether a directory is a source, or lies below one.
     pub fn is_of_sources(&self, dir: &[u8]) -> bool {
-        let above = (0..dir.len()).filter(|at| dir[*at] == 0).map(|at| &dir[..at]);
-        above.chain([&b""[..], dir]).any(|dir| self.sources.contains(dir))
+        nearest(&self.sources, dir).is_some()
+    }
+
+    /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies
+    /// below one, and not on another file system that wasn't looked into.
+    pub fn is_whole(&self, dir: &[u8]) -> bool {
+        nearest(&self.sources, dir).is_some_and(|source| nearest(&self.passed_by, dir).is_none_or(|at| at < source))
     }
 
     /// Whether a directory only leads to what was saved, or to what is wanted of it: its path may look through
@@ -142,6 +149,13 @@ impl Selection {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);
         slashes(rest.strip_prefix(&[0]).unwrap_or(rest))
     }
+}
+
+/// How long the longest of some keys is that is a directory's own, or that of one above it.
+fn nearest(keys: &HashSet<Vec<u8>>, dir: &[u8]) -> Option<usize> {
+    let above = (0..dir.len()).filter(|at| dir[*at] == 0);
+    let mut upwards = [0].into_iter().chain(above).chain([dir.len()]).rev();
+    if keys.is_empty() { None } else { upwards.find(|at| keys.contains(&dir[..*at])) }
 }
 
 /// Whether a filter leaves out an entry, or a directory above it.

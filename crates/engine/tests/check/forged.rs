@@ -34,6 +34,7 @@ fn snapshot(session: &WriteSession, node: ChunkId, level: u8) -> Snapshot {
         partial: None,
         parent: None,
         original: None,
+        passed_by: None,
         program: "test".into(),
         summary: Summary::default(),
         plans: Vec::new(),

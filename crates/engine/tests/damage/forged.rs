@@ -190,6 +190,7 @@ fn a_file_whose_chunks_are_right_and_whose_whole_is_not_is_never_restored() {
         summary: Summary::default(),
         plans: Vec::new(),
         original: None,
+        passed_by: Some(Vec::new()),
     };
     session.put_snapshot(&snapshot).unwrap();
 

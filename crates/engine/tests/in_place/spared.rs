@@ -52,6 +52,54 @@ fn nothing_is_deleted_on_what_is_mounted_there() {
     assert!(!mount.path().join("deep/other").exists());
 }
 
+/// A backup that stays on one file system has of others where they are mounted, and of what is in them nothing but
+/// sources.
+#[test]
+fn nothing_is_deleted_that_was_on_a_file_system_which_was_not_looked_into() {
+    let Some(mount) = LoopFs::new(16 << 20) else {
+        println!("nothing_is_deleted_that_was_on_a_file_system…: passed over, it needs root and loop devices");
+        return;
+    };
+    let (source, name) = (mount.path().parent().unwrap(), mount.path().file_name().unwrap().to_str().unwrap());
+    let own = mount.dir("own").unwrap();
+    fs::write(own.join("file"), "saved").unwrap();
+    fs::write(mount.path().join("other"), "not saved").unwrap();
+    let scene = scene(|_| ());
+    let backup = |sources: &[&Path]| {
+        settle();
+        let mut options = crate::common::options(sources);
+        let backup::Source::Paths { one_file_system, .. } = &mut options.source else { unreachable!() };
+        *one_file_system = true;
+        let report = backup::backup(&scene.bench.repository, &scene.bench.cache, options, &Quiet::default()).unwrap();
+        let snapshot = report.snapshot.unwrap();
+        assert_eq!(snapshot.passed_by, Some(vec![mount.path().as_os_str().as_bytes().to_vec()]));
+        snapshot
+    };
+    let with_own = backup(&[source, &own]);
+    let without = backup(&[source]);
+    // From before snapshots said so.
+    let old = Snapshot { passed_by: None, ..without.clone() };
+    for (snapshot, goes) in [(&with_own, &["own/stranger"][..]), (&without, &[]), (&old, &[])] {
+        // There it is a folder like any other.
+        let there = ["other", "deep/other", "own/stranger"].map(|file| scene.target.join(name).join(file));
+        for path in &there {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "there").unwrap();
+        }
+        fs::write(scene.target.join("stranger"), "goes").unwrap();
+        let subfolder = Some(source.as_os_str().as_bytes().to_vec());
+        let options = Options { snapshot: snapshot.clone(), subfolder, delete: true, ..scene.options() };
+        let (_, monitor) = scene.run(options);
+        assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
+        let gone: Vec<_> = there.iter().filter(|path| !path.exists()).collect();
+        assert_eq!(
+            gone,
+            goes.iter().map(|file| scene.target.join(name).join(file)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
+        );
+        assert!(!scene.target.join("stranger").exists());
+    }
+}
+
 /// In directories that the snapshot doesn't have, too, and in those that are in the way.
 #[test]
 fn what_is_left_out_stays_wherever_it_lies() {

@@ -192,6 +192,7 @@ impl Worker<'_> {
             vanished: tally.vanished,
             excluded: tally.excluded,
             errors: tally.errors,
+            passed_by: tally.passed_by,
         });
     }
 

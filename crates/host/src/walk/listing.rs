@@ -202,6 +202,7 @@ pub(crate) struct Part {
     pub(crate) vanished: u64,
     pub(crate) excluded: Excluded,
     pub(crate) errors: Vec<WalkError>,
+    pub(crate) passed_by: Vec<Vec<u8>>,
 }
 
 /// Listings that follow one another in tree order.
@@ -308,6 +309,11 @@ impl Listing {
     /// What could not be looked at.
     pub fn errors(&self) -> &[WalkError] {
         &self.part.errors
+    }
+
+    /// Takes out the directories in it that were not looked into, as they are on other file systems: absolute paths.
+    pub fn take_passed_by(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.part.passed_by)
     }
 
     /// Takes the errors out.

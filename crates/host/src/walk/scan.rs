@@ -36,6 +36,8 @@ pub(crate) struct Tally {
     pub(crate) vanished: u64,
     pub(crate) excluded: Excluded,
     pub(crate) errors: Vec<WalkError>,
+    /// Directories on other file systems that are not looked into: absolute paths.
+    pub(crate) passed_by: Vec<Vec<u8>>,
 }
 
 impl Tally {
@@ -43,6 +45,7 @@ impl Tally {
         self.vanished += more.vanished;
         self.excluded.add(&more.excluded);
         self.errors.append(&mut more.errors);
+        self.passed_by.append(&mut more.passed_by);
     }
 }
 
@@ -93,7 +96,7 @@ impl Scene<'_> {
         match stat_at(self.fd, name_nul, Follow::No) {
             Ok(stat) if self.plain => {
                 push(store, name_nul, &stat);
-                if stat.kind == Kind::Dir && self.within(&stat) { Found::Kid } else { Found::Leaf }
+                self.whole(name_nul, &stat, tally)
             }
             Ok(stat) => self.judge(name_nul, &stat, store, tally, path),
             Err(errno) => {
@@ -162,8 +165,28 @@ impl Scene<'_> {
             return Found::Nothing;
         }
         push(store, name_nul, stat);
-        let descend = stat.kind == Kind::Dir && self.within(stat);
-        if descend { Found::Kid } else { Found::Leaf }
+        self.whole(name_nul, stat, tally)
+    }
+
+    /// What an entry means of which everything is wanted.
+    #[inline]
+    fn whole(&self, name_nul: &[u8], stat: &Stat, tally: &mut Tally) -> Found {
+        match stat.kind {
+            Kind::Dir if self.within(stat) => Found::Kid,
+            Kind::Dir => {
+                self.pass_by(name_nul, tally);
+                Found::Leaf
+            }
+            _ => Found::Leaf,
+        }
+    }
+
+    /// Notes a directory of which nobody knows what is in it.
+    #[cold]
+    fn pass_by(&self, name_nul: &[u8], tally: &mut Tally) {
+        let mut path = Vec::new();
+        self.dir.path_of(bare(name_nul), &mut path);
+        tally.passed_by.push(path);
     }
 
     fn within(&self, stat: &Stat) -> bool {
@@ -202,7 +225,13 @@ impl Scene<'_> {
         if self.heritage.full && !ordinary && !planned.source {
             tally.excluded.dirs += 1;
         }
-        if ordinary && stat.kind == Kind::Dir && self.within(stat) { Found::Kid } else { Found::Special }
+        match ordinary && stat.kind == Kind::Dir {
+            true if self.within(stat) => return Found::Kid,
+            // Of what is mounted there only the sources are saved.
+            true if !planned.source => self.pass_by(name_nul, tally),
+            _ => {}
+        }
+        Found::Special
     }
 }
 

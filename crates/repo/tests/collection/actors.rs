@@ -214,6 +214,7 @@ fn snapshot(id: SnapshotId, snap: &Snap) -> Snapshot {
         summary: Summary::default(),
         plans: snap.plans.clone(),
         original: None,
+        passed_by: None,
     }
 }
 

@@ -50,9 +50,10 @@ pub fn snapshot_samples() -> Vec<Vec<u8>> {
         summary: Summary { new: 10, bytes_read: 1 << 50, ..Summary::default() },
         plans: vec![PlanId([9; 16]), PlanId([8; 16])],
         original: Some(SnapshotId([7; 16])),
+        passed_by: Some(vec![b"/srv".to_vec(), b"/mnt/\xff".to_vec()]),
     };
-    let empty =
-        Snapshot { root: None, partial: None, parent: None, paths: Vec::new(), tags: Vec::new(), ..whole.clone() };
+    let (paths, tags) = Default::default();
+    let empty = Snapshot { root: None, partial: None, parent: None, paths, tags, passed_by: None, ..whole.clone() };
     let mut samples = Vec::new();
     for snapshot in [whole, empty] {
         let (key, seed, signer) = (secret(21), secret(22), (KEY, &KEYS.signing));
