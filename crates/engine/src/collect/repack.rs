@@ -29,8 +29,11 @@ const SMALL_PART: u32 = 4;
 const CODING: Coding = Coding::Best(3);
 /// Decoded blocks that a thread keeps for the chunks beside those at hand.
 const KEPT_BLOCKS: usize = 16;
-/// So many pieces are put in order at once.
+/// So many pieces are put in order at once...
 const PIECES_MAX: usize = 1 << 20;
+/// ...and those of packs with so many chunks, of which each takes some 44 bytes of a table: where blocks move whole
+/// there are few pieces.
+const CHUNKS_MAX: usize = 1 << 20;
 
 /// What may move along though nobody needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +153,7 @@ impl Repack<'_> {
     /// Move what is needed of these packs. Those of which something could not be moved have to `stay`, for these
     /// reasons; also if it fails.
     pub fn run(&self, packs: &[PackInfo], stay: &Mutex<BTreeMap<PackId, Problem>>) -> Result<()> {
-        let (mut sources, mut pieces) = (Vec::new(), Vec::new());
+        let (mut sources, mut pieces, mut chunks) = (Vec::new(), Vec::new(), 0);
         let forged = self.forged(packs)?;
         packs.iter().take(TABLES_AHEAD).for_each(|info| self.reader.expect_table(info));
         for (at, info) in packs.iter().enumerate() {
@@ -167,6 +170,7 @@ impl Repack<'_> {
                     self.stays(stay, info, &info.damaged_block(0, detail));
                 }
                 Ok(table) => {
+                    chunks += table.chunks.len();
                     let source = Source { info: info.clone(), table };
                     self.pieces(sources.len() as u32, &source, &mut pieces);
                     sources.push(source);
@@ -174,11 +178,12 @@ impl Repack<'_> {
                 Err(e) if e.is_damage() => self.stays(stay, info, &e),
                 Err(e) => return Err(e.into()),
             }
-            if pieces.len() >= PIECES_MAX || at + 1 == packs.len() {
+            if pieces.len() >= PIECES_MAX || chunks >= CHUNKS_MAX || at + 1 == packs.len() {
                 pieces.sort_unstable();
                 self.share_out(&sources, &pieces, stay)?;
                 sources.clear();
                 pieces.clear();
+                chunks = 0;
             }
         }
         Ok(())
