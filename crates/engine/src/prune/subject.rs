@@ -2,6 +2,7 @@
 
 use super::weigh::{Choice, Scales};
 use super::{Options, Survey, Unused};
+use crate::collect::doubtful::Doubtful;
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{self, Ground};
 use crate::collect::need::Need;
@@ -13,7 +14,6 @@ use crate::monitor::{Monitor, Problem, ProblemKind};
 use crate::reach::keys::Keys;
 use crate::reach::marks::Marks;
 use crate::{Error, Result, parity};
-use drumlin_format::index::Entry;
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::PackKind;
 use drumlin_format::snapshot::Snapshot;
@@ -252,31 +252,6 @@ fn narrowed(mut loss: Loss, missing: &HashSet<ChunkId>) -> Option<Loss> {
 fn unexpected(missing: &HashSet<ChunkId>, losses: &[Loss]) -> usize {
     let given_up: HashSet<&ChunkId> = losses.iter().flat_map(|loss| &loss.chunks).collect();
     missing.iter().filter(|id| !given_up.contains(id)).count()
-}
-
-/// Packs that can't be asked themselves, and the different things that index objects say of each.
-#[derive(Default)]
-struct Doubtful(BTreeMap<PackId, Vec<Entry>>);
-
-impl Doubtful {
-    /// Add a pack about which nobody knows what is right; `entry` is the first thing that is said of it.
-    fn begin(&mut self, entry: Entry) {
-        self.0.insert(entry.pack, vec![entry]);
-    }
-
-    /// Note what another index object says, if it is about one of these packs.
-    fn hear(&mut self, entry: Entry) {
-        if let Some(said) = self.0.get_mut(&entry.pack).filter(|said| !said.contains(&entry)) {
-            said.push(entry);
-        }
-    }
-
-    /// Take one entry of each pack that has any left; `None` once no pack has.
-    fn next(&mut self) -> Option<Vec<Entry>> {
-        self.0.retain(|_, said| !said.is_empty());
-        let next: Vec<Entry> = self.0.values_mut().filter_map(Vec::pop).collect();
-        (!next.is_empty()).then_some(next)
-    }
 }
 
 impl Collection<'_> {

@@ -1,6 +1,7 @@
 //! The two looks of a repair.
 
 use super::{Options, Report};
+use crate::collect::doubtful::Doubtful;
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{Broken, Ground, own_word};
 use crate::collect::need::Need;
@@ -47,6 +48,8 @@ pub(super) struct Mending<'a> {
     /// Damaged packs that stay in the index: only what that says of them tells where anything is in them, and only
     /// another key can tell what of it is whole.
     closed: HashSet<PackId>,
+    /// Packs about which index objects disagree.
+    contested: HashSet<PackId>,
     /// Of those, packs of which all that snapshots need is in others now.
     moved: HashSet<PackId>,
     /// Packs as they are seen through their bands, and which packs are in one; `None` without bands.
@@ -81,6 +84,7 @@ impl<'a> Mending<'a> {
             last_resort: false,
             bad: HashSet::new(),
             closed: HashSet::new(),
+            contested: HashSet::new(),
             moved: HashSet::new(),
             through: None,
             again: false,
@@ -175,8 +179,28 @@ impl<'a> Mending<'a> {
         }
     }
 
+    /// Takes for packs about which index objects disagree what they say themselves, if anything is the matter with any
+    /// pack: a lie about its length would make a sound one bad. Gives those that can't be asked.
+    fn settle(&mut self, ground: &mut Ground) -> Result<HashSet<PackId>> {
+        if !ground.named.values().any(|(info, _)| self.fault(ground, info).is_some()) {
+            return Ok(HashSet::new());
+        }
+        let (keys, _) = ground.keys(self.repository, self.cache, self.options.workers, self.monitor)?;
+        self.contested = keys.contested.clone();
+        let scan = PackScan::new(self.repository)?;
+        for id in keys.contested.difference(&keys.unsettled) {
+            if let Some((kind, len)) = ground.packs.get(id).copied()
+                && let Some(own) = own_word(&scan, kind, *id, len)?
+            {
+                ground.named.insert(*id, (PackInfo::from(&own), own.table.chunks.len() as u32));
+            }
+        }
+        Ok(keys.unsettled.clone())
+    }
+
     /// Packs that sound index objects name and that are no longer what they say.
-    fn find_bad(&mut self, ground: &Ground) -> Result<()> {
+    fn find_bad(&mut self, ground: &mut Ground) -> Result<()> {
+        let unsettled = self.settle(ground)?;
         let mut closed = HashSet::new();
         for (id, (info, _)) in &ground.named {
             let Some(fault) = self.fault(ground, info) else { continue };
@@ -186,6 +210,13 @@ impl<'a> Mending<'a> {
             let there = ground.packs.get(id).copied();
             if there.is_none() {
                 self.report.gone.push(*id);
+            }
+            if unsettled.contains(id) {
+                // Whichever of them lies, the others may be all that tells where anything is in it.
+                let cause = "index objects disagree about it, and its own table can't be read: it stays in the index with all that they say";
+                self.note(names::pack(info.kind, *id), cause);
+                closed.insert(*id);
+                continue;
             }
             if let Some((_, len)) = there
                 && !self.repository.opens(info.kind, info.generation)
@@ -430,22 +461,40 @@ impl<'a> Mending<'a> {
         let mut packs: HashSet<PackId> = ground.packs.keys().copied().collect();
         packs.extend(ground.named.values().map(|(info, _)| info).filter(|info| self.is_in_band(info)).map(|i| i.id));
         let (me, broken) = (self.me, ground.broken.len());
+        let contested: HashMap<PackId, (PackKind, u64)> =
+            self.contested.iter().filter_map(|id| Some((*id, *ground.packs.get(id)?))).collect();
+        let scan = if contested.is_empty() { None } else { Some(PackScan::new(self.repository)?) };
+        let mut doubtful = Doubtful::default();
         self.read_objects(ground, |id, entries| {
             if id.is_of(&me) || !entries.iter().any(|e| bad.contains(&e.pack)) {
                 return Ok(());
             }
             replaced.push(id);
             for entry in entries {
-                if !bad.contains(&entry.pack) {
-                    if named.insert(entry.pack) {
-                        session.name_again(entry)?;
-                    }
-                } else if packs.contains(&entry.pack) && named.insert(entry.pack) {
-                    tables.push(entry);
+                if !named.insert(entry.pack) {
+                    doubtful.hear(entry);
+                    continue;
+                }
+                let at = contested.get(&entry.pack);
+                let own = match (at, &scan) {
+                    (Some((kind, len)), Some(scan)) => own_word(scan, *kind, entry.pack, *len)?,
+                    _ => None,
+                };
+                match (bad.contains(&entry.pack), own) {
+                    (true, own) if packs.contains(&entry.pack) => tables.push(own.unwrap_or(entry)),
+                    (true, _) => {}
+                    (false, Some(own)) => session.name_again(own)?,
+                    (false, None) if at.is_some() => doubtful.begin(entry),
+                    (false, None) => session.name_again(entry)?,
                 }
             }
             Ok(())
         })?;
+        // An index object says one thing of a pack.
+        while let Some(entries) = doubtful.next() {
+            session.flush()?;
+            entries.into_iter().try_for_each(|entry| session.name_again(entry))?;
+        }
         // One that could be read before: nobody has looked for the packs that it names.
         match ground.broken.drain(broken..).next() {
             Some((_, e)) => Err(e.into()),
@@ -548,7 +597,7 @@ impl Mending<'_> {
         if self.again {
             session.flush()?;
         } else {
-            self.find_bad(&ground)?;
+            self.find_bad(&mut ground)?;
             let tables;
             (indexes, tables) = self.replace(&mut ground, &session)?;
             session.flush()?;

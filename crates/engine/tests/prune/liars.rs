@@ -40,6 +40,14 @@ fn claim_all(repository: &Repository, entries: &[Entry]) {
     claim(repository, entries, |_| true);
 }
 
+/// An index object that says this of a pack.
+fn name(repository: &Repository, entry: Entry) {
+    let (liar, _scratch) = session(repository);
+    liar.name_again(entry).unwrap();
+    liar.flush().unwrap();
+    liar.abandon().unwrap();
+}
+
 /// The same under some names.
 fn claim(repository: &Repository, entries: &[Entry], picked: impl Fn(&ChunkId) -> bool) {
     let (liar, _scratch) = session(repository);
@@ -105,6 +113,57 @@ fn a_repair_leaves_nothing_behind_for_what_a_thief_claims_to_have() {
         prune(&history.bench.repository, &cache, &prune_options(), &Quiet::default()).unwrap();
         history.whole();
     }
+}
+
+/// Nothing of a pack is left but its blocks, and an index object has the only table; another one that a thief has put says
+/// something else of it, and nobody can tell which of them is right.
+#[test]
+fn a_repair_gives_up_no_pack_that_a_thief_has_contradicted() {
+    for _ in 0..4 {
+        let history = History::new(2);
+        let largest = entries(&history).into_iter().max_by_key(|entry| entry.pack_len).unwrap();
+        let mut lie = largest.clone();
+        let ids: Vec<ChunkId> = largest.table.chunks.iter().map(|chunk| chunk.id).collect();
+        let rotated = ids.iter().cycle().skip(1);
+        lie.table.chunks.iter_mut().zip(rotated).for_each(|(chunk, id)| chunk.id = *id);
+        assert!(lie != largest);
+        name(&lesser(&history.bench, Role::Writer), lie.clone());
+        let path = names::pack(largest.kind, largest.pack);
+        let bytes = history.bench.memory.get(&path).unwrap();
+        history.bench.memory.put(&path, &bytes[..largest.table.blocks_end() as usize], Put::Replace).unwrap();
+        let by = &history.bench.repository;
+        let scratch = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::open(by, None, scratch.path()).unwrap());
+        let report = repair(by, &cache, &repair_options(), &Quiet::default()).unwrap();
+        assert_eq!((report.lost_chunks, &report.closed[..]), (0, &[largest.pack][..]), "{report:?}");
+        let _ = prune(by, &cache, &prune_options(), &Quiet::default());
+        // Once what he has put is gone all is there.
+        for (id, _) in by.index_objects().unwrap() {
+            if by.index_entries(id).unwrap().unwrap().contains(&lie) {
+                history.bench.memory.delete(&names::index(id)).unwrap();
+            }
+        }
+        history.whole();
+    }
+}
+
+/// That a sound pack is longer than it is says a thief, in index objects that come before and after the honest one.
+#[test]
+fn a_repair_believes_nobody_who_makes_a_sound_pack_longer() {
+    let history = History::new(2);
+    let thief = lesser(&history.bench, Role::Writer);
+    for entry in &entries(&history) {
+        for _ in 0..4 {
+            name(&thief, Entry { pack_len: entry.pack_len + 4096, ..entry.clone() });
+        }
+    }
+    let by = &history.bench.repository;
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = Arc::new(Cache::open(by, None, scratch.path()).unwrap());
+    let report = repair(by, &cache, &repair_options(), &Quiet::default()).unwrap();
+    let none = (report.lost_chunks, report.mended.len(), report.damaged.len(), report.closed.len(), report.salvaged);
+    assert_eq!(none, (0, 0, 0, 0, 0), "{report:?}");
+    history.whole();
 }
 
 /// Nor while a prune is at work: what a new snapshot needs of a pack that is to go is there, whoever says since that he
