@@ -79,7 +79,7 @@ impl<'a> Merge<'a> {
             force,
             unchanged: Unchanged::new(sources),
             found: false,
-            passed_by: PassedBy::default(),
+            passed_by: PassedBy::new(sources),
             old,
             batch: Vec::new(),
             batch_bytes: 0,

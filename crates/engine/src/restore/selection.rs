@@ -21,6 +21,8 @@ pub(super) struct Selection {
     sources: HashSet<Vec<u8>>,
     /// The keys of what lies on other file systems and was not looked into.
     passed_by: HashSet<Vec<u8>>,
+    /// Whether the snapshot says so.
+    tells_passed_by: bool,
     /// Those that were given with a slash at the end: a symlink may be there.
     followed: HashSet<Vec<u8>>,
     include: Option<Filter>,
@@ -43,6 +45,7 @@ impl Selection {
             base: base.unwrap_or_default(),
             sources: paths().filter_map(|path| source_key(path)).collect(),
             passed_by: options.snapshot.passed_by.iter().flatten().filter_map(|path| source_key(path)).collect(),
+            tells_passed_by: options.snapshot.passed_by.is_some(),
             followed: paths().filter(|path| path.ends_with(b"/")).filter_map(|path| source_key(path)).collect(),
             include: if options.include.is_empty() {
                 None
@@ -62,7 +65,12 @@ impl Selection {
     /// Whether a directory was saved with all that was in it, or as much as rules let through: it is a source, or lies
     /// below one, and not on another file system that wasn't looked into.
     pub fn is_whole(&self, dir: &[u8]) -> bool {
-        nearest(&self.sources, dir).is_some_and(|source| nearest(&self.passed_by, dir).is_none_or(|at| at < source))
+        let Some(source) = nearest(&self.sources, dir) else { return false };
+        match self.tells_passed_by {
+            true => nearest(&self.passed_by, dir).is_none_or(|at| at < source),
+            // That there is a source in it may be all that is known of it.
+            false => !self.sources.iter().any(|source| source.len() > dir.len() && is_below(source, dir)),
+        }
     }
 
     /// Whether a directory only leads to what was saved, or to what is wanted of it: its path may look through
@@ -149,6 +157,11 @@ impl Selection {
         let rest = dir.strip_prefix(&self.base[..]).unwrap_or(dir);
         slashes(rest.strip_prefix(&[0]).unwrap_or(rest))
     }
+}
+
+/// Whether a key is that of a directory, or below it.
+fn is_below(key: &[u8], dir: &[u8]) -> bool {
+    dir.is_empty() || key.strip_prefix(dir).is_some_and(|rest| matches!(rest, [] | [0, ..]))
 }
 
 /// How long the longest of some keys is that is a directory's own, or that of one above it.
