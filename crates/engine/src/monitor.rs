@@ -113,7 +113,12 @@ macro_rules! counters {
 
             /// Begin to count anew.
             pub(crate) fn reset(&self) {
-                $(self.$name.store(0, Ordering::Relaxed);)+
+                self.set(&Counts::default());
+            }
+
+            /// Go on from these numbers.
+            pub(crate) fn set(&self, counts: &Counts) {
+                $(self.$name.store(counts.$name, Ordering::Relaxed);)+
             }
         }
     };

@@ -424,7 +424,10 @@ fn the_source_is_read_and_the_target_written_by_whoever_may() {
         let todo: Vec<_> =
             all.iter().filter(|info| copier.copy_of(&info.snapshot).unwrap().is_none()).cloned().collect();
         let monitor = Quiet::default();
+        // Of what was copied before: it stays counted, whatever is attempted again.
+        monitor.counters().damaged.store(5, Ordering::Relaxed);
         let copied: Vec<_> = todo.iter().map(|info| copier.copy(info, &all, &monitor).unwrap()).collect();
+        assert_eq!(monitor.counters().get().damaged, 5);
         assert!(monitor.problems().is_empty());
         (copied, monitor.counters().get())
     };

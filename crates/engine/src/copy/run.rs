@@ -40,10 +40,11 @@ impl Copier {
             let why = "no known key has signed it, and it would count as signed by yours";
             return Err(Error::Refused(format!("snapshot {} can't be copied: {why}", snapshot.id)));
         }
+        let before = monitor.counters().get();
         let outcome = match self.attempt(snapshot, others, monitor, true) {
             // What the copy before refers to was sealed anew since, by somebody whose keys this key doesn't have.
             Err(Error::Repo(RepoError::NotAllowed { .. })) if !monitor.stop() => {
-                monitor.counters().reset();
+                monitor.counters().set(&before);
                 self.attempt(snapshot, others, monitor, false)
             }
             outcome => outcome,
