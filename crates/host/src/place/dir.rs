@@ -134,11 +134,10 @@ impl TargetDir {
         Ok(problems)
     }
 
-    /// The same of a directory in which more will be made: that may inherit the group which it has from now on (by
-    /// setgid, or by how the file system is mounted), and is unlike what is made elsewhere.
+    /// The same of a directory in which more will be made: with setgid that inherits the group which it has from now on,
+    /// and is unlike what is made elsewhere.
     pub fn finish_dir_early(&self, wanted: &Wanted<'_>) -> Result<Problems> {
-        let group = self.stat_self()?.gid;
-        if wanted.mode & 0o2000 != 0 || wanted.owner.is_some_and(|(_, gid)| gid != group) {
+        if wanted.mode & 0o2000 != 0 {
             self.shared.are_different();
         }
         self.finish_dir(wanted)
