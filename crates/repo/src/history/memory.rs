@@ -66,7 +66,7 @@ impl Memory {
         };
         match memory.load() {
             Ok(seen) => {
-                let mut inner = memory.lock();
+                let (seen, mut inner) = (seen.unwrap_or_default(), memory.lock());
                 (inner.seen, inner.kept) = (seen.clone(), seen);
             }
             Err(why) => memory.lock().trouble = Some(why),
@@ -129,7 +129,9 @@ impl Memory {
         // Another process may have written since; what it has seen and nobody is sure of is found out by the next look.
         if !inner.replaced {
             match self.load() {
-                Ok(others) if others != inner.kept => {
+                // Where there is no file nobody has said anything.
+                Ok(None) => {}
+                Ok(Some(others)) if others != inner.kept => {
                     let before = inner.kept.clone();
                     inner.seen.accept(&before, &others);
                     inner.seen.join(others);
@@ -170,15 +172,15 @@ impl Memory {
         self.path.as_deref()
     }
 
-    /// What the file says; nothing if there is none.
-    fn load(&self) -> std::result::Result<Seen, Trouble> {
-        let Some(path) = &self.path else { return Ok(Seen::default()) };
+    /// What the file says; `None` if there is none.
+    fn load(&self) -> std::result::Result<Option<Seen>, Trouble> {
+        let Some(path) = &self.path else { return Ok(None) };
         let bytes = match descriptors::wait_for(|| fs::read(path)) {
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Seen::default()),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(e) => return Err(Trouble::Unread(e.to_string())),
             Ok(bytes) => bytes,
         };
-        self.opened(&bytes).map_err(|why| Trouble::Useless(why.into()))
+        self.opened(&bytes).map(Some).map_err(|why| Trouble::Useless(why.into()))
     }
 
     /// What the bytes of the file say.

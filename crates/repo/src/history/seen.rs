@@ -83,6 +83,21 @@ impl Ids {
     }
 }
 
+/// What differs between two states of a map goes for a third one as well.
+fn take_over<K: Ord + Copy, V: PartialEq + Copy>(
+    own: &mut BTreeMap<K, V>,
+    before: &BTreeMap<K, V>,
+    now: &BTreeMap<K, V>,
+) {
+    for (key, value) in before {
+        match now.get(key) {
+            None => drop(own.remove(key)),
+            Some(now) if now != value => drop(own.insert(*key, *now)),
+            Some(_) => {}
+        }
+    }
+}
+
 impl Seen {
     /// What this and another process of the same client have seen.
     pub fn join(&mut self, other: Seen) {
@@ -100,8 +115,8 @@ impl Seen {
         }
     }
 
-    /// Forgets what another process has taken out since it and this one knew the same: somebody has accepted that it is
-    /// gone.
+    /// Takes over what another process has taken out, or changed, since it and this one knew the same: somebody has
+    /// accepted that it is gone, or another.
     pub fn accept(&mut self, before: &Seen, other: &Seen) {
         let gone = |before: &Ids, other: &Ids| -> Ids { before.not_in(other).copied().collect() };
         let lists = [
@@ -112,8 +127,11 @@ impl Seen {
         for (own, gone) in lists {
             own.retain(|id| !gone.contains(id));
         }
-        self.keys.retain(|id, _| other.keys.contains_key(id) || !before.keys.contains_key(id));
-        self.generations.retain(|n, _| other.generations.contains_key(n) || !before.generations.contains_key(n));
+        if other.config != before.config {
+            self.config = other.config;
+        }
+        take_over(&mut self.keys, &before.keys, &other.keys);
+        take_over(&mut self.generations, &before.generations, &other.generations);
     }
 
     /// The snapshots that are not among these.

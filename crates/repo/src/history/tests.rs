@@ -419,6 +419,21 @@ fn what_is_kept_comes_back() {
         keys: [([2; 16], key)].into(),
         generations: [(1, [5; 16]), (4, [6; 16])].into(),
     };
+    // What another one has accepted meanwhile.
+    let other = SeenKey { certificate: [9; 16], revoked: false };
+    let accepted = Seen {
+        config: Some([8; 16]),
+        snapshots: ids(0..3),
+        keys: [([2; 16], other)].into(),
+        generations: [(1, [7; 16])].into(),
+        ..seen.clone()
+    };
+    let mut own = Seen { snapshots: ids(0..10), ..seen.clone() };
+    own.accept(&seen, &accepted);
+    own.join(accepted.clone());
+    let own_too = [0, 1, 2, 9].map(|n| [n; 16]).into_iter().collect::<Ids>();
+    assert_eq!(own, Seen { snapshots: own_too, ..accepted });
+
     let bytes = seen.encode();
     assert_eq!(Seen::decode(&bytes, true), Some(seen.clone()));
     assert_eq!(Seen::decode(&Seen::default().encode(), true), Some(Seen::default()));
@@ -485,6 +500,14 @@ fn the_file_is_shared_and_its_loss_is_told_and_no_more() {
     bench.drop_object(&names::snapshot(snapshot(6)));
     let five = open(&bench.owner);
     assert_eq!(look(&five).snapshots, [snapshot(6)], "what it has made is remembered");
+    // That the file is gone is nobody's word.
+    let aside = path.with_extension("aside");
+    std::fs::rename(&path, &aside).unwrap();
+    five.memory().unwrap().made(snapshot(2), &[]);
+    bench.put_snapshots([7]);
+    look(&five);
+    keep(&five);
+    assert_eq!(look(&open(&bench.owner)).snapshots, [snapshot(6)], "it still knows");
     five.accept_history(6).unwrap();
     keep(&five);
 
