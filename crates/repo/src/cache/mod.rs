@@ -26,13 +26,15 @@ use crate::lock::lock;
 use crate::{Error, Index, Repository, Result, names};
 use drumlin_format::PackId;
 use drumlin_format::pack::PackKind;
-use drumlin_seal::{SealKey, Secret, TAG_BYTES, derive};
+use drumlin_seal::{SealKey, Secret, TAG_BYTES, checksum, derive};
 use drumlin_store::Soon;
 use drumlin_store::descriptors;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -264,8 +266,10 @@ impl Cache {
 
     /// What was remembered under a name; `None` if there is nothing, or nothing sound.
     pub fn recall(&self, name: &str) -> Option<Remembered> {
-        let path = self.folder.as_ref()?.join(LAST).join(self.file_name(name));
-        let bytes = descriptors::wait_for(|| fs::read(&path)).ok()?;
+        let folder = self.folder.as_ref()?.join(LAST);
+        let read = |name: String| descriptors::wait_for(|| fs::read(folder.join(&name)));
+        // What was remembered before 2026-11-29 had one name for all keys.
+        let bytes = read(self.file_name(name)).or_else(|_| read(hex(&checksum(name.as_bytes())))).ok()?;
         let (fresh, sealed) = bytes.split_first_chunk::<16>()?;
         let mut sealed = sealed.to_vec();
         self.memory_seal(fresh).open(0, name.as_bytes(), &mut sealed).ok().map(|plain| plain.to_vec())
@@ -318,15 +322,25 @@ pub(crate) fn file_in_memory() -> Result<File> {
 /// A folder for the owner's eyes only, with its parents. What root makes in another one's folder (`sudo` may keep HOME)
 /// is that one's, or he couldn't use it any more.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
-    let above = path.ancestors().find(|above| above.exists());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let Some(above) = above.filter(|above| *above != path && rustix::process::geteuid().is_root()) else {
-        return Ok(());
+    let above = path.ancestors().find(|above| above.exists()).filter(|_| rustix::process::geteuid().is_root());
+    let Some((above, owner)) =
+        above.and_then(|above| Some((above, fs::metadata(above).ok().filter(|m| m.uid() != 0)?)))
+    else {
+        return fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     };
-    let owner = fs::metadata(above)?;
-    if owner.uid() != 0 {
-        for made in path.ancestors().take_while(|made| *made != above) {
-            lchown(made, Some(owner.uid()), Some(owner.gid()))?;
+    // By descriptors: he could put a link in the place of what was just made, and be given what that leads to.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::open(above, flags, Mode::empty())?;
+    for part in path.strip_prefix(above).unwrap_or(path).iter() {
+        let made = match rustix::fs::mkdirat(&dir, part, Mode::RWXU) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        dir = rustix::fs::openat(&dir, part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        if made {
+            // Some file systems can't; then it is root's, as ever.
+            let _ = fchown(&dir, Some(owner.uid()), Some(owner.gid()));
         }
     }
     Ok(())
@@ -394,14 +408,14 @@ mod tests {
             return;
         }
         let home = tempfile::tempdir().unwrap();
-        lchown(home.path(), Some(12345), Some(54321)).unwrap();
+        std::os::unix::fs::lchown(home.path(), Some(12345), Some(54321)).unwrap();
         let made = home.path().join(".local/state/drumlin");
         make_folder(&made).unwrap();
         for path in [home.path().join(".local"), home.path().join(".local/state"), made.clone()] {
             let meta = fs::metadata(&path).unwrap();
             assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (12345, 54321, 0o700), "{}", path.display());
         }
-        lchown(&made, Some(0), Some(0)).unwrap();
+        std::os::unix::fs::lchown(&made, Some(0), Some(0)).unwrap();
         make_folder(&made).unwrap();
         assert_eq!(fs::metadata(&made).unwrap().uid(), 0, "what was there stays whose it is");
     }
