@@ -23,6 +23,9 @@ impl PassedBy {
 
     /// More of them.
     pub fn add(&mut self, paths: Vec<Vec<u8>>) {
+        if paths.is_empty() {
+            return;
+        }
         for path in paths {
             if !self.is_said(&path) {
                 self.paths.insert(path);
