@@ -96,11 +96,9 @@ fn nothing_is_deleted_that_was_on_a_file_system_which_was_not_looked_into() {
         let options = Options { snapshot: snapshot.clone(), subfolder, delete: true, ..scene.options() };
         let (_, monitor) = scene.run(options);
         assert!(monitor.problems().is_empty(), "{:?}", monitor.problems());
-        let gone: Vec<_> = there.iter().filter(|path| !path.exists()).collect();
-        assert_eq!(
-            gone,
-            goes.iter().map(|file| scene.target.join(name).join(file)).collect::<Vec<_>>().iter().collect::<Vec<_>>()
-        );
+        let gone: Vec<_> = there.into_iter().filter(|path| !path.exists()).collect();
+        let meant: Vec<_> = goes.iter().map(|file| scene.target.join(name).join(file)).collect();
+        assert_eq!(gone, meant);
         assert_eq!(scene.target.join("stranger").exists(), !stranger_goes);
     }
 }
