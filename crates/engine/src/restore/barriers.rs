@@ -2,6 +2,7 @@
 //!
 //! All are known by their keys in the tree, and count for what lies below them too.
 
+use super::selection::is_below;
 use drumlin_format::tree::join;
 
 /// What is in the way of a restore, as far as it has come.
@@ -33,23 +34,23 @@ impl Barriers {
 
     /// Whether a directory lies on or below what something is mounted on.
     pub fn is_mounted(&self, key: &[u8]) -> bool {
-        is_below(&self.mounted, key)
+        is_below_any(&self.mounted, key)
     }
 
     /// Whether something is in a directory's way, or in that of one above it.
     pub fn is_barred(&self, key: &[u8]) -> bool {
-        is_below(&self.barred, key) || self.is_kept_out(key)
+        is_below_any(&self.barred, key) || self.is_kept_out(key)
     }
 
     /// Whether that stays where it is.
     pub fn is_kept_out(&self, key: &[u8]) -> bool {
-        is_below(&self.kept_out, key)
+        is_below_any(&self.kept_out, key)
     }
 }
 
 /// Whether a directory is one of these, or lies below one.
-fn is_below(dirs: &[Vec<u8>], key: &[u8]) -> bool {
-    dirs.iter().any(|dir| key.strip_prefix(&dir[..]).is_some_and(|rest| matches!(rest, [] | [0, ..])))
+fn is_below_any(dirs: &[Vec<u8>], key: &[u8]) -> bool {
+    dirs.iter().any(|dir| is_below(key, dir))
 }
 
 #[cfg(test)]

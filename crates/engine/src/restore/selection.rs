@@ -160,7 +160,7 @@ impl Selection {
 }
 
 /// Whether a key is that of a directory, or below it.
-fn is_below(key: &[u8], dir: &[u8]) -> bool {
+pub(super) fn is_below(key: &[u8], dir: &[u8]) -> bool {
     dir.is_empty() || key.strip_prefix(dir).is_some_and(|rest| matches!(rest, [] | [0, ..]))
 }
 
