@@ -24,6 +24,9 @@ const SMALL_PIECE_BYTES: usize = 32 << 10;
 pub(super) const SETTLING: Duration = Duration::from_secs(2);
 /// How often somebody who waits looks whether the line is dead.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// Where a program syncs nothing, the end of a file may be its upload: what only takes whole files (rclone, of storages
+/// that take no streams) sends it on then, and answers nothing else meanwhile. A pack takes 50 minutes at 20 KB/s.
+const UPLOADING: Duration = Duration::from_secs(3 * 3600);
 
 /// A packet on its way out; the bytes of a WRITE are not copied into it.
 pub(super) struct Outgoing {
@@ -97,13 +100,24 @@ pub(super) struct Line {
     openssh: AtomicBool,
     /// Nothing heard for so long while somebody waits: the line is dead.
     patience: Duration,
+    /// At its end is a program that answers for itself, and whose life nobody asks about.
+    is_program: bool,
     end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Line {
     pub(super) fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Line::silent(patience, false))
+    }
+
+    /// To a program.
+    pub(super) fn to_program(patience: Duration) -> Arc<Self> {
+        Arc::new(Line::silent(patience, true))
+    }
+
+    fn silent(patience: Duration, is_program: bool) -> Self {
         let (heard, over, openssh) = Default::default();
-        Arc::new(Line { started: Instant::now(), heard, over, openssh, patience, end: Mutex::new(None) })
+        Line { started: Instant::now(), heard, over, openssh, patience, is_program, end: Mutex::new(None) }
     }
 
     /// How to end it.
@@ -210,6 +224,8 @@ struct Waiting {
     to: Sender<Answer>,
     tag: usize,
     weight: usize,
+    /// It is a CLOSE, and waited for: of a file that was written.
+    ends: bool,
 }
 
 impl Peer {
@@ -319,7 +335,7 @@ impl Peer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
         if state.gone.is_none() {
-            state.waiting.insert(id, Waiting { to: self.told.clone(), tag: 0, weight: 0 });
+            state.waiting.insert(id, Waiting { to: self.told.clone(), tag: 0, weight: 0, ends: false });
             state.handles.sent(id, request);
             state.later.extend(request.encode(id));
         }
@@ -365,7 +381,8 @@ impl Peer {
         if state.waiting.is_empty() || !state.later.is_empty() {
             self.line.hear();
         }
-        state.waiting.insert(id, Waiting { to: to.clone(), tag, weight });
+        let ends = matches!(request, Request::Close { .. });
+        state.waiting.insert(id, Waiting { to: to.clone(), tag, weight, ends });
         state.handles.sent(id, request);
         self.load.fetch_add(weight, Ordering::Relaxed);
         packet.append(&mut state.later);
@@ -430,9 +447,18 @@ impl Peer {
 
     /// End the connection if nothing has been heard for too long.
     pub(super) fn look(&self) {
-        if self.line.silence() > self.line.patience {
-            self.die(&format!("nothing was heard for {} seconds", self.line.patience.as_secs()));
+        let patience = self.patience();
+        if self.line.silence() > patience {
+            self.die(&format!("nothing was heard for {} seconds", patience.as_secs()));
         }
+    }
+
+    /// For how long nothing may be heard.
+    fn patience(&self) -> Duration {
+        let is_uploading = self.line.is_program
+            && !self.offers().sync
+            && lock(&self.state).waiting.values().any(|waiting| waiting.ends);
+        if is_uploading { self.line.patience.max(UPLOADING) } else { self.line.patience }
     }
 
     /// One request and its reply.
@@ -494,7 +520,7 @@ impl Peer {
                     state.handles.answered(id, &reply);
                     state.waiting.remove(&id)
                 };
-                if let Some(Waiting { to, tag, weight }) = waiting {
+                if let Some(Waiting { to, tag, weight, .. }) = waiting {
                     self.load.fetch_sub(weight, Ordering::Relaxed);
                     let _ = to.send(Answer { tag, reply: Ok(reply) });
                 }
@@ -657,3 +683,6 @@ impl Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,7 @@ pub(super) fn start(command: &str, limits: &Limits, patience: Duration) -> io::R
         return Err(io::Error::other("the program has no pipes"));
     };
     let (out, mut outgoing) = mpsc::unbounded_channel::<Outgoing>();
-    let line = Line::new(patience);
+    let line = Line::to_program(patience);
     let child = Arc::new(Mutex::new(child));
     let of_line = child.clone();
     line.ends_by(move || {
