@@ -231,7 +231,8 @@ impl Stream {
     fn contents(&self, context: &Context) -> u64 {
         let Data::List(list) = &self.data else { return self.size };
         let len = |r: drumlin_repo::Result<Ref>| r.map(|r| if let Ref::Chunk { len, .. } = r { len } else { 0 });
-        Refs::new(&context.reader, list).map(len).sum::<drumlin_repo::Result<u64>>().unwrap_or(self.size)
+        let refs = Refs::new(&context.reader, list).take_while(|_| !context.ended());
+        refs.map(len).sum::<drumlin_repo::Result<u64>>().unwrap_or(self.size)
     }
 
     fn place(&self, context: &Context, scratch: &mut Vec<u8>) -> std::result::Result<(), Stop> {

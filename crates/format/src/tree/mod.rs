@@ -18,7 +18,7 @@ pub use body::{Body, Content, Data};
 pub use boundary::Boundaries;
 pub use inner::{Child, Inner};
 pub use leaf::{Leaf, Owners};
-pub use list::{INLINE_REFS_MAX, List, ListNode, Ref};
+pub use list::{HOLE_BEHIND_HOLE, INLINE_REFS_MAX, List, ListNode, Ref};
 pub use xattrs::Xattrs;
 
 use crate::Result;

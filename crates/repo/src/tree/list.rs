@@ -4,7 +4,7 @@ use super::node::Nodes;
 use crate::pack::Reader;
 use crate::{Error, Result};
 use drumlin_format::pack::PackKind;
-use drumlin_format::tree::{INLINE_REFS_MAX, List, ListNode, Ref};
+use drumlin_format::tree::{HOLE_BEHIND_HOLE, INLINE_REFS_MAX, List, ListNode, Ref};
 
 /// Builds the list of one file, in memory for one node a level.
 #[derive(Default)]
@@ -61,12 +61,14 @@ pub struct Refs<'a> {
     reader: &'a Reader,
     /// Refs to come, and their level, the innermost node last.
     path: Vec<(u8, std::vec::IntoIter<Ref>)>,
+    /// The last one was a hole.
+    is_behind_hole: bool,
 }
 
 impl<'a> Refs<'a> {
     /// Of this list.
     pub fn new(reader: &'a Reader, list: &List) -> Self {
-        Refs { reader, path: vec![(list.level, list.refs.clone().into_iter())] }
+        Refs { reader, path: vec![(list.level, list.refs.clone().into_iter())], is_behind_hole: false }
     }
 
     fn step(&mut self) -> Result<Option<Ref>> {
@@ -77,7 +79,19 @@ impl<'a> Refs<'a> {
                 continue;
             };
             match (*level, r) {
-                (0, r) | (_, r @ Ref::Hole { .. }) => return Ok(Some(r)),
+                (_, r @ Ref::Hole { .. }) => {
+                    // In one node that is refused where it is decoded.
+                    if std::mem::replace(&mut self.is_behind_hole, true) {
+                        let source =
+                            drumlin_format::Error::Malformed { object: "chunk list", detail: HOLE_BEHIND_HOLE };
+                        return Err(Error::Damaged { object: "a chunk list".into(), source });
+                    }
+                    return Ok(Some(r));
+                }
+                (0, r) => {
+                    self.is_behind_hole = false;
+                    return Ok(Some(r));
+                }
                 (level, Ref::Chunk { id, len }) => {
                     let bytes = self.reader.chunk(PackKind::Tree, &id)?;
                     let node = ListNode::decode(&bytes, level - 1, len)
@@ -94,6 +108,10 @@ impl Iterator for Refs<'_> {
     type Item = Result<Ref>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step().transpose()
+        let next = self.step();
+        if next.is_err() {
+            self.path.clear();
+        }
+        next.transpose()
     }
 }

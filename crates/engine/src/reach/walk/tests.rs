@@ -56,7 +56,9 @@ impl Forest {
                 Ref::Chunk { id, len }
             }
         };
-        (0..count).map(|_| one(self)).collect()
+        let mut refs: Vec<Ref> = (0..count).map(|_| one(self)).collect();
+        refs.dedup_by(|next, one| next.chunk().is_none() && one.chunk().is_none());
+        refs
     }
 
     fn list(&mut self, level: u8) -> (ChunkId, u64) {
