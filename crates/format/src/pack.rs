@@ -317,7 +317,8 @@ impl Block {
         if stored < tag {
             return malformed(TABLE, "a block is shorter than its tag");
         }
-        if stored.max(raw) > BLOCK_BYTES_MAX {
+        // Whatever it is coded by: what isn't worth its compression is stored as it is when it is sealed anew.
+        if stored.max(raw + tag) > BLOCK_BYTES_MAX {
             return malformed(TABLE, "a block is too long");
         }
         match self.codec {

@@ -162,11 +162,12 @@ impl Packer {
         let start = Instant::now();
         let appended = sealed.and_then(|codec| {
             let mut stream = lock(&pack.stream);
+            let (stored, offset) = (coder.coded.len() as u32, stream.table.blocks_end());
+            // What the table refuses isn't written: all that came behind it would stand elsewhere than the table says.
+            stream.table.push(0, number, codec, stored, raw.len() as u32, chunks).map_err(refused)?;
             let upload = stream.upload.as_mut().expect("a pack with tickets out is open");
             upload.write(&coder.coded)?;
-            let stored = coder.coded.len() as u32;
-            self.keep_copy(pack.id, stream.table.blocks_end(), &coder.coded);
-            stream.table.push(0, number, codec, stored, raw.len() as u32, chunks).map_err(refused)?;
+            self.keep_copy(pack.id, offset, &coder.coded);
             stream.full |= self.is_full(&stream.table);
             Ok(stored)
         });
@@ -192,10 +193,12 @@ impl Packer {
                 let mut stream = lock(&pack.stream);
                 let new = stream.takes(slot) && stream.adopted.insert((slot.origin, block.number));
                 stream.full |= !new;
-                if new {
-                    self.keep_copy(pack.id, stream.table.blocks_end(), sealed);
+                let offset = stream.table.blocks_end();
+                let adopted = if new { stream.adopt(slot, block, sealed, chunks).map(|()| true) } else { Ok(false) };
+                if let Ok(true) = adopted {
+                    self.keep_copy(pack.id, offset, sealed);
                 }
-                if new { stream.adopt(slot, block, sealed, chunks).map(|()| true) } else { Ok(false) }
+                adopted
             };
             if let Ok(true) = adopted {
                 let mut stream = lock(&pack.stream);
@@ -381,9 +384,9 @@ impl Stream {
                 self.table.slots.len() - 1
             }
         };
-        self.upload.as_mut().expect("a pack with tickets out is open").write(sealed)?;
         let len = sealed.len() as u32;
-        self.table.push(place as u32, block.number, block.codec, len, block.raw_len, chunks).map_err(refused)
+        self.table.push(place as u32, block.number, block.codec, len, block.raw_len, chunks).map_err(refused)?;
+        self.upload.as_mut().expect("a pack with tickets out is open").write(sealed)
     }
 }
 
