@@ -100,6 +100,11 @@ pub struct GenerationSecrets {
 }
 
 impl GenerationSecrets {
+    /// Where it stands among others.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.number, self.tag)
+    }
+
     /// As far as a role goes; `None` if these secrets don't suffice.
     pub fn lessen(&self, role: Role) -> Option<Self> {
         let lesser = GenerationSecrets {

@@ -160,10 +160,11 @@ impl Secrets {
         self.generations.iter().find(|of| of.tag == tag)
     }
 
-    /// Add what is known of a generation, in its place.
+    /// Add what is known of a generation, in its place. There may be two of a number: where a repository was put back
+    /// to what it was before the first of them, and given new secrets once more.
     pub fn learn(&mut self, of: GenerationSecrets) {
         if of.tag != 0 && self.generation(of.tag).is_none() {
-            let at = self.generations.partition_point(|known| known.number <= of.number);
+            let at = self.generations.partition_point(|known| known.place() < of.place());
             self.generations.insert(at, of);
         }
     }
@@ -244,7 +245,7 @@ impl Secrets {
             generations: body.generations.unwrap_or_default().into_iter().map(Known::into_secrets).collect(),
         };
         let tags = |of: &GenerationSecrets| of.tag == 0 || of.number == 0;
-        if secrets.generations.iter().any(tags) || !secrets.generations.is_sorted_by(|a, b| a.number < b.number) {
+        if secrets.generations.iter().any(tags) || !secrets.generations.is_sorted_by(|a, b| a.place() < b.place()) {
             return malformed(OBJECT, "the generations that it knows are not in order");
         }
         if !secrets.complete() {
@@ -320,6 +321,25 @@ pub(super) mod tests {
         assert_eq!(of(Role::Keeper), [false, false, false, true, false, true, true]);
         let writer = owner.lessen(Role::Writer, KeyId([10; 16]), Some(signing.clone())).unwrap();
         assert!(writer.lessen(Role::Reader, KeyId([12; 16]), Some(signing)).is_none(), "no role makes a greater one");
+    }
+
+    /// Two of one number are of a repository that was put back to what it was before the first of them. Who knows both
+    /// must be able to keep what he knows.
+    #[test]
+    fn generations_of_one_number_are_kept() {
+        let signing = SigningKey::new(Secret::new([11; 32])).unwrap();
+        let mut secrets = owner().lessen(Role::Writer, KeyId([10; 16]), Some(signing)).unwrap();
+        let of = |number, tag| GenerationSecrets { number, tag, index: Secret::new([20; 32]), data: None, meta: None };
+        for (number, tag) in [(2, 5), (1, 9), (1, 3), (3, 1), (1, 9)] {
+            secrets.learn(of(number, tag));
+        }
+        let known = |secrets: &Secrets| secrets.generations.iter().map(|of| (of.number, of.tag)).collect::<Vec<_>>();
+        assert_eq!(known(&secrets), [(1, 3), (1, 9), (2, 5), (3, 1)]);
+        assert_eq!(known(&Secrets::decode(&secrets.encode()).unwrap()), known(&secrets));
+        secrets.generations.swap(0, 1);
+        assert!(Secrets::decode(&secrets.encode()).is_err());
+        secrets.generations[0] = of(1, 3);
+        assert!(Secrets::decode(&secrets.encode()).is_err(), "one tag twice");
     }
 
     #[test]
