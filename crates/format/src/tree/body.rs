@@ -277,8 +277,29 @@ mod tests {
         let mut other = leaf.clone();
         other.push(b"dir", b"e", leaf.get(3).2);
         assert!(Body::decode(&bytes, &other).is_err());
-        let long = [&bytes[..], &vec![0; TREE_CHUNK_BYTES_MAX]].concat();
-        assert!(Body::decode(&long, &leaf).is_err());
+    }
+
+    /// Bodies that are right in all but one thing.
+    #[test]
+    fn what_no_reader_may_take_is_refused() {
+        let of = |content: Content, size: u64| {
+            let mut leaf = Leaf::default();
+            leaf.push(b"", b"a", &meta(Kind::File, size));
+            Body::decode(&Body { contents: vec![content] }.encode(), &leaf)
+        };
+        let list = |level: u8, count: usize| {
+            let refs = vec![Ref::Chunk { id: ChunkId([1; 32]), len: 1 }; count];
+            of(Content { data: Data::List(List { level, refs, whole: [7; 32] }), ..Content::default() }, count as u64)
+        };
+        assert!(list(LEVEL_MAX, INLINE_REFS_MAX).is_ok());
+        assert!(list(LEVEL_MAX + 1, INLINE_REFS_MAX).is_err());
+        assert!(list(0, INLINE_REFS_MAX + 1).is_err());
+        let attribute = |len: usize| {
+            let xattrs = Xattrs::from(vec![(b"user.a".to_vec(), vec![b'v'; len])]);
+            of(Content { xattrs, ..Content::default() }, 0)
+        };
+        assert!(attribute(TREE_CHUNK_BYTES_MAX - 1000).is_ok());
+        assert!(attribute(TREE_CHUNK_BYTES_MAX).is_err());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! like beside like.
 
 use super::{
-    DIR_BYTES_MAX, Kind, Meta, NODE_ENTRIES_MAX, NODE_TEXT_MAX, NodeKind, Sums, Time, is_dir_path, is_name, marks,
-    read_node,
+    DIR_BYTES_MAX, Kind, Meta, NAME_BYTES_MAX, NODE_ENTRIES_MAX, NODE_TEXT_MAX, NodeKind, Sums, Time, is_dir_path,
+    is_name, marks, read_node,
 };
 use crate::Result;
 use crate::wire::{Reader, Writer};
@@ -226,6 +226,9 @@ impl Leaf {
                 if names.last().is_some_and(|(before, _)| *before >= id) {
                     return r.fail("its owners' names are not in order");
                 }
+                if name.len() > NAME_BYTES_MAX {
+                    return r.fail("an owner's name is too long");
+                }
                 names.push((id, name.to_vec()));
             }
         }
@@ -307,7 +310,7 @@ impl Leaf {
         let mut rest_total = 0usize;
         for _ in 0..len {
             let (shared, rest) = (r.varint()?, r.varint()?);
-            if shared.max(rest) > super::NAME_BYTES_MAX as u64 {
+            if shared.max(rest) > NAME_BYTES_MAX as u64 {
                 return r.fail("a name is too long");
             }
             lens.push((shared as usize, rest as usize));
@@ -579,8 +582,40 @@ pub(crate) mod tests {
         assert!(Leaf::decode(&crowded(2, 1)).is_err());
         assert!(Leaf::decode(&crowded(1, 2)).is_err());
         assert!(Leaf::decode(&crowded(1 << 20, 1)).is_err());
-        let long = [&crowded(1, 1)[..], &vec![0; crate::tree::TREE_CHUNK_BYTES_MAX]].concat();
-        assert!(Leaf::decode(&long).is_err());
+    }
+
+    /// Leaves that are right in all but one thing.
+    #[test]
+    fn what_no_reader_may_take_is_refused() {
+        let of = |entries: usize, owners: &[usize]| {
+            let mut leaf = Leaf::default();
+            for n in 0..entries {
+                let meta = Meta { uid: n as u32, ..EMPTY };
+                leaf.push(b"", format!("{n:06}").as_bytes(), &meta);
+            }
+            leaf.owners.users.extend((0..).zip(owners).map(|(id, len)| (id, vec![b'u'; *len])));
+            Leaf::decode(&leaf.encode())
+        };
+        assert!(of(NODE_ENTRIES_MAX, &[]).is_ok());
+        assert!(of(NODE_ENTRIES_MAX + 1, &[]).is_err());
+        assert!(of(1, &[NAME_BYTES_MAX]).is_ok());
+        assert!(of(1, &[NAME_BYTES_MAX + 1]).is_err());
+        // Beyond 8 MiB as a whole, by names that are all right.
+        assert!(of(NODE_ENTRIES_MAX, &[NAME_BYTES_MAX; 7000]).is_ok());
+        assert!(of(NODE_ENTRIES_MAX, &[NAME_BYTES_MAX; NODE_ENTRIES_MAX]).is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused() {
+        let named = |len: usize| {
+            let (mut name, mut bytes) = (Vec::new(), crowded(1, 1));
+            name.varint(len as u64);
+            name.extend(vec![b'x'; len]);
+            bytes.splice(7..9, name);
+            Leaf::decode(&bytes)
+        };
+        assert!(named(NAME_BYTES_MAX).is_ok());
+        assert!(named(NAME_BYTES_MAX + 1).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod xattrs;
 
 pub use body::{Body, Content, Data};
 pub use boundary::Boundaries;
-pub use inner::{Child, Inner};
+pub use inner::{Child, Inner, LEVEL_MAX};
 pub use leaf::{Leaf, Owners};
 pub use list::{HOLE_BEHIND_HOLE, INLINE_REFS_MAX, List, ListNode, Ref};
 pub use xattrs::Xattrs;

@@ -4,7 +4,13 @@
 use super::node::Nodes;
 use crate::{Error, Result};
 use drumlin_format::snapshot::Root;
-use drumlin_format::tree::{Body, Boundaries, Child, Content, DIR_BYTES_MAX, Inner, Leaf, Meta, Owners, is_name};
+use drumlin_format::tree::{
+    Body, Boundaries, Child, Content, Inner, LEVEL_MAX, Leaf, Meta, NAME_BYTES_MAX, Owners, TREE_CHUNK_BYTES_MAX,
+    is_dir_path, is_name,
+};
+
+/// What the contents of a leaf weigh at the most, but those of a single entry: room is left for chunks' ids.
+const WEIGHT_MAX: usize = TREE_CHUNK_BYTES_MAX / 4 * 3;
 
 /// Where names of users and groups come from.
 pub trait NameSource {
@@ -21,6 +27,8 @@ pub struct TreeWriter {
     state: State,
     dir: Vec<u8>,
     dir_digest: Option<[u8; 16]>,
+    /// Directory and name of the last entry, once there is one.
+    last: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// What is not yet in a node: small, and cloned for a checkpoint.
@@ -37,17 +45,22 @@ struct State {
 impl TreeWriter {
     /// An empty tree.
     pub fn new(boundaries: Boundaries, names: Box<dyn NameSource + Send>) -> Self {
-        TreeWriter { boundaries, names, state: State::default(), dir: Vec::new(), dir_digest: None }
+        TreeWriter { boundaries, names, state: State::default(), dir: Vec::new(), dir_digest: None, last: None }
     }
 
     /// Append an entry, which comes after all before it in tree order.
     pub fn push(&mut self, nodes: &mut Nodes, dir: &[u8], name: &[u8], meta: &Meta, content: Content) -> Result<()> {
         // What a reader would refuse must not be written.
         content.check(meta).map_err(|e| Error::Misuse(format!("an entry can't be stored: {e}")))?;
-        if dir.len() > DIR_BYTES_MAX || !is_name(name) {
-            return Err(Error::Misuse(
-                "an entry can't be stored: its path is too long, or its name is not valid".into(),
-            ));
+        if !is_name(name) {
+            return Err(unstorable("its name is too long, or not valid"));
+        }
+        self.go_on_to(dir, name)?;
+        if !self.at_boundary() && self.state.weight + content.weight() > WEIGHT_MAX {
+            let (dir, name, _) = self.state.leaf.get(self.state.leaf.len() - 1);
+            let (dir, name) = (dir.to_vec(), name.to_vec());
+            let hash = self.hash(&dir, &name);
+            self.state.end_leaf(nodes, &mut *self.names, Some(hash))?;
         }
         self.state.leaf.push(dir, name, meta);
         self.state.weight += content.weight();
@@ -72,6 +85,11 @@ impl TreeWriter {
     /// An old leaf that its tree's end cut short is not taken over by the caller unless it ends this tree as well.
     pub fn push_leaf(&mut self, nodes: &mut Nodes, child: Child, last: (&[u8], &[u8])) -> Result<()> {
         debug_assert!(self.at_boundary());
+        self.go_on_to(&child.dir, &child.name)?;
+        // The leaf may be of one entry.
+        if (&child.dir[..], &child.name[..]) != last {
+            self.go_on_to(last.0, last.1)?;
+        }
         let hash = self.hash(last.0, last.1);
         self.state.push_child(nodes, 0, child, Some(hash))
     }
@@ -79,6 +97,20 @@ impl TreeWriter {
     /// Whether an old leaf of so many entries and bytes of text, ending with `last`, ends where this tree would end it.
     pub fn would_end(&mut self, last: (&[u8], &[u8]), entries: usize, text: usize) -> bool {
         Boundaries::leaf_ends(self.hash(last.0, last.1), entries, text)
+    }
+
+    /// The next entry is this one: it has to be behind the last one, where an entry can be.
+    fn go_on_to(&mut self, dir: &[u8], name: &[u8]) -> Result<()> {
+        match &mut self.last {
+            Some((last_dir, last)) if last_dir == dir && &last[..] < name => {
+                last.clear();
+                last.extend_from_slice(name);
+            }
+            Some((last_dir, _)) if &last_dir[..] >= dir => return Err(unstorable("it comes before the last one")),
+            _ if !is_dir_path(dir) => return Err(unstorable("its path is too long, or not valid")),
+            last => *last = Some((dir.to_vec(), name.to_vec())),
+        }
+        Ok(())
     }
 
     fn hash(&mut self, dir: &[u8], name: &[u8]) -> u64 {
@@ -124,7 +156,7 @@ impl State {
             self.levels.push(Vec::new());
         }
         self.levels[below].push(child);
-        let level = below as u8 + 1;
+        let level = level_above(below)?;
         let children = &self.levels[below];
         let text = children.iter().map(|c| c.dir.len() + c.name.len()).sum();
         if hash.is_some_and(|hash| Boundaries::inner_ends(hash, level, children.len(), text)) {
@@ -135,7 +167,7 @@ impl State {
     }
 
     fn end_inner(&mut self, nodes: &mut Nodes, below: usize) -> Result<Child> {
-        let inner = Inner { level: below as u8 + 1, children: std::mem::take(&mut self.levels[below]) };
+        let inner = Inner { level: level_above(below)?, children: std::mem::take(&mut self.levels[below]) };
         let node = nodes.put(&inner.encode())?;
         let sums = inner.sums();
         let first = inner.children.into_iter().next().expect("an inner node ends after a child");
@@ -165,6 +197,16 @@ impl State {
     }
 }
 
+/// The level of a node above so many others. None that is higher than a reader takes.
+fn level_above(below: usize) -> Result<u8> {
+    let level = u8::try_from(below + 1).ok().filter(|level| *level <= LEVEL_MAX);
+    level.ok_or_else(|| Error::Misuse(format!("a tree of more than {LEVEL_MAX} levels can't be stored")))
+}
+
+fn unstorable(why: &str) -> Error {
+    Error::Misuse(format!("an entry can't be stored: {why}"))
+}
+
 fn owners(leaf: &Leaf, names: &mut dyn NameSource) -> Owners {
     let mut owners = Owners::default();
     let ids = |of: fn(&Meta) -> u32| {
@@ -173,7 +215,21 @@ fn owners(leaf: &Leaf, names: &mut dyn NameSource) -> Owners {
         ids.dedup();
         ids
     };
-    owners.users.extend(ids(|m| m.uid).into_iter().filter_map(|id| Some((id, names.user(id)?))));
-    owners.groups.extend(ids(|m| m.gid).into_iter().filter_map(|id| Some((id, names.group(id)?))));
+    let fits = |name: &Vec<u8>| name.len() <= NAME_BYTES_MAX;
+    owners.users.extend(ids(|m| m.uid).into_iter().filter_map(|id| Some((id, names.user(id).filter(fits)?))));
+    owners.groups.extend(ids(|m| m.gid).into_iter().filter_map(|id| Some((id, names.group(id).filter(fits)?))));
     owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tree_is_higher_than_a_reader_takes() {
+        assert_eq!(level_above(0).unwrap(), 1);
+        assert_eq!(level_above(15).unwrap(), LEVEL_MAX);
+        assert!(level_above(16).is_err());
+        assert!(level_above(256).is_err());
+    }
 }
