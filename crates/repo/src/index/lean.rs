@@ -13,8 +13,9 @@ use crate::lock::lock;
 use crate::{Cache, Repository, Result};
 use drumlin_format::ChunkId;
 use drumlin_format::PackId;
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Less than this is fetched whole, at once.
 const WORTH_BYTES: u64 = 256 << 10;
@@ -29,8 +30,8 @@ pub(super) fn is_worth_it(repository: &Repository, cache: &Cache, objects: &Obje
         return false;
     }
     let runs = Manifest::load(cache.runs_folder("runs").as_deref()).runs;
-    let standing = runs.iter().filter(|run| run.is_among(objects));
-    let here: HashSet<_> = standing.flat_map(|run| run.objects.iter()).collect();
+    let standing = runs.iter().filter(|run| run.gone(objects).is_some());
+    let here: HashSet<_> = standing.flat_map(|run| run.objects()).map(|(id, _)| id).collect();
     let bytes = |is_here: bool| -> u64 {
         objects.iter().filter(|(id, _)| here.contains(id) == is_here).map(|(_, len)| len).sum()
     };
@@ -40,6 +41,15 @@ pub(super) fn is_worth_it(repository: &Repository, cache: &Cache, objects: &Obje
 /// Bytes of tables that may be fetched until the whole index is.
 pub(super) fn tables_bytes_max(objects: &Objects) -> u64 {
     objects.values().sum::<u64>() / TABLES_PART
+}
+
+/// The whole index, once it was needed.
+#[derive(Default)]
+pub(super) struct Whole {
+    index: Mutex<Option<Arc<Index>>>,
+    is_there: AtomicBool,
+    /// What numbers packs have in the lean one, by those that they have in the whole.
+    numbers: Mutex<HashMap<u32, u32>>,
 }
 
 /// Chunks that stand together in the tree.
@@ -96,43 +106,54 @@ impl Index {
         }
     }
 
+    /// Whether the whole index is there: then there is no need to look for anything in any other way.
+    pub(super) fn has_whole(&self) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.is_there.load(Ordering::Relaxed))
+    }
+
     /// The whole index, fetched now if it has to be; `None` if this one is not lean.
-    fn whole(&self) -> Result<Option<Arc<Index>>> {
+    fn whole(&self) -> Result<Option<(&Whole, Arc<Index>)>> {
         let Some(whole) = &self.whole else { return Ok(None) };
-        let mut whole = lock(whole);
-        if whole.is_none() {
-            let index = Index::open_lenient(&self.repository, self.cache.clone(), IndexMode::Exact)?;
-            *whole = Some(Arc::new(index));
-        }
-        Ok(whole.clone())
+        let mut index = lock(&whole.index);
+        let index = match &*index {
+            Some(index) => index.clone(),
+            None => {
+                let fetched = Index::open_lenient(&self.repository, self.cache.clone(), IndexMode::Exact)?;
+                whole.is_there.store(true, Ordering::Relaxed);
+                index.insert(Arc::new(fetched)).clone()
+            }
+        };
+        Ok(Some((whole, index)))
     }
 
     pub(super) fn find_in_whole(&self, id: &ChunkId) -> Result<Option<Location>> {
-        let Some(whole) = self.whole()? else { return Ok(None) };
-        Ok(whole.lookup(id)?.map(|found| self.as_here(&whole, found)))
+        let Some((whole, index)) = self.whole()? else { return Ok(None) };
+        Ok(index.lookup(id)?.map(|found| self.as_here(whole, &index, found)))
     }
 
     pub(super) fn find_beside_in_whole(&self, id: &ChunkId, not: &[PackId]) -> Result<Option<Location>> {
-        let Some(whole) = self.whole()? else { return Ok(None) };
-        Ok(whole.lookup_beside(id, not)?.map(|found| self.as_here(&whole, found)))
+        let Some((whole, index)) = self.whole()? else { return Ok(None) };
+        Ok(index.lookup_beside(id, not)?.map(|found| self.as_here(whole, &index, found)))
     }
 
     /// Bring that up to date, too, if it is there.
     pub(super) fn refresh_whole(&self) -> Result<()> {
-        let whole = self.whole.as_ref().and_then(|whole| lock(whole).clone());
-        whole.map_or(Ok(()), |whole| whole.refresh())
+        let index = self.whole.as_ref().and_then(|whole| lock(&whole.index).clone());
+        index.map_or(Ok(()), |index| index.refresh())
     }
 
     /// A place of the whole index as one of this: packs have numbers of their own in each.
-    fn as_here(&self, whole: &Index, found: Location) -> Location {
-        let info = whole.pack(found.pack);
-        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
-        let there = layers.packs.iter().position(|pack| **pack == *info);
-        let pack = there.unwrap_or_else(|| {
-            layers.packs.push(info);
-            layers.packs.len() - 1
-        });
-        Location { pack: pack as u32, ..found }
+    fn as_here(&self, whole: &Whole, index: &Index, found: Location) -> Location {
+        let number = || {
+            let info = index.pack(found.pack);
+            let mut layers = self.write();
+            let there = layers.packs.iter().position(|pack| **pack == *info);
+            there.unwrap_or_else(|| {
+                layers.packs.push(info);
+                layers.packs.len() - 1
+            }) as u32
+        };
+        Location { pack: *lock(&whole.numbers).entry(found.pack).or_insert_with(number), ..found }
     }
 }
 

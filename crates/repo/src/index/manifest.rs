@@ -4,6 +4,7 @@
 //! one that no manifest names any more is removed by whoever saves the next manifest, unless it is younger than the
 //! process that might still be writing it (its name tells which process that is).
 
+use super::layers::Gone;
 use super::run::{Run, cache_error};
 use super::sync::Objects;
 use crate::cache::{self, replace_file};
@@ -12,6 +13,8 @@ use drumlin_format::IndexId;
 use drumlin_seal::checksum;
 use drumlin_store::descriptors;
 use minicbor::{Decode, Encode};
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,19 +27,55 @@ pub(super) struct Covered {
     /// The run's file; empty for one without a name.
     #[n(0)]
     pub name: String,
-    /// The index objects whose packs it holds.
+    /// The index objects whose packs it holds, in the order of these.
     #[n(1)]
-    pub objects: Vec<IndexId>,
+    objects: Vec<IndexId>,
+    /// How many packs each of them names.
+    #[n(2)]
+    packs: Vec<u32>,
 }
 
 impl Covered {
-    pub fn one(object: IndexId) -> Self {
-        Covered { name: String::new(), objects: vec![object] }
+    pub fn one(object: IndexId, packs: usize) -> Self {
+        let mut covered = Covered::default();
+        covered.add(object, packs);
+        covered
     }
 
-    /// Whether all that it covers is among these.
-    pub fn is_among(&self, objects: &Objects) -> bool {
-        self.objects.iter().all(|object| objects.contains_key(object))
+    /// The same in a file of this name.
+    pub fn named(self, name: String) -> Self {
+        Covered { name, ..self }
+    }
+
+    /// Behind those before, so many packs of this object.
+    pub fn add(&mut self, object: IndexId, packs: usize) {
+        self.objects.push(object);
+        self.packs.push(packs as u32);
+    }
+
+    /// Whether it covers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The index objects, and how many packs each names.
+    pub fn objects(&self) -> impl Iterator<Item = (IndexId, u32)> {
+        self.objects.iter().copied().zip(self.packs.iter().copied())
+    }
+
+    /// Whether that is about a run of so many packs.
+    pub fn fits(&self, packs: usize) -> bool {
+        self.objects.len() == self.packs.len() && self.packs.iter().map(|n| *n as usize).sum::<usize>() == packs
+    }
+
+    /// Which packs are of an object that isn't among these. `None` if most of them are: the run is of little use.
+    pub fn gone(&self, objects: &Objects) -> Option<Gone> {
+        if self.objects.iter().all(|object| objects.contains_key(object)) {
+            return Some(Gone::default());
+        }
+        let of = |(object, packs)| std::iter::repeat_n(!objects.contains_key(&object), packs as usize);
+        let gone: Gone = self.objects().flat_map(of).collect();
+        (2 * gone.iter().filter(|gone| **gone).count() <= gone.len()).then_some(gone)
     }
 }
 
@@ -63,11 +102,18 @@ impl Manifest {
         read().unwrap_or_default()
     }
 
-    /// Save it, and remove runs that it doesn't name.
-    pub fn save(&self, folder: Option<&Path>) -> Result<()> {
+    /// Save it, and remove runs that it doesn't name. It names what other processes have made meanwhile, too, whose runs
+    /// are not `known`, as far as they cover more; and no file that somebody else has removed. What it names is known
+    /// from then on.
+    pub fn save(mut self, folder: Option<&Path>, known: &mut HashSet<String>) -> Result<()> {
         let Some(folder) = folder else { return Ok(()) };
+        self.runs.retain(|run| folder.join(&run.name).exists());
+        known.extend(self.runs.iter().map(|run| run.name.clone()));
+        let is_new = |run: &Covered| !known.contains(&run.name) && folder.join(&run.name).exists();
+        self.runs.extend(Manifest::load(Some(folder)).runs.into_iter().filter(is_new));
+        self.runs = each_once(self.runs);
         let mut bytes = Vec::new();
-        minicbor::encode(self, &mut bytes).expect("encoding to memory can't fail");
+        minicbor::encode(&self, &mut bytes).expect("encoding to memory can't fail");
         let sum = checksum(&bytes);
         bytes.extend_from_slice(&sum);
         replace_file(&folder.join(NAME), &bytes)?;
@@ -88,6 +134,19 @@ impl Manifest {
             }
         }
     }
+}
+
+/// Without runs that cover nothing which others don't: processes that are at work at the same time make the same.
+pub(super) fn each_once(runs: Vec<Covered>) -> Vec<Covered> {
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    order.sort_by_key(|at| Reverse(runs[*at].objects.len()));
+    let (mut covered, mut needed) = (HashSet::new(), vec![false; runs.len()]);
+    for at in order {
+        // All of them are to be noted.
+        let new = runs[at].objects.iter().filter(|object| covered.insert(**object)).count();
+        needed[at] = new > 0;
+    }
+    runs.into_iter().zip(needed).filter(|(_, needed)| *needed).map(|(run, _)| run).collect()
 }
 
 /// Remove a run that came to nothing, so that it takes no room.

@@ -12,6 +12,7 @@
 //! [`Index::claim`] settles who stores a chunk that several threads meet at once.
 
 mod fresh;
+mod layers;
 mod lean;
 mod manifest;
 mod objects;
@@ -31,12 +32,13 @@ use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, IndexId, PackId};
 use fresh::Fresh;
+use layers::{Gone, Layer, Layers};
 use manifest::{Covered, Manifest};
 use run::{Run, RunEntry, RunWriter, cache_error, key};
 use sparse::Champions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 /// Where a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,10 +79,14 @@ pub struct Index {
     repository: Repository,
     cache: Arc<Cache>,
     folder: Option<PathBuf>,
+    /// All runs that the cache has named as far as this index knows. Others are of processes that are at work beside it.
+    known: Mutex<HashSet<String>>,
+    /// The index objects of which this is the index.
+    objects: Mutex<Arc<sync::Objects>>,
     /// `None`: the index is exact.
     champions: Option<Champions>,
-    /// Of a lean index the exact one, once it was needed.
-    whole: Option<Mutex<Option<Arc<Index>>>>,
+    /// Of a lean index the exact one.
+    whole: Option<lean::Whole>,
     fresh: Fresh,
     layers: RwLock<Layers>,
     view: View,
@@ -105,30 +111,6 @@ enum View {
     Among { objects: sync::Objects, packs: Option<HashSet<PackId>> },
     /// A check: all index objects but these, which can't be read.
     Without(HashSet<IndexId>),
-}
-
-#[derive(Default)]
-struct Layers {
-    runs: Vec<Layer>,
-    /// Runs of which something was replaced by others since. They are asked only what was in a pack that is gone.
-    retired: Vec<Layer>,
-    packs: Vec<Arc<PackInfo>>,
-}
-
-impl Layers {
-    fn push(&mut self, run: Arc<Run>, covered: Covered) {
-        let base = self.packs.len() as u32;
-        self.packs.extend(run.packs.iter().cloned());
-        self.runs.push(Layer { run, base, covered });
-    }
-}
-
-#[derive(Clone)]
-struct Layer {
-    run: Arc<Run>,
-    /// The number of its first pack among all packs.
-    base: u32,
-    covered: Covered,
 }
 
 /// So many runs of about one size become one: an index of any size has a few runs of each size.
@@ -219,8 +201,10 @@ impl Index {
             repository: repository.clone(),
             cache,
             folder,
+            known: Mutex::default(),
+            objects: Mutex::default(),
             champions: sparse.then(|| Champions::new(if lean { lean::tables_bytes_max(&objects) } else { u64::MAX })),
-            whole: lean.then(Mutex::default),
+            whole: lean.then(Default::default),
             fresh: Fresh::default(),
             layers: RwLock::new(Layers::default()),
             blind: matches!(view, View::Writer { .. }) && repository.secrets().meta.is_none(),
@@ -254,7 +238,8 @@ impl Index {
     }
 
     /// Where a chunk is, of all places that index objects give the first that will do, by its pack and its place in
-    /// that one's table, and always the same one of several: for who knows better than each of them. Of an exact index.
+    /// that one's table, and always the same one of several: for who knows better than each of them, and asks this index
+    /// nothing meanwhile. Of an exact index.
     ///
     /// # Errors
     /// The index can't be read.
@@ -269,10 +254,11 @@ impl Index {
     fn find(&self, id: &ChunkId) -> Result<Option<Location>> {
         let found = self.lookup_runs(&key(id), &[], &mut |_, _| true)?;
         match &self.champions {
-            Some(champions) if found.is_none() => match champions.find(self, id)? {
+            Some(champions) if found.is_none() && !self.has_whole() => match champions.find(self, id)? {
                 None => self.find_in_whole(id),
                 found => Ok(found),
             },
+            Some(_) if found.is_none() => self.find_in_whole(id),
             _ => Ok(found),
         }
     }
@@ -301,20 +287,31 @@ impl Index {
         not: &[PackId],
         will_do: &mut dyn FnMut(&PackInfo, u32) -> bool,
     ) -> Result<Option<Location>> {
-        match self.try_runs(wanted, not, will_do) {
-            Ok(found) => Ok(found),
-            Err(damaged) => {
-                // The cache is a hint: what is damaged is made again, and asked once more.
-                self.drop_run(&damaged);
-                self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-                self.try_runs(wanted, not, will_do).map_err(|_| self.damaged_twice())
+        self.ask(|| self.try_runs(wanted, not, will_do))
+    }
+
+    /// Ask the runs something. The cache is a hint: one that is damaged is made again, and all are asked once more.
+    fn ask<T>(&self, mut ask: impl FnMut() -> std::result::Result<T, Arc<Run>>) -> Result<T> {
+        let mut damaged = match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(damaged) => damaged,
+        };
+        let _one_at_a_time = lock(&self.refreshing);
+        // Each of them may be, but none that has just been made.
+        let most = self.read().runs.len() + 1;
+        for _ in 0..most {
+            self.drop_run(&damaged);
+            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(another) => damaged = another,
             }
         }
+        Err(self.damaged_twice())
     }
 
     fn drop_run(&self, damaged: &Arc<Run>) {
-        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
-        layers.runs.retain(|layer| !Arc::ptr_eq(&layer.run, damaged));
+        self.write().runs.retain(|layer| !Arc::ptr_eq(&layer.run, damaged));
     }
 
     fn damaged_twice(&self) -> Error {
@@ -335,7 +332,7 @@ impl Index {
             // It may be in several packs; and if it is only in those that are passed over, it is stored once more.
             let will_do = |pack, ordinal| {
                 let info = &layers.packs[(layer.base + pack) as usize];
-                !self.passes(&info.id, not) && will_do(info, ordinal)
+                layer.counts(pack) && !self.passes(&info.id, not) && will_do(info, ordinal)
             };
             match layer.run.lookup(wanted, will_do) {
                 Ok(Some((pack, ordinal))) => return Ok(Some(Location { pack: layer.base + pack, ordinal })),
@@ -397,7 +394,7 @@ impl Index {
     }
 
     fn add_pack_info(&self, entry: &Entry) -> u32 {
-        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut layers = self.write();
         layers.packs.push(Arc::new(PackInfo::from(entry)));
         layers.packs.len() as u32 - 1
     }
@@ -405,7 +402,10 @@ impl Index {
     /// Take note that an index object names these packs, which [`Index::add_pack`] has been told of: from now on the
     /// cache holds their chunks, and this process's memory no longer does.
     pub(crate) fn settle(&self, object: drumlin_format::IndexId, entries: &[Entry]) -> Result<()> {
-        self.add_run(entries, Covered::one(object))?;
+        // Whoever brings it up to date meanwhile may have listed the objects before this one was there, and would have
+        // it pass for gone.
+        let _one_at_a_time = lock(&self.refreshing);
+        self.add_run(entries, Covered::one(object, entries.len()))?;
         for entry in entries {
             entry.table.chunks.iter().for_each(|c| self.fresh.forget(&key(&c.id)));
         }
@@ -444,7 +444,7 @@ impl Index {
         let told = |why: Error| self.repository.note_unkept(&why);
         let (run, name) = manifest::make_run(&self.cache, self.folder.as_deref(), write, told)?;
         drop(entries);
-        self.push_layer(Arc::new(run), Covered { name, ..covered });
+        self.push_layer(Arc::new(run), covered.named(name), Gone::default());
         Ok(())
     }
 
@@ -457,18 +457,8 @@ impl Index {
         entries.iter().filter(is_read).for_each(|entry| tables.keep(entry.pack, &entry.table));
     }
 
-    /// Put runs aside that cover an object which is gone. After others have taken their place: whoever asks meanwhile
-    /// finds all that is there.
-    fn retire(&self, objects: &sync::Objects) {
-        let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
-        let (runs, retired): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut layers.runs).into_iter().partition(|layer| layer.covered.is_among(objects));
-        layers.runs = runs;
-        layers.retired.extend(retired);
-    }
-
-    fn push_layer(&self, run: Arc<Run>, covered: Covered) {
-        self.layers.write().unwrap_or_else(PoisonError::into_inner).push(run, covered);
+    fn push_layer(&self, run: Arc<Run>, covered: Covered, gone: Gone) {
+        self.write().push(run, covered, gone);
     }
 
     /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what
@@ -484,17 +474,18 @@ impl Index {
                 }
             };
             let runs: Vec<_> = group.iter().map(|l| l.run.clone()).collect();
-            let Ok(run) = run::merge(&runs, file).map(Arc::new) else {
+            let Ok(run) = run::merge(&runs, |at, pack| group[at].counts(pack), file).map(Arc::new) else {
                 manifest::remove_run(self.folder.as_deref(), &name);
                 let damaged: Vec<_> = runs.iter().filter(|run| !run.is_sound()).collect();
                 damaged.iter().for_each(|run| self.drop_run(run));
                 return Ok(damaged.is_empty());
             };
-            let objects = group.iter().flat_map(|l| l.covered.objects.iter().copied()).collect();
-            let mut layers = self.layers.write().unwrap_or_else(PoisonError::into_inner);
+            let mut covered = Covered::default().named(name);
+            group.iter().flat_map(Layer::standing).for_each(|(id, packs)| covered.add(id, packs as usize));
+            let mut layers = self.write();
             layers.runs.retain(|l| !runs.iter().any(|r| Arc::ptr_eq(r, &l.run)));
             // Packs keep the numbers that they had: locations given out stay valid.
-            layers.push(run, Covered { name, objects });
+            layers.push(run, covered, Gone::default());
         }
         Ok(true)
     }
@@ -511,16 +502,16 @@ impl Index {
     /// Name the runs that are there. Failing that, whoever comes next has to read the index again.
     fn save(&self) {
         let named = |layer: &&Layer| self.folder.is_none() || !layer.covered.name.is_empty();
-        let covered = self.read().runs.iter().filter(named).map(|l| l.covered.clone()).collect();
-        if let Err(e) = (Manifest { runs: covered }).save(self.folder.as_deref()) {
+        let runs = self.read().runs.iter().filter(named).map(|l| l.covered.clone()).collect();
+        if let Err(e) = (Manifest { runs }).save(self.folder.as_deref(), &mut lock(&self.known)) {
             self.repository.note_unkept(&e);
         }
     }
 
-    /// How much it holds.
+    /// How much it holds; of chunks, those that are passed over as well.
     pub fn stats(&self) -> IndexStats {
         let layers = self.read();
-        let mut packs: Vec<_> = layers.packs.iter().map(|p| p.id).collect();
+        let mut packs: Vec<_> = layers.named().map(|p| p.id).collect();
         packs.sort_unstable();
         packs.dedup();
         IndexStats {
@@ -530,12 +521,41 @@ impl Index {
         }
     }
 
+    /// The index objects of which this is the index, and their lengths, in order: those that were listed when it was
+    /// brought up to date.
+    pub fn objects(&self) -> Vec<(IndexId, u64)> {
+        let mut objects: Vec<_> = lock(&self.objects).iter().map(|(id, len)| (*id, *len)).collect();
+        objects.sort_unstable();
+        objects
+    }
+
+    /// From now on it is the index of these: what is named by others counts no more. After all that they name has been
+    /// read, so that whoever asks meanwhile finds what is there.
+    fn stand_by(&self, objects: &sync::Objects) {
+        self.write().retire(objects);
+        *lock(&self.objects) = Arc::new(objects.clone());
+    }
+
     /// All packs, each once, in no particular order.
     pub fn packs(&self) -> Vec<Arc<PackInfo>> {
-        let mut packs = self.read().packs.clone();
+        let mut packs: Vec<_> = self.read().named().cloned().collect();
         packs.sort_unstable_by_key(|p| p.id);
         packs.dedup_by_key(|p| p.id);
         packs
+    }
+
+    /// What an index object says of a pack, or has said since this index was opened.
+    pub(crate) fn info(&self, pack: &PackId) -> Option<Arc<PackInfo>> {
+        self.read().named().find(|info| info.id == *pack).cloned()
+    }
+
+    /// The packs that index objects name which stand, by what is known of them.
+    pub(crate) fn standing(&self) -> HashSet<PackId> {
+        self.read().standing()
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Layers> {
+        self.layers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Layers> {

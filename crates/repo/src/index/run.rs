@@ -303,23 +303,35 @@ impl Iterator for RunIter<'_> {
     }
 }
 
-/// Merge runs into one. Packs are numbered anew, run after run.
-pub(crate) fn merge(runs: &[Arc<Run>], file: File) -> io::Result<Run> {
+/// Merge runs into one, without packs that don't count, by the place of their run and their number in that. Packs are
+/// numbered anew, run after run.
+pub(crate) fn merge(runs: &[Arc<Run>], counts: impl Fn(usize, u32) -> bool, file: File) -> io::Result<Run> {
     let mut packs = Vec::new();
     let mut heads = Vec::new();
-    for run in runs {
-        let base = packs.len() as u32;
-        packs.extend(run.packs.iter().cloned());
-        let mut entries = run.iter();
+    for (at, run) in runs.iter().enumerate() {
+        let mut number = |(pack, info): (u32, &Arc<PackInfo>)| {
+            counts(at, pack).then(|| {
+                packs.push(info.clone());
+                packs.len() as u32 - 1
+            })
+        };
+        let numbers: Vec<Option<u32>> = (0..).zip(&run.packs).map(&mut number).collect();
+        let mut entries = run.iter().filter_map(move |entry| match entry {
+            Ok(entry) => match numbers.get(entry.pack as usize) {
+                Some(number) => number.map(|pack| Ok(RunEntry { pack, ..entry })),
+                None => Some(Err(bad())),
+            },
+            Err(e) => Some(Err(e)),
+        });
         if let Some(first) = entries.next() {
-            heads.push((first?, base, entries));
+            heads.push((first?, entries));
         }
     }
     let mut writer = RunWriter::new(file);
     // Few runs at a time: the least head is found by looking at all of them.
     while let Some(at) = (0..heads.len()).min_by(|a, b| heads[*a].0.key.cmp(&heads[*b].0.key)) {
-        let (entry, base, entries) = &mut heads[at];
-        writer.push(RunEntry { pack: entry.pack + *base, ..*entry })?;
+        let (entry, entries) = &mut heads[at];
+        writer.push(*entry)?;
         match entries.next() {
             Some(next) => *entry = next?,
             None => drop(heads.swap_remove(at)),
@@ -472,7 +484,7 @@ mod tests {
             |range: std::ops::Range<u64>, ordinal| -> BTreeMap<_, _> { range.map(|i| (id(i), (1, ordinal))).collect() };
         let a = Arc::new(write(&of(0..1000, 7), tempfile::tempfile().unwrap(), 2));
         let b = Arc::new(write(&of(500..1500, 8), tempfile::tempfile().unwrap(), 2));
-        let merged = merge(&[a, b], tempfile::tempfile().unwrap()).unwrap();
+        let merged = merge(&[a, b], |_, _| true, tempfile::tempfile().unwrap()).unwrap();
         assert_eq!((merged.entries, merged.packs.len()), (2000, 4));
         let lookup = |n, not: &[u32]| merged.lookup(&id(n), |pack, _| !not.contains(&pack)).unwrap();
         assert_eq!(lookup(1400, &[]), Some((3, 8)));

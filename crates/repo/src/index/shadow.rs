@@ -1,7 +1,7 @@
 //! Which places of chunks count for nothing, because the same chunk is found at another.
 
 use super::run::{Run, RunEntry, RunIter};
-use super::{Index, Layer, Location, sync};
+use super::{Index, Layer, Location};
 use crate::Result;
 use drumlin_format::PackId;
 use std::cmp::Reverse;
@@ -21,13 +21,7 @@ impl Index {
     /// pass over all runs; a place may come twice. Of an exact index whose user shuns nothing. Of a chunk that stands
     /// more than once in one pack the index knows the first place alone.
     pub fn shadowed(&self, mut each: impl FnMut(Location)) -> Result<()> {
-        if let Err(damaged) = self.try_shadowed(&mut each) {
-            // As in a lookup: what is damaged is made again.
-            self.drop_run(&damaged);
-            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
-            self.try_shadowed(&mut each).map_err(|_| self.damaged_twice())?;
-        }
-        Ok(())
+        self.ask(|| self.try_shadowed(&mut each))
     }
 
     fn try_shadowed(&self, each: &mut impl FnMut(Location)) -> std::result::Result<(), Arc<Run>> {
@@ -35,8 +29,7 @@ impl Index {
         let mut heads = Vec::new();
         for (age, layer) in layers.iter().enumerate() {
             let mut rest = layer.run.iter();
-            if let Some(first) = rest.next() {
-                let entry = first.map_err(|_| layer.run.clone())?;
+            if let Some(entry) = next(layer, &mut rest)? {
                 heads.push(Head { entry, layer, age, rest });
             }
         }
@@ -55,11 +48,17 @@ impl Index {
                 Some((of, ..)) if of == key => {}
                 _ => found = Some((key, info.id, ordinal)),
             }
-            match head.rest.next() {
-                Some(next) => head.entry = next.map_err(|_| head.layer.run.clone())?,
+            match next(head.layer, &mut head.rest)? {
+                Some(next) => head.entry = next,
                 None => drop(heads.swap_remove(at)),
             }
         }
         Ok(())
     }
+}
+
+/// The next entry whose pack counts. Fails with the run if it can't be read.
+fn next(layer: &Layer, rest: &mut RunIter) -> std::result::Result<Option<RunEntry>, Arc<Run>> {
+    let counts = |entry: &std::io::Result<RunEntry>| entry.as_ref().map_or(true, |entry| layer.counts(entry.pack));
+    rest.find(counts).transpose().map_err(|_| layer.run.clone())
 }

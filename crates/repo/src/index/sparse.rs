@@ -77,12 +77,15 @@ impl Champions {
             }
             return Ok(Some(found));
         }
+        if self.is_spent() {
+            return Ok(None);
+        }
         let mut tries = TRIES;
         for pack in self.candidates(index, id)? {
             if lock(&self.tables).contains(&pack) {
                 continue;
             }
-            if tries == 0 || self.bytes.load(Ordering::Relaxed) > self.bytes_max {
+            if tries == 0 || self.is_spent() {
                 break;
             }
             tries -= 1;
@@ -92,6 +95,11 @@ impl Champions {
             }
         }
         Ok(None)
+    }
+
+    /// Whether no more tables may be fetched.
+    fn is_spent(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.bytes_max
     }
 
     /// Packs that may hold a chunk: its own, if it is a hook; then those to which the hooks around it lead: the
@@ -115,8 +123,11 @@ impl Champions {
 
     fn fetch(&self, index: &Index, pack: u32) -> Result<()> {
         let info = index.pack(pack);
-        self.bytes.fetch_add(u64::from(info.table_len), Ordering::Relaxed);
-        let table = if index.shuns(&info.id) { Table::default() } else { index.table_for_lookups(&info)? };
+        let (table, fetched) = match index.shuns(&info.id) {
+            true => Default::default(),
+            false => index.table_for_lookups(&info)?,
+        };
+        self.bytes.fetch_add(fetched, Ordering::Relaxed);
         let ordinals: HashMap<Key, u32> =
             table.chunks.iter().enumerate().map(|(at, chunk)| (key(&chunk.id), at as u32)).collect();
         let bytes = ordinals.capacity() * (size_of::<(Key, u32)>() + 1);
@@ -143,26 +154,29 @@ impl Champions {
 }
 
 impl Index {
-    /// A pack's table for lookups, by its own word or kept; one without chunks if it can't be had.
-    fn table_for_lookups(&self, info: &PackInfo) -> Result<Table> {
+    /// A pack's table for lookups, by its own word or kept, and the bytes that were fetched for it; one without chunks
+    /// if it can't be had.
+    fn table_for_lookups(&self, info: &PackInfo) -> Result<(Table, u64)> {
+        let none = (Table::default(), u64::from(info.table_len));
         match self.table_of(info) {
             // A pack that is gone or damaged can't be referred to; its chunks are stored again.
-            Err(e) if e.is_damage() => Ok(Table::default()),
+            Err(e) if e.is_damage() => Ok(none),
             // Nor can what nobody brings back from cold storage for that.
-            Err(e) if e.frozen().is_some() => Ok(Table::default()),
+            Err(e) if e.frozen().is_some() => Ok(none),
             other => other,
         }
     }
 
-    /// A pack's table, by its own word; of a lean index it may have been kept, and is kept.
-    pub(super) fn table_of(&self, info: &PackInfo) -> Result<Table> {
+    /// A pack's table, by its own word, and the bytes that were fetched for it; of a lean index it may have been kept,
+    /// and is kept.
+    pub(super) fn table_of(&self, info: &PackInfo) -> Result<(Table, u64)> {
         let kept = self.cache.tables().filter(|_| self.is_lean());
         if let Some(table) = kept.and_then(|tables| tables.get(info.id)) {
-            return Ok(table);
+            return Ok((table, 0));
         }
         let table = read_table(&self.repository, info)?.0;
         kept.inspect(|tables| tables.keep(info.id, &table));
-        Ok(table)
+        Ok((table, u64::from(info.table_len)))
     }
 
     /// The data pack that was written after this one, if they are named by one index object.
@@ -170,7 +184,8 @@ impl Index {
         let layers = self.read();
         let layer = layers.runs.iter().find(|l| (l.base..l.base + l.run.packs.len() as u32).contains(&pack))?;
         let end = layer.base + layer.run.packs.len() as u32;
-        (pack + 1..end).find(|number| layers.packs[*number as usize].kind == PackKind::Data)
+        let counts = |number: u32| layer.counts(number - layer.base);
+        (pack + 1..end).find(|number| counts(*number) && layers.packs[*number as usize].kind == PackKind::Data)
     }
 }
 

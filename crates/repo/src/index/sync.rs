@@ -1,10 +1,11 @@
-//! Bringing the cached index up to date: index objects that no run covers are read, runs that cover objects which are
-//! gone are dropped.
+//! Bringing the cached index up to date: index objects that no run covers are read, what runs hold of objects that are
+//! gone is passed over.
 
 use super::manifest::{Covered, Manifest};
 use super::run::{PackInfo, Run, RunEntry, key};
-use super::{Index, View, sparse};
+use super::{Index, Layer, View, manifest, sparse};
 use crate::collection::Desk;
+use crate::lock::lock;
 use crate::{Error, Repository, Result, names};
 use drumlin_format::IndexId;
 use drumlin_format::index::{self, Entry};
@@ -21,6 +22,9 @@ const LOOKS_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Index objects are read until they hold so many chunks, then a run is made of them.
 const RUN_CHUNKS: usize = 64 << 10;
+/// So many index objects are asked for in advance, behind the next one, and no more than so many bytes of them.
+const AHEAD_MAX: usize = 8;
+const AHEAD_BYTES_MAX: u64 = 8 << 20;
 /// If only hooks are read, a run is made of so many objects, each of which has a thousand hooks or fewer.
 const HOOKS_OBJECTS: usize = 64;
 /// What a chunk takes in an index object, and what its filter takes in memory, in bytes; the latter with its page's
@@ -79,15 +83,18 @@ pub fn look_again(repository: &Repository, gone: IndexId, looks: u32) -> Result<
 }
 
 impl Index {
-    /// Open the runs that the cache names. One that is damaged, or that covers an object which is gone, is passed over.
+    /// Open the runs that the cache names. One that is damaged, or of which most is gone, is passed over.
     pub(super) fn load(&self, objects: &Objects) {
         let Some(folder) = &self.folder else { return };
-        for covered in Manifest::load(Some(folder)).runs {
-            if covered.is_among(objects)
+        let Manifest { runs } = Manifest::load(Some(folder));
+        *lock(&self.known) = runs.iter().map(|run| run.name.clone()).collect();
+        for covered in manifest::each_once(runs) {
+            if let Some(gone) = covered.gone(objects)
                 && let Ok(file) = descriptors::wait_for(|| File::open(folder.join(&covered.name)))
                 && let Ok(run) = Run::open(file)
+                && covered.fits(run.packs.len())
             {
-                self.push_layer(Arc::new(run), covered);
+                self.push_layer(Arc::new(run), covered, gone);
             }
         }
     }
@@ -100,18 +107,20 @@ impl Index {
             looks += 1;
             let covered: HashSet<_> = {
                 let layers = self.read();
-                let standing = layers.runs.iter().filter(|l| l.covered.is_among(&objects));
-                standing.flat_map(|l| l.covered.objects.iter().copied()).collect()
+                let stay = layers.runs.iter().filter(|layer| layer.covered.gone(&objects).is_some());
+                stay.flat_map(Layer::standing).map(|(id, _)| id).collect()
             };
             let mut missing: Vec<_> = objects.keys().filter(|id| !covered.contains(id)).copied().collect();
             if missing.is_empty() {
-                self.retire(&objects);
+                self.stand_by(&objects);
                 return Ok(());
             }
             missing.sort_unstable();
-            let gone =
-                if self.is_sparse() { self.read_hooks(&missing, &objects)? } else { self.read_objects(&missing)? };
-            self.retire(&objects);
+            let gone = match self.is_sparse() {
+                true => self.read_hooks(&missing, &objects)?,
+                false => self.read_objects(&missing, &objects)?,
+            };
+            self.stand_by(&objects);
             let all_stand = self.compact()?;
             self.save();
             match gone {
@@ -153,16 +162,14 @@ impl Index {
     }
 
     /// One of those that are gone, if some are.
-    fn read_objects(&self, ids: &[IndexId]) -> Result<Option<IndexId>> {
+    fn read_objects(&self, ids: &[IndexId], objects: &Objects) -> Result<Option<IndexId>> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
         let (mut chunks, mut gone) = (0, None);
         let (mut is_any_read, mut unread) = (!self.read().runs.is_empty(), None);
+        let mut ahead = Ahead { ids, objects, hinted: 0, bytes: 0 };
         for (at, id) in ids.iter().enumerate() {
-            // While one is opened, and its answer is on its way, the next one is fetched.
-            if let Some(next) = ids.get(at + 1) {
-                self.repository.store().expect(Soon::Object(&names::index(*next)));
-            }
+            ahead.hint(&self.repository, at);
             let name = names::index(*id);
             // What passes is not to cost what only this one names.
             let get = || self.repository.store().get(&name);
@@ -190,8 +197,8 @@ impl Index {
             };
             is_any_read = true;
             chunks += of_object.iter().map(|e| e.table.chunks.len()).sum::<usize>();
+            covered.add(*id, of_object.len());
             entries.extend(of_object);
-            covered.objects.push(*id);
             if chunks >= RUN_CHUNKS {
                 self.add_run(&entries, std::mem::take(&mut covered))?;
                 entries.clear();
@@ -204,7 +211,7 @@ impl Index {
             // It is the storage that fails: to store everything anew would not help.
             return Err(e);
         }
-        if !entries.is_empty() || !covered.objects.is_empty() {
+        if !covered.is_empty() {
             self.add_run(&entries, covered)?;
         }
         Ok(gone)
@@ -236,12 +243,12 @@ impl Index {
                 Said::Nothing => {}
                 Said::Gone => gone = Some(*id),
                 Said::Hooks(hooks) => {
+                    covered.add(*id, hooks.len());
                     named.extend(hooks.into_iter().map(|of| (*id, of)));
-                    covered.objects.push(*id);
                 }
             }
         }
-        if !covered.objects.is_empty() {
+        if !covered.is_empty() {
             let tables = self.repository.ask_many(&named, |(object, of)| match of.kind {
                 PackKind::Data => Ok(None),
                 PackKind::Tree => self.tree_table(*object, of).map(Some),
@@ -266,13 +273,47 @@ impl Index {
 
     /// A tree pack's table, by its own word; if that can't be had, by the index object's.
     fn tree_table(&self, object: IndexId, of: &index::Hooks) -> Result<Table> {
-        match self.table_of(&PackInfo::from(of)) {
+        match self.table_of(&PackInfo::from(of)).map(|(table, _)| table) {
             Err(e) if e.is_damage() => {
-                let entries = self.repository.index_entries(object)?.unwrap_or_default();
+                let entries = match self.repository.index_entries(object) {
+                    // Its hooks could be read; what else it says can't be.
+                    Err(e) if self.passes_over(&names::index(object), &e) => None,
+                    entries => entries?,
+                };
+                let entries = entries.unwrap_or_default();
                 let entry = entries.into_iter().find(|entry| entry.pack == of.pack);
                 Ok(entry.map(|entry| entry.table).unwrap_or_default())
             }
             other => other,
+        }
+    }
+}
+
+/// Asks for objects in advance: many small ones would else be waited for one after the other.
+struct Ahead<'a> {
+    ids: &'a [IndexId],
+    objects: &'a Objects,
+    /// How many have been asked for, or used.
+    hinted: usize,
+    /// Bytes of those that were asked for and not used.
+    bytes: u64,
+}
+
+impl Ahead<'_> {
+    /// The one in this place, which is the next in turn, is about to be used.
+    fn hint(&mut self, repository: &Repository, at: usize) {
+        let len = |at: usize| self.ids.get(at).and_then(|id| self.objects.get(id)).copied().unwrap_or_default();
+        if at < self.hinted {
+            self.bytes -= len(at);
+        }
+        self.hinted = self.hinted.max(at + 1);
+        while let Some(next) = self.ids.get(self.hinted)
+            && (self.hinted == at + 1
+                || self.hinted <= at + AHEAD_MAX && self.bytes + len(self.hinted) <= AHEAD_BYTES_MAX)
+        {
+            repository.store().expect(Soon::Object(&names::index(*next)));
+            self.bytes += len(self.hinted);
+            self.hinted += 1;
         }
     }
 }
