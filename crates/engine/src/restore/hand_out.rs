@@ -13,6 +13,8 @@ use std::sync::Arc;
 const BLOCKS_EXPECTED: usize = 8;
 /// And packs whose tables are.
 const TABLES_EXPECTED: usize = 4;
+/// Of a pack that is gone one worker looks for so many: a prune may have moved all of them.
+const LOST_USES: usize = 256;
 
 /// Hand a window out.
 pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Task>) -> Result<()> {
@@ -38,10 +40,12 @@ pub(super) fn hand_out(context: &Context, mut window: Window, tasks: &Sender<Tas
             let table = match context.reader.table(&info) {
                 Err(e) if e.is_damage() => {
                     // A pack that is gone costs what is in it and nowhere else, not the rest.
-                    let len = window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
-                    let uses = at..at + len;
-                    at += len;
-                    send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: e.to_string() })?;
+                    let end = at + window.uses[at..].iter().take_while(|u| u.pack == first.pack).count();
+                    while at < end {
+                        let uses = at..end.min(at + LOST_USES);
+                        at = uses.end;
+                        send(Task::Lost { window: window.clone(), pack: first.pack, uses, cause: e.to_string() })?;
+                    }
                     continue;
                 }
                 other => other?,

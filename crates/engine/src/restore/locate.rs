@@ -35,7 +35,7 @@ impl Locator {
             return Ok(Some(last.location));
         }
         let index = self.reader.index();
-        let Some(location) = index.lookup(id)? else { return Ok(None) };
+        let Some(location) = self.reader.locate(id)? else { return Ok(None) };
         let table = match self.last.take() {
             // Two in a row from one pack: its table is worth having.
             Some(last) if last.location.pack == location.pack => match last.table {

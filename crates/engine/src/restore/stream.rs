@@ -514,7 +514,7 @@ impl<'a> Plan<'a> {
         let Some(first) = self.step()? else { return Ok(None) };
         let Ref::Chunk { id, len } = first else { return Ok(Some(Step::Hole(first.len()))) };
         let reader = &self.context.reader;
-        let location = reader.index().lookup(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id))?;
+        let location = reader.locate(&id)?.ok_or(drumlin_repo::Error::MissingChunk(id))?;
         if self.pack.as_ref().is_none_or(|(number, ..)| *number != location.pack) {
             let info = reader.index().pack(location.pack);
             let table = match reader.table(&info) {

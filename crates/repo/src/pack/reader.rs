@@ -356,7 +356,7 @@ impl Reader {
     /// One chunk, checked. The block that holds it is kept for the chunks beside it. Where a pack is gone or damaged,
     /// it is taken from another one that has it.
     pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
-        let location = self.index.lookup(id)?.ok_or(Error::MissingChunk(*id))?;
+        let location = self.locate(id)?.ok_or(Error::MissingChunk(*id))?;
         match self.chunk_at(kind, id, location) {
             // A key that opens but few packs may find it in one of those.
             Err(e) if e.is_damage() || matches!(e, Error::NotAllowed { .. }) => {
@@ -465,12 +465,18 @@ impl Reader {
 
     /// A hint that this block will soon be asked for ([`Reader::block`]).
     pub fn expect_block(&self, info: &PackInfo, table: &Table, number: u32) {
-        if let Some(block) = table.blocks.get(number as usize)
-            && !self.copies_of(info).is_some_and(|copies| copies.has(info.id, block.offset, block.stored_len as usize))
+        if let Some(block) = table.blocks.get(number as usize) {
+            self.expect_stored(info, number, (block.offset, block.stored_len));
+        }
+    }
+
+    /// The same of a block that stands there, by its offset and length.
+    pub fn expect_stored(&self, info: &PackInfo, number: u32, (offset, len): (u64, u32)) {
+        let len = len as usize;
+        if !self.copies_of(info).is_some_and(|copies| copies.has(info.id, offset, len))
             && !self.came.as_ref().is_some_and(|came| came.is_known((info.id, number)))
         {
-            let (name, len) = (info.name(), block.stored_len as usize);
-            self.repository.store().expect(Soon::Range { name: &name, offset: block.offset, len });
+            self.repository.store().expect(Soon::Range { name: &info.name(), offset, len });
         }
     }
 

@@ -4,7 +4,7 @@
 use super::reader::Reader;
 use crate::band::Bands;
 use crate::lock::lock;
-use crate::{Error, PackInfo, Result};
+use crate::{Error, Location, PackInfo, Result};
 use drumlin_format::pack::PackKind;
 use drumlin_format::{ChunkId, PackId};
 use std::collections::{HashMap, HashSet};
@@ -15,8 +15,14 @@ use std::sync::Arc;
 pub(super) struct Lost {
     /// Packs for which the index was read anew.
     noted: HashSet<PackId>,
+    /// The packs that it named then. Of others that are missed it says all that it has to say.
+    named: Option<HashSet<PackId>>,
+    /// Those of them that aren't there, or aren't given out.
+    absent: HashSet<PackId>,
     /// What the index said of packs that were looked for by their ids.
     infos: HashMap<PackId, Option<Arc<PackInfo>>>,
+    /// A chunk that was nowhere has had the index read anew.
+    is_missed: bool,
 }
 
 /// Decoded blocks that are kept of what is read through bands.
@@ -30,8 +36,28 @@ impl Reader {
         if known.noted.contains(lost) {
             return Ok(false);
         }
-        self.index().refresh()?;
+        if known.named.as_ref().is_none_or(|named| named.contains(lost)) {
+            self.index().refresh()?;
+            known.named = Some(self.index().standing());
+        }
         Ok(known.noted.insert(*lost))
+    }
+
+    /// Where a chunk is. The first one that is nowhere has the index brought up to date: a prune that was at work while
+    /// it was listed may have put what is new where that was past, and removed what it replaces before it came there.
+    pub fn locate(&self, id: &ChunkId) -> Result<Option<Location>> {
+        let found = self.index().lookup(id)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // Held meanwhile: whoever else misses a chunk wants the new index as well.
+        let mut known = lock(&self.lost);
+        if !known.is_missed {
+            self.index().refresh()?;
+            (known.named, known.is_missed) = (Some(self.index().standing()), true);
+        }
+        drop(known);
+        self.index().lookup(id)
     }
 
     /// The packs that were of no use.
@@ -54,11 +80,7 @@ impl Reader {
         }
         for pack in tried {
             let Some(info) = self.info(&pack) else { continue };
-            self.doubt(&info);
-            // It may stand there at another place than the index says, or at several.
-            let own = self.table(&info).ok();
-            let places = own.iter().flat_map(|table| (0..).zip(&table.chunks)).filter(|(_, chunk)| chunk.id == *id);
-            if let Some(bytes) = places.map(|(at, _)| self.chunk_in(&info, at, kind, id)).find_map(Result::ok) {
+            if let Some(bytes) = self.anywhere_in(&info, kind, id) {
                 return Ok(Some(bytes));
             }
             if let Some(bytes) = self.made_again(&info, kind, id)? {
@@ -66,6 +88,37 @@ impl Reader {
             }
         }
         Ok(None)
+    }
+
+    /// A chunk, checked, from any place of a pack: it may stand there at another one than the index says, or at several.
+    /// A pack that isn't there is asked but once.
+    fn anywhere_in(&self, info: &PackInfo, kind: PackKind, id: &ChunkId) -> Option<Vec<u8>> {
+        if lock(&self.lost).absent.contains(&info.id) {
+            return None;
+        }
+        self.doubt(info);
+        let is_missing = |e: &Error| e.is_missing();
+        let note = || {
+            lock(&self.lost).absent.insert(info.id);
+        };
+        let table = self
+            .table(info)
+            .inspect_err(|e| {
+                if is_missing(e) {
+                    note()
+                }
+            })
+            .ok()?;
+        let mut places = (0..).zip(&table.chunks).filter(|(_, chunk)| chunk.id == *id);
+        places.find_map(|(at, _)| {
+            self.chunk_in(info, at, kind, id)
+                .inspect_err(|e| {
+                    if is_missing(e) {
+                        note()
+                    }
+                })
+                .ok()
+        })
     }
 
     /// A chunk, checked, from its pack as its band makes it again; `None` if it doesn't.
@@ -88,8 +141,7 @@ impl Reader {
     /// What the index says of a pack, or has said.
     fn info(&self, pack: &PackId) -> Option<Arc<PackInfo>> {
         let mut known = lock(&self.lost);
-        let find = || self.index().packs().into_iter().find(|info| info.id == *pack);
-        known.infos.entry(*pack).or_insert_with(find).clone()
+        known.infos.entry(*pack).or_insert_with(|| self.index().info(pack)).clone()
     }
 
     /// Who reads a pack through its band, once it was of no use and the index was brought up to date.

@@ -14,6 +14,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod reads;
+
 fn repository() -> Repository {
     repository_in(&MemoryStore::new())
 }
@@ -412,6 +414,8 @@ proptest! {
                 for id in &ids {
                     prop_assert_eq!(index.lookup(id).unwrap().is_some(), named.contains(id));
                 }
+                let packs: Vec<_> = index.packs().iter().map(|pack| pack.id).collect();
+                prop_assert_eq!(packs, reads::named_packs(&repository));
             }
         }
     }
