@@ -429,7 +429,16 @@ struct Plan<'a> {
 /// A ref that comes, and where it is, if that could be told.
 struct Foreseen {
     of: Ref,
-    place: Option<(Arc<PackInfo>, Arc<Table>, u32)>,
+    place: Option<Place>,
+}
+
+/// A block. Not the table that it stands in: of a file that lies in many packs each of some thousand refs would hold one
+/// that nobody else has any more.
+struct Place {
+    info: Arc<PackInfo>,
+    block: u32,
+    /// Its offset and length.
+    stored: (u64, u32),
 }
 
 impl Drop for Plan<'_> {
@@ -488,25 +497,25 @@ impl<'a> Plan<'a> {
             && let Some(next) = self.foreseen.get(self.looked_at)
         {
             self.looked_at += 1;
-            if let Some((info, table, block)) = &next.place
+            if let Some(Place { info, block, stored }) = &next.place
                 && self.hinted.insert((info.id, *block))
             {
                 self.context.hinted.fetch_add(1, Ordering::Relaxed);
-                self.context.reader.expect_block(info, table, *block);
+                self.context.reader.expect_stored(info, *block, *stored);
             }
         }
     }
 
     /// Where a chunk is, which is said to be wanted. Whatever is wrong with it shows when it is fetched.
-    fn want(&self, id: &ChunkId, len: u64) -> Option<(Arc<PackInfo>, Arc<Table>, u32)> {
+    fn want(&self, id: &ChunkId, len: u64) -> Option<Place> {
         let reader = &self.context.reader;
         let location = reader.index().lookup(id).ok()??;
         let info = reader.index().pack(location.pack);
         let table = reader.table(&info).ok()?;
         let chunk = table.chunks.get(location.ordinal as usize).filter(|chunk| chunk.id == *id)?;
         reader.wanted(&info, chunk.block, len);
-        let block = chunk.block;
-        Some((info, table, block))
+        let (number, block) = (chunk.block, table.blocks.get(chunk.block as usize)?);
+        Some(Place { info, block: number, stored: (block.offset, block.stored_len) })
     }
 
     /// Ask for the next block, with all refs that follow one another in it.
