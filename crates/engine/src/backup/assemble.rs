@@ -1,6 +1,6 @@
 //! The new tree, put together in order from what is unchanged and from what the workers bring back in any order.
 
-use super::job::Batch;
+use super::job::{Batch, Finished};
 use crate::Result;
 use drumlin_format::snapshot::{Reached, Root};
 use drumlin_format::tree::{Body, Content, Leaf, Meta};
@@ -8,6 +8,7 @@ use drumlin_repo::pack::Reader;
 use drumlin_repo::tree::{Cursor, LeafRef, Nodes, TreeWriter};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::vec;
 
 /// What comes next in the tree.
 pub(super) enum Item {
@@ -15,8 +16,8 @@ pub(super) enum Item {
     Leaf(LeafRef, Arc<Leaf>),
     /// An unchanged entry of an old leaf of which others have changed.
     Old { dir: Arc<[u8]>, name: Box<[u8]>, meta: Meta, content: Content },
-    /// Entries that a worker has.
-    Batch(u64),
+    /// So many entries of a batch that a worker has, or will have.
+    Batch(u64, usize),
 }
 
 impl Item {
@@ -25,9 +26,15 @@ impl Item {
         match self {
             Item::Leaf(_, leaf) => leaf.len(),
             Item::Old { .. } => 1,
-            Item::Batch(_) => 0,
+            Item::Batch(..) => 0,
         }
     }
+}
+
+/// What is left of a batch that has arrived.
+struct Arrived {
+    entries: vec::IntoIter<Option<Finished>>,
+    cut_short: bool,
 }
 
 /// Puts the tree together.
@@ -36,7 +43,7 @@ pub(super) struct Assembler {
     writer: TreeWriter,
     pub nodes: Nodes,
     queue: VecDeque<Item>,
-    arrived: HashMap<u64, Batch>,
+    arrived: HashMap<u64, Arrived>,
     /// Entries of both.
     entries: usize,
     /// The run was stopped: what comes after a gap is left out.
@@ -72,20 +79,25 @@ impl Assembler {
     /// A batch has arrived.
     pub fn arrive(&mut self, number: u64, batch: Batch) -> Result<()> {
         self.entries += batch.entries.len();
-        self.arrived.insert(number, batch);
+        self.arrived.insert(number, Arrived { entries: batch.entries.into_iter(), cut_short: batch.cut_short });
         self.pump()
     }
 
     fn pump(&mut self) -> Result<()> {
         while let Some(item) = self.queue.front() {
-            if let Item::Batch(number) = item {
-                let Some(batch) = self.arrived.remove(number) else { return Ok(()) };
+            if let Item::Batch(number, count) = *item {
+                let Some(mut batch) = self.arrived.remove(&number) else { return Ok(()) };
                 self.queue.pop_front();
-                self.entries -= batch.entries.len();
-                for entry in batch.entries {
+                let here = count.min(batch.entries.len());
+                self.entries -= here;
+                for entry in batch.entries.by_ref().take(here).flatten() {
                     self.entry(&entry.key, &entry.name, &entry.meta, entry.content)?;
                 }
-                self.closed |= batch.cut_short;
+                self.closed |= here < count && batch.cut_short;
+                // The rest comes behind other items.
+                if batch.entries.len() > 0 || batch.cut_short {
+                    self.arrived.insert(number, batch);
+                }
                 continue;
             }
             self.entries -= item.entries();

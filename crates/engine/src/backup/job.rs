@@ -44,9 +44,10 @@ pub(super) struct Finished {
     pub content: Content,
 }
 
-/// A batch dealt with. Entries that vanished are left out.
+/// A batch dealt with.
 pub(super) struct Batch {
-    pub entries: Vec<Finished>,
+    /// In their order; `None` for an entry that vanished.
+    pub entries: Vec<Option<Finished>>,
     /// The run was stopped in its midst: the rest is missing.
     pub cut_short: bool,
 }

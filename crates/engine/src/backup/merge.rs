@@ -18,10 +18,13 @@ use std::sync::Arc;
 
 /// A batch is handed over when it has so many entries...
 const BATCH_ENTRIES: usize = 128;
-/// ...or so many bytes of contents.
+/// ...or so many bytes of contents...
 const BATCH_BYTES: u64 = 1 << 20;
-/// So many things may wait for their turn in the tree...
-const WAITING_MAX: usize = 4096;
+/// ...or so many unchanged entries wait for those between them that have changed. (Where opening is waited for, a batch
+/// is read by many threads: of changes that are few and far between, too, it has many.)
+const KEPT_ENTRIES: usize = 4 << 10;
+/// So many things may wait for their turn in the tree, those between the changes of several batches...
+const WAITING_MAX: usize = 16 << 10;
 /// ...and so many entries, of about 200 bytes each. Without that, while a large file is stored, everything that comes
 /// after it could be read and wait.
 const WAITING_ENTRIES_MAX: usize = 128 << 10;
@@ -41,6 +44,9 @@ pub(super) struct Merge<'a> {
     old: OldStream,
     batch: Vec<Entry>,
     batch_bytes: u64,
+    /// How many of the batch at hand have their place in the tree.
+    placed: usize,
+    /// The number of the batch at hand.
     next_batch: u64,
     outstanding: usize,
 }
@@ -83,6 +89,7 @@ impl<'a> Merge<'a> {
             old,
             batch: Vec::new(),
             batch_bytes: 0,
+            placed: 0,
             next_batch: 0,
             outstanding: 0,
         }
@@ -249,8 +256,7 @@ impl<'a> Merge<'a> {
         if from == to {
             return Ok(());
         }
-        // What is in the batch comes before.
-        self.hand_over()?;
+        self.place()?;
         let contents: Vec<Content> = self.body()?.contents[from..to].to_vec();
         let leaf = self.old.leaf.as_ref().expect("it has entries").leaf.clone();
         for (at, content) in (from..to).zip(contents) {
@@ -268,10 +274,25 @@ impl<'a> Merge<'a> {
         }
         let leaf = self.old.leaf.take().expect("it is there");
         if self.old.pristine {
-            self.hand_over()?;
+            self.place()?;
             self.assembler.push(Item::Leaf(leaf.child, leaf.leaf))?;
         }
-        Ok(())
+        self.hand_over_in_time()
+    }
+
+    /// What is in the batch has its place in the tree before what comes now.
+    fn place(&mut self) -> Result<()> {
+        let new = self.batch.len() - self.placed;
+        if new == 0 {
+            return Ok(());
+        }
+        self.placed += new;
+        self.assembler.push(Item::Batch(self.next_batch, new))
+    }
+
+    /// Hand the batch at hand to the workers once much that is unchanged waits for it.
+    fn hand_over_in_time(&mut self) -> Result<()> {
+        if self.assembler.waiting().1 > KEPT_ENTRIES { self.hand_over() } else { Ok(()) }
     }
 
     /// Hand the batch at hand to the workers.
@@ -279,10 +300,11 @@ impl<'a> Merge<'a> {
         if self.batch.is_empty() {
             return Ok(());
         }
+        self.place()?;
         let entries = std::mem::take(&mut self.batch);
-        self.batch_bytes = 0;
+        (self.batch_bytes, self.placed) = (0, 0);
         let number = self.number();
-        self.send(number, Job::Batch(number, entries))
+        self.send(Job::Batch(number, entries))
     }
 
     fn number(&mut self) -> u64 {
@@ -290,18 +312,19 @@ impl<'a> Merge<'a> {
         self.next_batch - 1
     }
 
-    fn send(&mut self, number: u64, job: Job) -> Result<()> {
+    fn send(&mut self, job: Job) -> Result<()> {
         self.workers.jobs.send(job).map_err(|_| Error::Worker)?;
         self.outstanding += 1;
-        self.assembler.push(Item::Batch(number))?;
         self.collect(false)
     }
 
     /// Give a stream to the workers.
     pub fn stream(&mut self, name: &[u8], reader: Box<dyn std::io::Read + Send>) -> Result<()> {
         self.found = true;
+        self.hand_over()?;
         let number = self.number();
-        self.send(number, Job::Stream(number, name.into(), reader))
+        self.assembler.push(Item::Batch(number, 1))?;
+        self.send(Job::Stream(number, name.into(), reader))
     }
 
     /// Take in what has arrived; wait while too much is under way, or for everything if `all`.

@@ -134,7 +134,7 @@ impl<'a, 'm> Worker<'a, 'm> {
                     }
                     Ok(Job::Stream(number, name, source)) => {
                         let outcome = self.stream(name, source);
-                        let _ = done.send((number, outcome.map(|f| Batch { entries: vec![f], cut_short: false })));
+                        let _ = done.send((number, outcome.map(|f| Batch { entries: vec![Some(f)], cut_short: false })));
                     }
                     Ok(Job::Flush(barrier)) => {
                         if let Err(e) = self.flush() {
@@ -163,7 +163,7 @@ impl<'a, 'm> Worker<'a, 'm> {
             let read = ahead.as_mut().and_then(|ahead| ahead.next().flatten());
             let outcome = if self.shared.is_over() { Err(Error::Interrupted) } else { self.entry(entry, read) };
             match outcome {
-                Ok(entry) => finished.extend(entry),
+                Ok(entry) => finished.push(entry),
                 Err(Error::Interrupted) => return Ok(Batch { entries: finished, cut_short: true }),
                 Err(e) => return Err(e),
             }
