@@ -27,6 +27,11 @@ const PIECE_BYTES: usize = 2 << 20;
 /// Bytes that are read at once and hashed while a core's own cache still has them.
 const READ_BYTES: usize = 256 << 10;
 
+/// Stretches between holes of up to so many bytes go into one piece together: an image may have hundreds of thousands.
+const SHORT_BYTES: u64 = 256 << 10;
+/// So many chunks and holes of them.
+const SHORT_PARTS_MAX: usize = 4096;
+
 /// What the system is told to read before it is asked for: so much at once that a disk with one head, on which the
 /// repository may be as well, is seldom sent to and fro (`bench/spindle`).
 const AHEAD_BYTES: u64 = 8 << 20;
@@ -35,7 +40,7 @@ const AHEAD_BYTES: u64 = 8 << 20;
 pub(super) struct Piece {
     number: u64,
     bytes: Buffer,
-    cuts: Vec<Cut>,
+    parts: Vec<Part>,
     reply: Sender<Reply>,
 }
 
@@ -88,6 +93,13 @@ impl Pieces {
     }
 }
 
+/// A part of a file on its way.
+enum Part {
+    Cut(Cut),
+    /// A hole of so many bytes.
+    Hole(u64),
+}
+
 struct Cut {
     start: usize,
     len: usize,
@@ -116,9 +128,16 @@ impl Piece {
     }
 
     fn store(&self, worker: &mut Worker) -> crate::Result<Vec<Ref>> {
-        let mut refs = Vec::with_capacity(self.cuts.len());
+        let mut refs = Vec::with_capacity(self.parts.len());
         let mut run = Run::default();
-        for cut in &self.cuts {
+        for part in &self.parts {
+            let cut = match part {
+                Part::Cut(cut) => cut,
+                Part::Hole(len) => {
+                    refs.push(Ref::Hole { len: *len });
+                    continue;
+                }
+            };
             if worker.shared.is_over() {
                 // What was claimed has to be stored: others may refer to it by now.
                 run.store(&self.bytes, worker)?;
@@ -224,6 +243,15 @@ struct Flow<'w, 'a, 'm> {
     arrived: VecDeque<(u64, Vec<Ref>)>,
     out: usize,
     len: u64,
+    /// Short stretches, and the holes between them, that wait for more.
+    short: Option<Short>,
+}
+
+/// Short stretches of a file, one behind the other.
+struct Short {
+    bytes: Buffer,
+    filled: usize,
+    parts: Vec<Part>,
 }
 
 impl Drop for Flow<'_, '_, '_> {
@@ -286,11 +314,16 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
             arrived: VecDeque::new(),
             out: 0,
             len: 0,
+            short: None,
         }
     }
 
     /// Read and cut up to `len` bytes.
     fn stretch(&mut self, source: &mut dyn Read, len: u64, trial: &mut Trial) -> Result<(), Read1> {
+        if len <= SHORT_BYTES {
+            return self.short_stretch(source, len as usize, trial);
+        }
+        self.send_short()?;
         let chunker = &self.worker.shared.chunker;
         let chunk_max = chunker.params().max as usize;
         let mut left = len;
@@ -308,17 +341,9 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
             let mut cuts = Vec::with_capacity(64);
             let mut at = 0;
             while at < filled && (end || filled - at >= chunk_max) {
-                let rest = &bytes[at..filled];
-                let known = trial
-                    .at(self.len)
-                    .filter(|(id, len)| *len <= rest.len() && self.worker.shared.data_ids.id(&rest[..*len]) == id.0);
-                let (id, len) = match known {
-                    Some((id, len)) => (Some(id), len),
-                    None => (None, self.worker.shared.chunker.cut(rest)),
-                };
-                cuts.push(Cut { start: at, len, id });
-                at += len;
-                self.len += len as u64;
+                let cut = self.cut(&bytes[..filled], at, trial);
+                at += cut.len;
+                cuts.push(Part::Cut(cut));
             }
             let mut next = pieces.buffer();
             kept = filled - at;
@@ -330,6 +355,43 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
             }
             bytes = next;
         }
+    }
+
+    /// The same of a stretch that is all there is until the next hole, or the file's end.
+    fn short_stretch(&mut self, source: &mut dyn Read, len: usize, trial: &mut Trial) -> Result<(), Read1> {
+        let fits = |short: &Short| short.bytes.len() - short.filled >= len && short.parts.len() < SHORT_PARTS_MAX;
+        if !self.short.as_ref().is_some_and(fits) {
+            self.send_short()?;
+        }
+        let new = || Short { bytes: self.worker.shared.pieces.buffer(), filled: 0, parts: Vec::new() };
+        let mut short = self.short.take().unwrap_or_else(new);
+        let mut at = short.filled;
+        short.filled += self.read(source, &mut short.bytes[at..at + len])?;
+        while at < short.filled {
+            let cut = self.cut(&short.bytes[..short.filled], at, trial);
+            at += cut.len;
+            short.parts.push(Part::Cut(cut));
+        }
+        self.short = Some(short);
+        Ok(())
+    }
+
+    fn send_short(&mut self) -> Result<(), Read1> {
+        self.short.take().map_or(Ok(()), |short| self.send(short.bytes, short.parts))
+    }
+
+    /// The next chunk, which begins at `at` and ends with the bytes at the latest.
+    fn cut(&mut self, bytes: &[u8], at: usize, trial: &mut Trial) -> Cut {
+        let rest = &bytes[at..];
+        let known = trial
+            .at(self.len)
+            .filter(|(id, len)| *len <= rest.len() && self.worker.shared.data_ids.id(&rest[..*len]) == id.0);
+        let (id, len) = match known {
+            Some((id, len)) => (Some(id), len),
+            None => (None, self.worker.shared.chunker.cut(rest)),
+        };
+        self.len += len as u64;
+        Cut { start: at, len, id }
     }
 
     /// Read until `bytes` is full or the source ends, and hash what was read.
@@ -350,13 +412,13 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         Ok(got)
     }
 
-    fn send(&mut self, bytes: Buffer, cuts: Vec<Cut>) -> Result<(), Read1> {
+    fn send(&mut self, bytes: Buffer, parts: Vec<Part>) -> Result<(), Read1> {
         let shared = self.worker.shared;
-        if cuts.is_empty() {
+        if parts.is_empty() {
             shared.pieces.give_back(bytes);
             return Ok(());
         }
-        let piece = Piece { number: self.next_out, bytes, cuts, reply: self.reply.0.clone() };
+        let piece = Piece { number: self.next_out, bytes, parts, reply: self.reply.0.clone() };
         self.next_out += 1;
         self.out += 1;
         shared.pieces.out.fetch_add(1, Ordering::Relaxed);
@@ -430,12 +492,17 @@ impl<'w, 'a, 'm> Flow<'w, 'a, 'm> {
         }
         self.holes.add(self.worker.shared.reader.cache(), self.len, len);
         self.len += len;
+        if let Some(short) = &mut self.short {
+            short.parts.push(Part::Hole(len));
+            return Ok(());
+        }
         let number = self.next_out;
         self.next_out += 1;
         self.enter(number, vec![Ref::Hole { len }])
     }
 
     fn finish(mut self) -> Result<(Data, u64), Read1> {
+        self.send_short()?;
         while self.out > 0 {
             self.take_or_help()?;
         }
@@ -468,7 +535,8 @@ struct FileAt<'a> {
 
 impl<'a> FileAt<'a> {
     fn new(file: &'a File, at: u64, end: u64) -> Self {
-        FileAt { file, at, end, ahead: at }
+        // What is read at once needs no hint.
+        FileAt { file, at, end, ahead: if end - at > SHORT_BYTES { at } else { end } }
     }
 }
 
