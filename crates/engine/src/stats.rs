@@ -5,7 +5,7 @@
 //! other, and no tree at all.
 
 use crate::list::report_damage;
-use crate::monitor::{Monitor, Problem, ProblemKind, add};
+use crate::monitor::{Counters, Monitor, Problem, ProblemKind, add};
 use crate::parity::Objects;
 use crate::reach::find::{Finder, Found, ask, passed};
 use crate::reach::keys::{Keys, Place};
@@ -21,7 +21,10 @@ use drumlin_repo::pack::Reader;
 use drumlin_repo::{Repository, names};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// So often it is counted anew if prunes come between.
+const ATTEMPTS: usize = 5;
 
 /// Chunks of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,13 +136,86 @@ fn logical(snapshots: &[Snapshot]) -> Sums {
     sums
 }
 
+/// The first trouble ends an attempt, and isn't told: a prune may be what made it.
+struct Attempt<'a> {
+    monitor: &'a dyn Monitor,
+    /// Of no interest to anybody.
+    counters: Counters,
+    failed: AtomicBool,
+}
+
+impl Monitor for Attempt<'_> {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn problem(&self, _: &Problem) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.monitor.stop()
+    }
+}
+
+/// Have something counted by the index and the objects that it is of, until no prune comes between, which moves chunks
+/// and removes what they were in. What is missing then is told.
+fn counted<T>(
+    reader: &Reader,
+    monitor: &dyn Monitor,
+    count: impl Fn(&[(IndexId, u64)], &dyn Monitor) -> Result<T>,
+) -> Result<T> {
+    let index = reader.index();
+    for _ in 0..ATTEMPTS {
+        let objects = index.objects();
+        let held = Attempt { monitor, counters: Counters::default(), failed: AtomicBool::new(false) };
+        let result = count(&objects, &held);
+        let is_failed = held.failed.load(Ordering::Relaxed);
+        match result {
+            Err(e) if is_replaced(&e) => {}
+            Ok(_) | Err(Error::Interrupted) if is_failed => {}
+            // A pack that wasn't there has had the index brought up to date in the midst of it.
+            Ok(_) if index.objects() != objects => {}
+            result => return result,
+        }
+        if monitor.stop() {
+            return Err(Error::Interrupted);
+        }
+        index.refresh()?;
+        let now: HashSet<IndexId> = index.objects().iter().map(|(id, _)| *id).collect();
+        if is_failed && objects.iter().all(|(id, _)| now.contains(id)) {
+            let told = count(&index.objects(), monitor);
+            return told.map_err(|e| if is_replaced(&e) { Error::Changing } else { e });
+        }
+    }
+    Err(Error::Changing)
+}
+
+fn is_replaced(error: &Error) -> bool {
+    matches!(error, Error::Repo(drumlin_repo::Error::Replaced { .. }))
+}
+
+fn replaced(object: IndexId) -> Error {
+    drumlin_repo::Error::Replaced { name: names::index(object) }.into()
+}
+
 /// What the whole repository holds; `snapshots` are those that count.
 ///
 /// # Errors
-/// What concerns the repository as a whole.
+/// What concerns the repository as a whole; [`Error::Changing`] if prunes never let it come to an end.
 pub fn of_repository(
     reader: &Arc<Reader>,
     snapshots: &[Snapshot],
+    workers: usize,
+    monitor: &dyn Monitor,
+) -> Result<RepositoryStats> {
+    counted(reader, monitor, |objects, monitor| by_objects(reader, snapshots, objects, workers, monitor))
+}
+
+fn by_objects(
+    reader: &Arc<Reader>,
+    snapshots: &[Snapshot],
+    objects: &[(IndexId, u64)],
     workers: usize,
     monitor: &dyn Monitor,
 ) -> Result<RepositoryStats> {
@@ -147,20 +223,17 @@ pub fn of_repository(
     let mut stats = RepositoryStats {
         snapshots: snapshots.len() as u64,
         logical: logical(snapshots),
+        index_objects: objects.len() as u64,
+        index_bytes: objects.iter().map(|(_, len)| len).sum(),
         ..RepositoryStats::default()
     };
-    let mut ids = Vec::new();
-    let list = repository.store().list(names::INDEX, &mut |listed| {
-        if let Some(id) = IndexId::parse(names::last(&listed.name)) {
-            stats.index_objects += 1;
-            stats.index_bytes += listed.len;
-            ids.push(id);
-        }
-    });
-    list.map_err(drumlin_repo::Error::from)?;
     let list = repository.store().list(names::PARITY, &mut |listed| stats.parity.add(listed.len));
     list.map_err(drumlin_repo::Error::from)?;
+    let ids: Vec<IndexId> = objects.iter().map(|(id, _)| *id).collect();
     let keys = Keys::read(repository, reader.cache(), &ids, workers, monitor)?;
+    if let Some(gone) = keys.gone {
+        return Err(replaced(gone));
+    }
     let elsewhere = passed(&keys, reader.index())?;
     let (mut seen, mut tally) = (HashSet::new(), Tally::of(repository)?);
     for id in ids {
@@ -168,7 +241,10 @@ pub fn of_repository(
             return Err(Error::Interrupted);
         }
         let name = names::index(id);
-        let bytes = repository.store().get(&name).map_err(drumlin_repo::Error::from)?;
+        let bytes = match repository.store().get(&name).map_err(drumlin_repo::Error::from) {
+            Err(e) if e.is_missing() => return Err(replaced(id)),
+            bytes => bytes?,
+        };
         if let Ok(header) = Header::decode(&bytes, ObjectType::Index) {
             tally.add(header.generation, |of| of.index_objects += 1);
         }
@@ -272,17 +348,30 @@ fn count(part: &mut Part, table: &Table, ordinals: impl IntoIterator<Item = usiz
 /// What some snapshots refer to, together.
 ///
 /// # Errors
-/// What concerns the repository as a whole. A damaged node is told to the monitor; what only it leads to is not
-/// counted.
+/// What concerns the repository as a whole; [`Error::Changing`] if prunes never let it come to an end. A damaged node
+/// is told to the monitor; what only it leads to is not counted.
 pub fn of_snapshots(
     reader: &Arc<Reader>,
     snapshots: &[Snapshot],
     workers: usize,
     monitor: &dyn Monitor,
 ) -> Result<SnapshotStats> {
+    counted(reader, monitor, |objects, monitor| by_trees(reader, snapshots, objects, workers, monitor))
+}
+
+fn by_trees(
+    reader: &Arc<Reader>,
+    snapshots: &[Snapshot],
+    objects: &[(IndexId, u64)],
+    workers: usize,
+    monitor: &dyn Monitor,
+) -> Result<SnapshotStats> {
     let (repository, index) = (reader.repository(), reader.index());
-    let ids: Vec<IndexId> = repository.index_objects()?.into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<IndexId> = objects.iter().map(|(id, _)| *id).collect();
     let keys = Arc::new(Keys::read(repository, reader.cache(), &ids, workers, monitor)?);
+    if let Some(gone) = keys.gone {
+        return Err(replaced(gone));
+    }
     let (elsewhere, marks, missing) = (passed(&keys, index)?, Marks::new(keys.clone()), AtomicU64::new(0));
     let roots = snapshots.iter().filter_map(|s| s.root).enumerate();
     walk(roots, workers, || Looker {

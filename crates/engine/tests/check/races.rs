@@ -1,14 +1,17 @@
-//! Backups, prunes and forgetters at work while it is checked: none of that is damage.
+//! Backups, prunes and forgetters at work while it is checked, or counted: none of that is damage.
 
 use crate::bench::{assert_sound, backups_apart, check_plainly, finding, folder, objects, open, store_of, tiny_bench};
 use crate::common::settle;
 use drumlin_engine::check::{Options, Part, check};
 use drumlin_engine::monitor::Quiet;
+use drumlin_engine::stats::{of_repository, of_snapshots};
 use drumlin_format::decision::Verdict;
 use drumlin_format::index::{self, Entry};
+use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{Header, IndexId, ObjectType};
 use drumlin_repo::collection::{Board, Desk, Flag};
-use drumlin_repo::{Cache, Repository, names};
+use drumlin_repo::pack::Reader;
+use drumlin_repo::{Cache, Index, Repository, names};
 use drumlin_store::{Listed, MemoryStore, Put, Result, Store, Upload};
 use drumlin_testkit::Rng;
 use std::fs;
@@ -99,11 +102,23 @@ fn prune(store: &MemoryStore, pruned: &Pruned, step: usize) {
     }
 }
 
-/// Check while `other` does something before each call. Gives the number of calls.
+/// Check while `other` does something before each call.
 fn beside(
     pruned: &Pruned,
     read: Option<Part>,
     other: impl FnMut(&MemoryStore, &str, &str) + Send + 'static,
+) -> Repository {
+    beside_any(pruned, other, |repository, cache| {
+        let report = check(repository, cache, Options { read, workers: 2 }, &Quiet::default()).unwrap();
+        assert_sound(&report);
+    })
+}
+
+/// Have something done while `other` does something before each call.
+fn beside_any(
+    pruned: &Pruned,
+    other: impl FnMut(&MemoryStore, &str, &str) + Send + 'static,
+    act: impl FnOnce(&Repository, &Arc<Cache>),
 ) -> Repository {
     let shared = Shared { memory: store_of(&pruned.before), before: Mutex::new(Box::new(|_, _, _| {})) };
     let shared = Arc::new(shared);
@@ -111,33 +126,45 @@ fn beside(
     *shared.before.lock().unwrap() = Box::new(other);
     let scratch = tempfile::tempdir().unwrap();
     let cache = Arc::new(Cache::open(&repository, None, scratch.path()).unwrap());
-    let report = check(&repository, &cache, Options { read, workers: 2 }, &Quiet::default()).unwrap();
-    assert_sound(&report);
+    act(&repository, &cache);
     *shared.before.lock().unwrap() = Box::new(|_, _, _| {});
     repository
+}
+
+/// Have something done beside a prune whose steps come at any of its calls.
+fn beside_prunes(pruned: &Arc<Pruned>, act: impl Fn(&Repository, &Arc<Cache>)) {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counter = calls.clone();
+    beside_any(
+        pruned,
+        move |_, _, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        },
+        &act,
+    );
+    let calls = calls.load(Ordering::Relaxed);
+    assert!(calls > 8, "{calls}");
+    for first in 0..calls + 2 {
+        for (second, third) in [(0, 0), (1, 0), (0, 1), (2, 3), (calls / 3, 1), (1, calls / 3)] {
+            let at = [first, first + second, first + second + third];
+            let (mut call, other) = (0, pruned.clone());
+            let prune_then = move |store: &MemoryStore, _: &str, _: &str| {
+                (0..3).filter(|step| at[*step] == call).for_each(|step| prune(store, &other, step));
+                call += 1;
+            };
+            beside_any(pruned, prune_then, &act);
+        }
+    }
 }
 
 #[test]
 fn a_prune_at_any_moment_is_no_damage() {
     let pruned = Arc::new(pruned());
     for read in [None, Some(Part::All)] {
-        let calls = Arc::new(AtomicU64::new(0));
-        let counter = calls.clone();
-        beside(&pruned, read, move |_, _, _| {
-            counter.fetch_add(1, Ordering::Relaxed);
+        beside_prunes(&pruned, |repository, cache| {
+            let report = check(repository, cache, Options { read, workers: 2 }, &Quiet::default()).unwrap();
+            assert_sound(&report);
         });
-        let calls = calls.load(Ordering::Relaxed);
-        assert!(calls > 15, "{calls}");
-        for first in 0..calls + 2 {
-            for (second, third) in [(0, 0), (1, 0), (0, 1), (2, 3), (calls / 3, 1), (1, calls / 3)] {
-                let at = [first, first + second, first + second + third];
-                let (mut call, other) = (0, pruned.clone());
-                beside(&pruned, read, move |store, _, _| {
-                    (0..3).filter(|step| at[*step] == call).for_each(|step| prune(store, &other, step));
-                    call += 1;
-                });
-            }
-        }
     }
     // It is sound afterwards, too, and not because nobody looks.
     let store = store_of(&pruned.before);
@@ -148,6 +175,28 @@ fn a_prune_at_any_moment_is_no_damage() {
     let pack = pruned.after.keys().find(|name| folder(name) == "data").unwrap();
     store.delete(pack).unwrap();
     assert_eq!(check_plainly(&repository, None).findings.len(), 1);
+}
+
+/// Each chunk counts once, wherever it has been.
+#[test]
+fn a_prune_at_any_moment_is_nothing_to_who_counts() {
+    let pruned = Arc::new(pruned());
+    let count = |repository: &Repository, cache: &Arc<Cache>| {
+        let index = Arc::new(Index::open(repository, cache.clone()).unwrap());
+        let reader = Arc::new(Reader::new(repository.clone(), index, cache.clone(), 1 << 20));
+        let (snapshots, _) = repository.snapshots().unwrap();
+        let snapshots: Vec<Snapshot> = snapshots.into_iter().map(|info| info.snapshot).collect();
+        let monitor = Quiet::default();
+        let all = of_repository(&reader, &snapshots, 2, &monitor).unwrap();
+        let of = of_snapshots(&reader, &snapshots, 2, &monitor).unwrap();
+        assert_eq!((of.missing, monitor.problems().len()), (0, 0));
+        [all.data, all.tree, of.data, of.tree].map(|part| (part.chunks, part.bytes))
+    };
+    let mut quiet = None;
+    beside_any(&pruned, |_, _, _| {}, |repository, cache| quiet = Some(count(repository, cache)));
+    let [data, tree, ..] = quiet.unwrap();
+    assert_eq!((data.1, quiet), (40 * 30_000, Some([data, tree, data, tree])));
+    beside_prunes(&pruned, |repository, cache| assert_eq!(count(repository, cache), quiet.unwrap()));
 }
 
 /// Nothing is left of it, but what the check has read already.
