@@ -14,6 +14,10 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
+/// Packs about which index objects disagree are asked so many at a time: tables of all that somebody has contradicted
+/// might not fit into memory.
+pub(crate) const ASKED_AT_ONCE: usize = 64;
+
 /// The packs and index objects of a repository at one moment.
 #[derive(Default)]
 pub(crate) struct Ground {
@@ -210,14 +214,21 @@ impl Ground {
             return Ok(());
         }
         let scan = PackScan::new(repository)?;
-        let said = repository.ask_many(&contested, |(id, kind, len)| own_word(&scan, *kind, *id, *len))?;
-        for ((id, ..), said) in contested.iter().zip(said) {
-            match said {
-                Some(entry) => keys.correct(&entry)?,
-                None => _ = keys.unsettled.insert(*id),
+        for contested in contested.chunks(ASKED_AT_ONCE) {
+            let said = repository.ask_many(contested, |(id, kind, len)| own_word(&scan, *kind, *id, *len))?;
+            for ((id, ..), said) in contested.iter().zip(said) {
+                match said {
+                    Some(entry) => keys.correct(&entry)?,
+                    None => _ = keys.unsettled.insert(*id),
+                }
             }
         }
         Ok(())
+    }
+
+    /// What some packs hold, and their lengths, as far as they are there.
+    pub fn lens(&self, packs: &HashSet<PackId>) -> HashMap<PackId, (PackKind, u64)> {
+        packs.iter().filter_map(|id| Some((*id, *self.packs.get(id)?))).collect()
     }
 
     /// Bytes of some packs.

@@ -2,9 +2,9 @@
 
 use super::weigh::{Choice, Scales};
 use super::{Options, Survey, Unused};
-use crate::collect::doubtful::Doubtful;
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{self, Ground};
+use crate::collect::naming::Naming;
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
@@ -20,7 +20,7 @@ use drumlin_format::snapshot::Snapshot;
 use drumlin_format::{ChunkId, IndexId, LossId, PackId, PlanId, SessionId, SnapshotId};
 use drumlin_repo::band::Cost;
 use drumlin_repo::collection::{Desk, Draft, Known, Registration, Subject};
-use drumlin_repo::{Cache, PackInfo, PackScan, Repository, WriteSession, names, random_id};
+use drumlin_repo::{Cache, PackInfo, Repository, WriteSession, names, random_id};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -283,40 +283,18 @@ impl Collection<'_> {
     /// about a pack, the new ones say what its own table says; as long as that can't be read, all that these say.
     fn name_again(&self, ground: &Ground, objects: &[IndexId], condemned: &HashSet<PackId>) -> Result<()> {
         let Some(session) = &self.session else { return Ok(()) };
-        let contested = self.keys.as_ref().map(|keys| &keys.contested).filter(|contested| !contested.is_empty());
-        let asked =
-            contested.map(|contested| Ok::<_, Error>((contested, PackScan::new(self.repository)?))).transpose()?;
-        let (mut named, mut doubtful) = (HashSet::new(), Doubtful::default());
+        let contested = self.keys.as_ref().map(|keys| ground.lens(&keys.contested)).unwrap_or_default();
+        let mut naming = Naming::new(self.repository, contested)?;
         for id in objects {
             // Another collector may have removed it, and named what it named.
-            let Some(entries) = self.repository.index_entries(*id)? else { continue };
-            for entry in entries {
-                let Some((kind, len)) = ground.packs.get(&entry.pack).filter(|_| !condemned.contains(&entry.pack))
-                else {
-                    continue;
-                };
-                if !named.insert(entry.pack) {
-                    doubtful.hear(entry);
-                    continue;
-                }
-                match &asked {
-                    Some((contested, scan)) if contested.contains(&entry.pack) => {
-                        match ground::own_word(scan, *kind, entry.pack, *len)? {
-                            Some(own) => session.name_again(own)?,
-                            None => doubtful.begin(entry),
-                        }
-                    }
-                    _ => session.name_again(entry)?,
-                }
+            let Some(mut entries) = self.repository.index_entries(*id)? else { continue };
+            entries.retain(|entry| ground.packs.contains_key(&entry.pack) && !condemned.contains(&entry.pack));
+            for said in naming.hear(entries)? {
+                naming.name_again(session, said)?;
             }
         }
-        session.flush()?;
-        // An index object says one thing of a pack.
-        while let Some(entries) = doubtful.next() {
-            entries.into_iter().try_for_each(|entry| session.name_again(entry))?;
-            session.flush()?;
-        }
-        Ok(())
+        naming.finish(session)?;
+        Ok(session.flush()?)
     }
 }
 

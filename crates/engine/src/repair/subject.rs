@@ -1,9 +1,9 @@
 //! The two looks of a repair.
 
 use super::{Options, Report};
-use crate::collect::doubtful::Doubtful;
 use crate::collect::duplicates::Duplicates;
-use crate::collect::ground::{Broken, Ground, own_word};
+use crate::collect::ground::{ASKED_AT_ONCE, Broken, Ground, own_word};
+use crate::collect::naming::Naming;
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
@@ -188,12 +188,15 @@ impl<'a> Mending<'a> {
         let (keys, _) = ground.keys(self.repository, self.cache, self.options.workers, self.monitor)?;
         self.contested = keys.contested.clone();
         let scan = PackScan::new(self.repository)?;
-        for id in keys.contested.difference(&keys.unsettled) {
-            if let Some((kind, len)) = ground.packs.get(id).copied()
-                && let Some(own) = own_word(&scan, kind, *id, len)?
-            {
-                ground.named.insert(*id, (PackInfo::from(&own), own.table.chunks.len() as u32));
-            }
+        let settled = keys.contested.difference(&keys.unsettled).copied().collect();
+        let asked: Vec<_> = ground.lens(&settled).into_iter().collect();
+        for asked in asked.chunks(ASKED_AT_ONCE) {
+            let own = self.repository.ask_many(asked, |(id, (kind, len))| own_word(&scan, *kind, *id, *len))?;
+            let named = own.into_iter().flatten().map(|own| {
+                let chunks = own.table.chunks.len() as u32;
+                (own.pack, (PackInfo::from(&own), chunks))
+            });
+            ground.named.extend(named);
         }
         Ok(keys.unsettled.clone())
     }
@@ -456,45 +459,27 @@ impl<'a> Mending<'a> {
 
     /// The index objects in whose place others are put.
     fn replace(&mut self, ground: &mut Ground, session: &WriteSession) -> Result<(Vec<IndexId>, Vec<Entry>)> {
-        let (mut replaced, mut tables, mut named) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut replaced, mut tables) = (Vec::new(), Vec::new());
         let bad = self.bad.clone();
         let mut packs: HashSet<PackId> = ground.packs.keys().copied().collect();
         packs.extend(ground.named.values().map(|(info, _)| info).filter(|info| self.is_in_band(info)).map(|i| i.id));
         let (me, broken) = (self.me, ground.broken.len());
-        let contested: HashMap<PackId, (PackKind, u64)> =
-            self.contested.iter().filter_map(|id| Some((*id, *ground.packs.get(id)?))).collect();
-        let scan = if contested.is_empty() { None } else { Some(PackScan::new(self.repository)?) };
-        let mut doubtful = Doubtful::default();
+        let mut naming = Naming::new(self.repository, ground.lens(&self.contested))?;
         self.read_objects(ground, |id, entries| {
             if id.is_of(&me) || !entries.iter().any(|e| bad.contains(&e.pack)) {
                 return Ok(());
             }
             replaced.push(id);
-            for entry in entries {
-                if !named.insert(entry.pack) {
-                    doubtful.hear(entry);
-                    continue;
-                }
-                let at = contested.get(&entry.pack);
-                let own = match (at, &scan) {
-                    (Some((kind, len)), Some(scan)) => own_word(scan, *kind, entry.pack, *len)?,
-                    _ => None,
-                };
-                match (bad.contains(&entry.pack), own) {
-                    (true, own) if packs.contains(&entry.pack) => tables.push(own.unwrap_or(entry)),
-                    (true, _) => {}
-                    (false, Some(own)) => session.name_again(own)?,
-                    (false, None) if at.is_some() => doubtful.begin(entry),
-                    (false, None) => session.name_again(entry)?,
+            for said in naming.hear(entries)? {
+                match (bad.contains(&said.pack()), packs.contains(&said.pack())) {
+                    (true, true) => tables.push(said.likely()),
+                    (true, false) => {}
+                    (false, _) => naming.name_again(session, said)?,
                 }
             }
             Ok(())
         })?;
-        // An index object says one thing of a pack.
-        while let Some(entries) = doubtful.next() {
-            session.flush()?;
-            entries.into_iter().try_for_each(|entry| session.name_again(entry))?;
-        }
+        naming.finish(session)?;
         // One that could be read before: nobody has looked for the packs that it names.
         match ground.broken.drain(broken..).next() {
             Some((_, e)) => Err(e.into()),
