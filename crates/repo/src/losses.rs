@@ -8,7 +8,7 @@ use drumlin_format::key::Role;
 use drumlin_format::loss::Loss;
 use drumlin_format::pack::{Footer, PackKind, Table};
 use drumlin_format::{KeyId, LossId, PackId};
-use drumlin_store::{Kind, Put};
+use drumlin_store::{Kind, Put, WHOLE_BYTES_MAX};
 use std::collections::{HashMap, HashSet};
 
 /// Losses, as far as they can be read.
@@ -50,6 +50,11 @@ impl Repository {
             let name = names::loss(id);
             let bytes = match self.store().get(&name) {
                 Err(e) if e.kind == Kind::Missing => continue,
+                // Nobody writes such a one: who may add put it there.
+                Err(e) if self.store().len(&name)?.is_some_and(|len| len > WHOLE_BYTES_MAX) => {
+                    losses.broken.push((id, e.into()));
+                    continue;
+                }
                 other => other?,
             };
             let (loss, signer) = match Loss::open(id, self.secrets(), &bytes).map_err(Error::damaged(&name)) {

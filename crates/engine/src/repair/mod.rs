@@ -11,6 +11,7 @@
 //!
 //! A collection in the sense of `docs/collection.md`, since index objects are removed.
 
+mod losses;
 mod subject;
 
 use crate::collect::silence::{Policy, Waiting, describe};

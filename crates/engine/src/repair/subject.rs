@@ -1,5 +1,6 @@
 //! The two looks of a repair.
 
+use super::losses::{CHUNKS_MAX, in_parts, says};
 use super::{Options, Report};
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{ASKED_AT_ONCE, Broken, Ground, own_word};
@@ -432,19 +433,18 @@ impl<'a> Mending<'a> {
             packs.clear();
             self.report.damaged.clear();
         }
-        let known = before.iter().any(|loss| loss.chunks == chunks && loss.packs == packs);
         let nothing = chunks.is_empty() && packs.is_empty() && self.report.unreadable.is_empty();
+        let parts = if nothing { Vec::new() } else { in_parts(&chunks, &packs, CHUNKS_MAX) };
         // What somebody has moved who takes this repair for dead isn't lost, and what he has found lost isn't healed.
         self.refuse_overtaken(desk)?;
-        if !known && !nothing {
-            self.repository.put_loss(&Loss {
-                id: LossId(random_id()?),
-                chunks: chunks.clone(),
-                packs: packs.clone(),
-            })?;
+        for part in &parts {
+            if !before.iter().any(|loss| says(loss, *part)) {
+                let (chunks, packs) = (part.0.to_vec(), part.1.to_vec());
+                self.repository.put_loss(&Loss { id: LossId(random_id()?), chunks, packs })?;
+            }
         }
-        // The new one says all that still holds.
-        for loss in before.iter().filter(|loss| !(loss.chunks == chunks && loss.packs == packs)) {
+        // The new ones say all that still holds.
+        for loss in before.iter().filter(|loss| !parts.iter().any(|part| says(loss, *part))) {
             self.repository.remove_loss(loss.id)?;
             self.report.healed += 1;
         }
