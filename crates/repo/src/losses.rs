@@ -18,6 +18,8 @@ pub struct Losses {
     pub whole: Vec<Loss>,
     /// Those that are damaged, and what of them.
     pub broken: Vec<(LossId, Error)>,
+    /// Those that nobody signed who may: they say nothing.
+    pub idle: Vec<LossId>,
 }
 
 impl Repository {
@@ -31,7 +33,7 @@ impl Repository {
     /// # Errors
     /// One of them is damaged.
     pub fn losses(&self) -> Result<Vec<Loss>> {
-        let Losses { whole, broken } = self.readable_losses()?;
+        let Losses { whole, broken, .. } = self.readable_losses()?;
         broken.into_iter().next().map_or(Ok(whole), |(_, e)| Err(e))
     }
 
@@ -65,7 +67,10 @@ impl Repository {
                 other => other?,
             };
             let key = trusted.get(&signer.key).filter(|key| matches!(key.role, Role::Owner | Role::Keeper));
-            losses.whole.extend(key.filter(|key| signer.verify(&key.verifying).is_ok()).map(|_| loss));
+            match key.is_some_and(|key| signer.verify(&key.verifying).is_ok()) {
+                true => losses.whole.push(loss),
+                false => losses.idle.push(id),
+            }
         }
         Ok(losses)
     }

@@ -1,7 +1,7 @@
 //! What new index objects say of the packs that those named in whose place they are put. About some packs these may
 //! disagree: then the pack's own word counts, and as long as that can't be read all that is said of it stays said.
 
-use super::ground::own_word;
+use super::ground::{ASKED_AT_ONCE, own_word};
 use crate::Result;
 use drumlin_format::PackId;
 use drumlin_format::index::Entry;
@@ -47,7 +47,8 @@ impl<'a> Naming<'a> {
         Ok(Naming { repository, contested, scan, heard: HashSet::new(), doubtful: Doubtful::default() })
     }
 
-    /// Hear what an index object says. Packs about which others disagree are asked, side by side.
+    /// Hear what an index object says, a part of it at a time ([`parts`]). Packs about which others disagree are asked,
+    /// side by side.
     pub fn hear(&mut self, entries: Vec<Entry>) -> Result<Vec<Said>> {
         let (mut new, mut asked): (Vec<Said>, _) = (Vec::new(), Vec::new());
         for entry in entries {
@@ -89,6 +90,15 @@ impl<'a> Naming<'a> {
         }
         Ok(())
     }
+}
+
+/// What an index object says, in parts: one that contradicts others about all packs there are would have as many tables
+/// in memory.
+pub(crate) fn parts(mut entries: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+    std::iter::from_fn(move || {
+        let rest = entries.split_off(entries.len().min(ASKED_AT_ONCE));
+        Some(std::mem::replace(&mut entries, rest)).filter(|part| !part.is_empty())
+    })
 }
 
 /// Packs that can't be asked themselves, and the different things that index objects say of each.

@@ -4,7 +4,7 @@ use super::weigh::{Choice, Scales};
 use super::{Options, Survey, Unused};
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{self, Ground};
-use crate::collect::naming::Naming;
+use crate::collect::naming::{Naming, parts};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
@@ -109,8 +109,9 @@ impl Look {
         if !options.allow_remove_all {
             ground.refuse_all(&snapshots)?;
         }
+        // Those that nobody signed who may stand as well, and say nothing.
+        let standing = repository.loss_ids()?.into_iter().collect();
         let losses = repository.losses()?;
-        let standing = losses.iter().map(|loss| loss.id).collect();
         // What a repair has put aside may yet be of use.
         let aside: HashSet<&PackId> = losses.iter().flat_map(|loss| &loss.packs).collect();
         ground.packs.retain(|pack, _| !aside.contains(pack));
@@ -289,8 +290,10 @@ impl Collection<'_> {
             // Another collector may have removed it, and named what it named.
             let Some(mut entries) = self.repository.index_entries(*id)? else { continue };
             entries.retain(|entry| ground.packs.contains_key(&entry.pack) && !condemned.contains(&entry.pack));
-            for said in naming.hear(entries)? {
-                naming.name_again(session, said)?;
+            for part in parts(entries) {
+                for said in naming.hear(part)? {
+                    naming.name_again(session, said)?;
+                }
             }
         }
         naming.finish(session)?;

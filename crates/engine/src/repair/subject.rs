@@ -4,7 +4,7 @@ use super::losses::{CHUNKS_MAX, in_parts, says};
 use super::{Options, Report};
 use crate::collect::duplicates::Duplicates;
 use crate::collect::ground::{ASKED_AT_ONCE, Broken, Ground, own_word};
-use crate::collect::naming::Naming;
+use crate::collect::naming::{Naming, parts};
 use crate::collect::need::Need;
 use crate::collect::places::Places;
 use crate::collect::rank::Ranks;
@@ -421,7 +421,7 @@ impl<'a> Mending<'a> {
         self.report.damaged = packs.clone();
         self.report.closed = self.closed.iter().copied().collect();
         self.report.closed.sort_unstable();
-        let Losses { whole: before, broken } = self.repository.readable_losses()?;
+        let Losses { whole: before, broken, idle } = self.repository.readable_losses()?;
         if is_missing || self.report.broken_snapshots > 0 {
             // Should they come back, a prune is not to take them for nobody's: they may have what is lost.
             let earlier = before.iter().flat_map(|loss| &loss.packs).filter(|id| !ground.packs.contains_key(id));
@@ -448,6 +448,7 @@ impl<'a> Mending<'a> {
             self.repository.remove_loss(loss.id)?;
             self.report.healed += 1;
         }
+        idle.into_iter().try_for_each(|id| self.repository.remove_loss(id))?;
         // What they said was found anew.
         for (id, why) in broken {
             self.note(names::loss(id), why);
@@ -470,11 +471,13 @@ impl<'a> Mending<'a> {
                 return Ok(());
             }
             replaced.push(id);
-            for said in naming.hear(entries)? {
-                match (bad.contains(&said.pack()), packs.contains(&said.pack())) {
-                    (true, true) => tables.push(said.likely()),
-                    (true, false) => {}
-                    (false, _) => naming.name_again(session, said)?,
+            for part in parts(entries) {
+                for said in naming.hear(part)? {
+                    match (bad.contains(&said.pack()), packs.contains(&said.pack())) {
+                        (true, true) => tables.push(said.likely()),
+                        (true, false) => {}
+                        (false, _) => naming.name_again(session, said)?,
+                    }
                 }
             }
             Ok(())

@@ -124,6 +124,11 @@ fn a_loss_is_worth_as_much_as_who_has_signed_it() {
                 assert_eq!(packs(&history), before, "{who}");
                 history.bench.memory.put(&name, &bytes, Put::Create).unwrap();
                 history.whole();
+                // Nor does it keep a prune from its work for ever.
+                let outcome = pruned(&history, Vec::new());
+                assert!(outcome.is_ok(), "{who}: {outcome:?}");
+                assert_ne!(packs(&history), before, "{who}");
+                history.whole();
             }
         }
     }
