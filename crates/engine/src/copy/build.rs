@@ -144,6 +144,7 @@ impl<'a> Builder<'a> {
     }
 
     fn push(&mut self, leaf: &Leaf, at: usize, meta: &Meta, content: Content) -> Result<()> {
+        self.writer.make_room(&mut self.nodes, &content)?;
         if self.writer.at_boundary() {
             self.owners.clear();
         }

@@ -120,7 +120,11 @@ fn what_a_decoder_would_refuse_is_not_pushed() {
     assert!(table.push(0, 3, Codec::Padding, 100, 10, &one(10)).is_err());
     assert!(table.push(1, 3, Codec::Zstd, 100, 10, &one(10)).is_err());
     assert!(table.push(0, 3, Codec::Zstd, (16 << 20) + 1, 10, &one(10)).is_err());
+    // As it is it would be too long, whoever seals it anew.
+    let most = (16 << 20) - 16;
+    assert!(table.push(0, 3, Codec::Zstd, 100, most + 1, &one(most + 1)).is_err());
     assert_eq!(table, before);
+    table.clone().push(0, 3, Codec::Zstd, 100, most, &one(most)).unwrap();
     // The largest block that a config allows, as it is.
     let most = 2 * crate::config::GATHERED_BYTES_MAX - 1;
     table.push(0, 3, Codec::Raw, most + 16, most, &one(most)).unwrap();

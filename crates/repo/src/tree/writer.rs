@@ -55,13 +55,8 @@ impl TreeWriter {
         if !is_name(name) {
             return Err(unstorable("its name is too long, or not valid"));
         }
+        self.make_room(nodes, &content)?;
         self.go_on_to(dir, name)?;
-        if !self.at_boundary() && self.state.weight + content.weight() > WEIGHT_MAX {
-            let (dir, name, _) = self.state.leaf.get(self.state.leaf.len() - 1);
-            let (dir, name) = (dir.to_vec(), name.to_vec());
-            let hash = self.hash(&dir, &name);
-            self.state.end_leaf(nodes, &mut *self.names, Some(hash))?;
-        }
         self.state.leaf.push(dir, name, meta);
         self.state.weight += content.weight();
         self.state.body.contents.push(content);
@@ -72,6 +67,18 @@ impl TreeWriter {
             self.state.end_leaf(nodes, &mut *self.names, Some(hash))?;
         }
         Ok(())
+    }
+
+    /// End the leaf at hand if an entry with these contents would make its body too long for readers. Whoever looks for
+    /// a boundary before an entry calls it before.
+    pub fn make_room(&mut self, nodes: &mut Nodes, content: &Content) -> Result<()> {
+        if self.at_boundary() || self.state.weight + content.weight() <= WEIGHT_MAX {
+            return Ok(());
+        }
+        let (dir, name, _) = self.state.leaf.get(self.state.leaf.len() - 1);
+        let (dir, name) = (dir.to_vec(), name.to_vec());
+        let hash = self.hash(&dir, &name);
+        self.state.end_leaf(nodes, &mut *self.names, Some(hash))
     }
 
     /// Whether a leaf has just ended, so that an old one may follow whole.
