@@ -7,7 +7,7 @@
 use super::manifest::Covered;
 use super::run::{PackInfo, Run};
 use super::sync::Objects;
-use drumlin_format::{IndexId, PackId};
+use drumlin_format::IndexId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -84,15 +84,5 @@ impl Layers {
     /// Packs that some index object has named since the index was opened, or had before, once for each time.
     pub fn named(&self) -> impl Iterator<Item = &Arc<PackInfo>> {
         (0..).zip(&self.packs).filter(|(number, _)| !self.hidden.contains(number)).map(|(_, info)| info)
-    }
-
-    /// Packs that index objects name which stand.
-    pub fn standing(&self) -> HashSet<PackId> {
-        let of = |layer: &Layer| {
-            let packs: Vec<PackId> =
-                (0..).zip(&layer.run.packs).filter(|(at, _)| layer.counts(*at)).map(|(_, info)| info.id).collect();
-            packs
-        };
-        self.runs.iter().flat_map(of).collect()
     }
 }

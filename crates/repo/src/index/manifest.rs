@@ -103,15 +103,13 @@ impl Manifest {
     }
 
     /// Save it, and remove runs that it doesn't name. It names what other processes have made meanwhile, too, whose runs
-    /// are not `known`, as far as they cover more; and no file that somebody else has removed. What it names is known
-    /// from then on.
+    /// are not `known`; and no file that somebody else has removed. What it names of its own is known from then on.
     pub fn save(mut self, folder: Option<&Path>, known: &mut HashSet<String>) -> Result<()> {
         let Some(folder) = folder else { return Ok(()) };
         self.runs.retain(|run| folder.join(&run.name).exists());
         known.extend(self.runs.iter().map(|run| run.name.clone()));
         let is_new = |run: &Covered| !known.contains(&run.name) && folder.join(&run.name).exists();
         self.runs.extend(Manifest::load(Some(folder)).runs.into_iter().filter(is_new));
-        self.runs = each_once(self.runs);
         let mut bytes = Vec::new();
         minicbor::encode(&self, &mut bytes).expect("encoding to memory can't fail");
         let sum = checksum(&bytes);
@@ -137,13 +135,13 @@ impl Manifest {
 }
 
 /// Without runs that cover nothing which others don't: processes that are at work at the same time make the same.
-pub(super) fn each_once(runs: Vec<Covered>) -> Vec<Covered> {
+pub(super) fn each_once<T>(runs: Vec<T>, covered: impl Fn(&T) -> &Covered) -> Vec<T> {
     let mut order: Vec<usize> = (0..runs.len()).collect();
-    order.sort_by_key(|at| Reverse(runs[*at].objects.len()));
-    let (mut covered, mut needed) = (HashSet::new(), vec![false; runs.len()]);
+    order.sort_by_key(|at| Reverse(covered(&runs[*at]).objects.len()));
+    let (mut met, mut needed) = (HashSet::new(), vec![false; runs.len()]);
     for at in order {
         // All of them are to be noted.
-        let new = runs[at].objects.iter().filter(|object| covered.insert(**object)).count();
+        let new = covered(&runs[at]).objects.iter().filter(|object| met.insert(**object)).count();
         needed[at] = new > 0;
     }
     runs.into_iter().zip(needed).filter(|(_, needed)| *needed).map(|(run, _)| run).collect()

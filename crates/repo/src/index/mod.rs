@@ -549,11 +549,6 @@ impl Index {
         self.read().named().find(|info| info.id == *pack).cloned()
     }
 
-    /// The packs that index objects name which stand, by what is known of them.
-    pub(crate) fn standing(&self) -> HashSet<PackId> {
-        self.read().standing()
-    }
-
     fn write(&self) -> RwLockWriteGuard<'_, Layers> {
         self.layers.write().unwrap_or_else(PoisonError::into_inner)
     }

@@ -88,15 +88,15 @@ impl Index {
         let Some(folder) = &self.folder else { return };
         let Manifest { runs } = Manifest::load(Some(folder));
         *lock(&self.known) = runs.iter().map(|run| run.name.clone()).collect();
-        for covered in manifest::each_once(runs) {
-            if let Some(gone) = covered.gone(objects)
-                && let Ok(file) = descriptors::wait_for(|| File::open(folder.join(&covered.name)))
-                && let Ok(run) = Run::open(file)
-                && covered.fits(run.packs.len())
-            {
-                self.push_layer(Arc::new(run), covered, gone);
-            }
-        }
+        let open = |covered: Covered| {
+            let gone = covered.gone(objects)?;
+            let file = descriptors::wait_for(|| File::open(folder.join(&covered.name))).ok()?;
+            let run = Run::open(file).ok().filter(|run| covered.fits(run.packs.len()))?;
+            Some((run, covered, gone))
+        };
+        // Of those that are of use.
+        let runs = manifest::each_once(runs.into_iter().filter_map(open).collect(), |(_, covered, _)| covered);
+        runs.into_iter().for_each(|(run, covered, gone)| self.push_layer(Arc::new(run), covered, gone));
     }
 
     /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector

@@ -15,9 +15,7 @@ use std::sync::Arc;
 pub(super) struct Lost {
     /// Packs for which the index was read anew.
     noted: HashSet<PackId>,
-    /// The packs that it named then. Of others that are missed it says all that it has to say.
-    named: Option<HashSet<PackId>>,
-    /// Those of them that aren't there, or aren't given out.
+    /// Those of them that aren't there.
     absent: HashSet<PackId>,
     /// What the index said of packs that were looked for by their ids.
     infos: HashMap<PackId, Option<Arc<PackInfo>>>,
@@ -36,10 +34,7 @@ impl Reader {
         if known.noted.contains(lost) {
             return Ok(false);
         }
-        if known.named.as_ref().is_none_or(|named| named.contains(lost)) {
-            self.index().refresh()?;
-            known.named = Some(self.index().standing());
-        }
+        self.index().refresh()?;
         Ok(known.noted.insert(*lost))
     }
 
@@ -54,7 +49,7 @@ impl Reader {
         let mut known = lock(&self.lost);
         if !known.is_missed {
             self.index().refresh()?;
-            (known.named, known.is_missed) = (Some(self.index().standing()), true);
+            known.is_missed = true;
         }
         drop(known);
         self.index().lookup(id)
