@@ -46,7 +46,7 @@ pub use error::{Error, Result};
 pub use generations::Generations;
 pub use index::{Index, IndexMode, IndexStats, Location, PackInfo};
 pub use keys::{KeyInfo, Keys, NewLock};
-pub use losses::{Losses, PackScan};
+pub use losses::Losses;
 pub use rekey::{RekeyOptions, Rekeyed};
 pub use repository::Repository;
 pub use snapshots::{SnapshotInfo, Trust, may_decide};

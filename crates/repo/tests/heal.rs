@@ -4,8 +4,8 @@
 use drumlin_format::PackId;
 use drumlin_format::pack::{self, FOOTER_BYTES, Footer, PackKind};
 use drumlin_format::parity::{Head, Layout, SHARD_BYTES, Stripe};
-use drumlin_repo::pack::{Damage, Encoder, Healed};
-use drumlin_repo::{CreateOptions, NewLock, PackInfo, PackScan, Repository, names};
+use drumlin_repo::pack::{Damage, Encoder, Healed, PackScan};
+use drumlin_repo::{CreateOptions, NewLock, PackInfo, Repository, names};
 use drumlin_seal::Secret;
 use drumlin_store::{FaultStore, Faults, MemoryStore, Put, Store};
 use proptest::prelude::*;

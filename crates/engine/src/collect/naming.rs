@@ -6,7 +6,8 @@ use crate::Result;
 use drumlin_format::PackId;
 use drumlin_format::index::Entry;
 use drumlin_format::pack::PackKind;
-use drumlin_repo::{PackScan, Repository, WriteSession};
+use drumlin_repo::pack::PackScan;
+use drumlin_repo::{Repository, WriteSession};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Names packs again.

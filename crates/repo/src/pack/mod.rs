@@ -10,6 +10,7 @@ mod packer;
 mod parity;
 mod reader;
 mod rescue;
+mod scan;
 mod table;
 
 pub use coder::{BlockBuilder, Coder, Coding};
@@ -17,6 +18,7 @@ pub use heal::{Damage, Healed};
 pub use packer::{Appended, Finished, Packer};
 pub use parity::Encoder;
 pub use reader::Reader;
+pub use scan::PackScan;
 
 pub(crate) use fold::{ENGINE, Line};
 pub(crate) use heal::read_footer;
