@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.workloads.slow import Slow, compiled
+from harness.delay import Slow, compiled
 
 SPINDLE = Path(__file__).resolve().parent.parent / "harness" / "delay" / "spindle.c"
 LACKING = next((what for what, there in (

@@ -7,8 +7,8 @@ A tenth lies in one flat directory, a hundredth in directories of one file each,
 import os
 from pathlib import Path
 
+from ..delay import Slow
 from .base import EPOCH, Workload, in_parallel
-from .slow import Slow
 
 FILES = 3_000_000
 FOLDER_FILES = 300

@@ -1,4 +1,4 @@
-"""The layer on which each stat and each open takes its time: bench/harness/delay/slow.c, compiled when it is first used."""
+"""Layers of FUSE's, compiled when they are first used: slow.c, on which each stat and each open takes its time; spindle.c, a disk with one head."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 PATIENCE_SECONDS = 5
-SOURCE = Path(__file__).resolve().parent.parent / "delay" / "slow.c"
+SOURCE = Path(__file__).resolve().with_name("slow.c")
 
 
 def compiled(source, folder, *libraries):
