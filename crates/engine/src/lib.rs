@@ -21,7 +21,7 @@ pub mod forget;
 mod holes;
 mod identity;
 mod latency;
-mod legible;
+pub mod legible;
 pub mod list;
 mod lock;
 pub mod monitor;

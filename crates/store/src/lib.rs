@@ -13,6 +13,7 @@ mod error;
 mod fault;
 mod forward;
 mod late;
+mod legible;
 mod limit;
 mod local;
 mod location;

@@ -2,14 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use drumlin_engine::legible::steers;
 use serde::Serialize;
 use std::borrow::Cow;
-
-/// Whether a character would steer a terminal, or turn the direction of what stands behind it: a name could pass for
-/// another one.
-fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// A path for a terminal: what is not UTF-8, or would steer the terminal, is escaped.
 pub fn shown(path: &[u8]) -> Cow<'_, str> {

@@ -4,6 +4,7 @@ use super::http::Response;
 use super::settings::is_region;
 use super::xml;
 use crate::Kind;
+use crate::legible::legible;
 
 /// An answer that is no success.
 #[derive(Clone, Debug)]
@@ -30,7 +31,8 @@ impl Said {
     pub(super) fn read(response: &Response) -> Self {
         let text = String::from_utf8_lossy(&response.body);
         let error = xml::element(&text, "Error").unwrap_or_default();
-        let field = |name: &str| xml::text(error, name).map(|words| clean(&words)).unwrap_or_default();
+        let shown = |words: String| legible(words.trim().trim_end_matches('.'), WORDS_MAX);
+        let field = |name: &str| xml::text(error, name).map(shown).unwrap_or_default();
         let header = |name: &str| response.header(name).map(str::to_owned);
         let code = field("Code");
         Said {
@@ -282,12 +284,6 @@ fn late(code: &str) -> Option<u16> {
     })
 }
 
-/// On one line, without control characters, not too long.
-fn clean(words: &str) -> String {
-    let words: String = words.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect();
-    words.trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,9 +382,9 @@ mod tests {
     }
 
     #[test]
-    fn words_from_afar_stay_on_one_line() {
-        let long = format!("a\nb\u{1b}[31m{}", "x".repeat(1000));
+    fn words_from_afar_stay_on_one_line_and_steer_no_terminal() {
+        let long = format!("a\nb\u{1b}[31m\u{202e}{}", "x".repeat(1000));
         let (_, words) = said(400, "Odd", &long).judge("GetObject", "x", "b", "http://h");
-        assert!(!words.chars().any(char::is_control) && words.len() < 400, "{words}");
+        assert!(!words.contains(|c: char| c.is_control() || c == '\u{202e}') && words.len() < 400, "{words}");
     }
 }

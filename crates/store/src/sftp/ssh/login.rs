@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::keys::{self, KeyFile};
-use super::legible::legible;
 use super::route::Hop;
 use super::server::{Client, Shaken};
 use super::wait::{Wait, within};
 use super::{Failure, Inner, Occasion};
 use crate::around::Ask;
+use crate::legible::legible;
 use crate::lock::lock;
 use crate::sftp::peer::Line;
 use crate::{Action, Kind};
@@ -33,6 +33,8 @@ const AT_HAND: Duration = Duration::from_secs(60);
 const PROOFS_MAX: usize = 5;
 /// Rounds of questions that a server may ask.
 const ROUNDS_MAX: usize = 10;
+/// So many characters of one are shown: it is shorter.
+const QUESTION_MAX: usize = 1000;
 
 /// What a server has accepted.
 #[derive(Clone)]
@@ -415,7 +417,7 @@ impl Attempt<'_> {
                     said = format!("{said} {name} {instructions}");
                     let mut answers = Vec::new();
                     for prompt in prompts {
-                        let asked = legible(&format!("{} {}", std::mem::take(&mut said), prompt.prompt));
+                        let asked = legible(&format!("{} {}", std::mem::take(&mut said), prompt.prompt), QUESTION_MAX);
                         let question = format!("{}: {asked} ", self.hop.shown());
                         let answer = match known {
                             None => self.ask(question.clone()).await,

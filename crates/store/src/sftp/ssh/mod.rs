@@ -6,7 +6,6 @@
 mod config;
 mod keys;
 mod known;
-mod legible;
 mod login;
 mod names;
 mod route;
