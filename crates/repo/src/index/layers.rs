@@ -33,6 +33,8 @@ pub(super) struct Layer {
     pub base: u32,
     pub covered: Covered,
     gone: Gone,
+    /// A part of it can't be read. The rest is of use until what it holds has been read again.
+    is_bad: bool,
 }
 
 impl Layer {
@@ -67,7 +69,25 @@ impl Layers {
         let base = self.packs.len() as u32;
         self.packs.extend(run.packs.iter().cloned());
         self.hidden.extend((base..).zip(gone.iter()).filter(|(_, gone)| **gone).map(|(number, _)| number));
-        self.runs.push(Layer { run, base, covered, gone });
+        self.runs.push(Layer { run, base, covered, gone, is_bad: false });
+    }
+
+    /// The runs of which no part is known to be damaged.
+    pub fn good(&self) -> impl Iterator<Item = &Layer> {
+        self.runs.iter().filter(|layer| !layer.is_bad)
+    }
+
+    /// Take note that a part of a run can't be read. `false`: it isn't asked any more.
+    pub fn spoil(&mut self, run: &Arc<Run>) -> bool {
+        let spoilt = self.runs.iter_mut().find(|layer| Arc::ptr_eq(&layer.run, run));
+        spoilt.map(|layer| layer.is_bad = true).is_some()
+    }
+
+    /// Let those go of which a part can't be read: others hold now what they do. Whether there were any.
+    pub fn drop_bad(&mut self) -> bool {
+        let before = self.runs.len();
+        self.runs.retain(|layer| !layer.is_bad);
+        self.runs.len() < before
     }
 
     /// What is named by other index objects than these counts no more.

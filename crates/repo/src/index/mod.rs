@@ -82,7 +82,7 @@ pub struct Index {
     /// All runs that the cache has named as far as this index knows. Others are of processes that are at work beside it.
     known: Mutex<HashSet<String>>,
     /// The index objects of which this is the index.
-    objects: Mutex<Arc<sync::Objects>>,
+    objects: Mutex<sync::Objects>,
     /// `None`: the index is exact.
     champions: Option<Champions>,
     /// Of a lean index the exact one.
@@ -107,7 +107,8 @@ enum View {
     /// A writer: packs that a plan condemns, or that are damaged, are taken for gone; index objects of evicted sessions
     /// don't count.
     Writer { condemned: BTreeSet<PackId> },
-    /// A collector: these index objects alone, whatever comes; and of the packs that they name only these, if not all.
+    /// A collector: these index objects alone, whatever comes, and those that it puts itself; and of the packs that
+    /// these name only some, if not all.
     Among { objects: sync::Objects, packs: Option<HashSet<PackId>> },
     /// A check: all index objects but these, which can't be read.
     Without(HashSet<IndexId>),
@@ -118,35 +119,54 @@ const MERGE_RUNS: usize = 8;
 
 impl Index {
     /// The exact index as the cache knows it, brought up to date with the repository.
+    ///
+    /// # Errors
+    /// As [`Index::open_with`].
     pub fn open(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
         Index::open_with(repository, cache, IndexMode::Exact)
     }
 
     /// The lean index, for commands that only read, perhaps only a part, and perhaps only once. Damaged index objects
     /// are passed over ([`Repository::passed_over`]).
+    ///
+    /// # Errors
+    /// As [`Index::open_lenient`].
     pub fn open_lean(repository: &Repository, cache: Arc<Cache>) -> Result<Self> {
         Index::open_lenient(repository, cache, IndexMode::Lean)
     }
 
     /// The index in a mode, for commands that only read. Damaged index objects are passed over
     /// ([`Repository::passed_over`]).
+    ///
+    /// # Errors
+    /// That the storage fails, or gives out nothing of any index object; that a newer program has written one.
     pub fn open_lenient(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_view(repository, cache, mode, View::All, true)
     }
 
-    /// The index in a mode, for reading: it has all packs that are named. A damaged index object is an error.
+    /// The index in a mode, for reading: it has all packs that are named.
+    ///
+    /// # Errors
+    /// That an index object is damaged, or sealed with secrets that have been given since the repository was opened
+    /// ([`Error::Rekeyed`]); that the storage fails. A cache that is damaged is none: it is made again.
     pub fn open_with(repository: &Repository, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_view(repository, cache, mode, View::All, false)
     }
 
     /// The exact index without what some index objects say, because they can't be read. What the cache knows of them
     /// stays as it is, and isn't asked.
+    ///
+    /// # Errors
+    /// As [`Index::open_with`], of all others.
     pub fn open_without(repository: &Repository, cache: Arc<Cache>, unreadable: HashSet<IndexId>) -> Result<Self> {
         Index::open_view(repository, cache, IndexMode::Exact, View::Without(unreadable), false)
     }
 
     /// The index of what a registered writer may refer to. Damaged index objects are passed over
     /// ([`Repository::passed_over`]).
+    ///
+    /// # Errors
+    /// As [`Index::open_lenient`]; and that the newest generation of secrets can't be told.
     pub fn open_for(registration: &Registration, cache: Arc<Cache>, mode: IndexMode) -> Result<Self> {
         Index::open_for_without(registration, cache, mode, &HashSet::new())
     }
@@ -276,8 +296,7 @@ impl Index {
             return Ok(());
         }
         let _one_at_a_time = lock(&self.refreshing);
-        let objects = sync::objects(&self.repository, &self.view)?;
-        self.catch_up(objects)?;
+        self.catch_up(self.listed()?)?;
         self.refresh_whole()
     }
 
@@ -291,6 +310,7 @@ impl Index {
     }
 
     /// Ask the runs something. The cache is a hint: one that is damaged is made again, and all are asked once more.
+    /// Until then it stays, for others that ask: what they wouldn't find they would take for lost, or store again.
     fn ask<T>(&self, mut ask: impl FnMut() -> std::result::Result<T, Arc<Run>>) -> Result<T> {
         let mut damaged = match ask() {
             Ok(answer) => return Ok(answer),
@@ -300,18 +320,16 @@ impl Index {
         // Each of them may be, but none that has just been made.
         let most = self.read().runs.len() + 1;
         for _ in 0..most {
-            self.drop_run(&damaged);
-            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
+            // Or another thread has been faster.
+            if self.write().spoil(&damaged) {
+                self.catch_up(self.listed()?)?;
+            }
             match ask() {
                 Ok(answer) => return Ok(answer),
                 Err(another) => damaged = another,
             }
         }
         Err(self.damaged_twice())
-    }
-
-    fn drop_run(&self, damaged: &Arc<Run>) {
-        self.write().runs.retain(|layer| !Arc::ptr_eq(&layer.run, damaged));
     }
 
     fn damaged_twice(&self) -> Error {
@@ -405,12 +423,15 @@ impl Index {
         // Whoever brings it up to date meanwhile may have listed the objects before this one was there, and would have
         // it pass for gone.
         let _one_at_a_time = lock(&self.refreshing);
+        if matches!(self.view, View::Among { .. }) {
+            lock(&self.objects).insert(object, 0);
+        }
         self.add_run(entries, Covered::one(object, entries.len()))?;
         for entry in entries {
             entry.table.chunks.iter().for_each(|c| self.fresh.forget(&key(&c.id)));
         }
         if !self.compact()? {
-            self.catch_up(sync::objects(&self.repository, &self.view)?)?;
+            self.catch_up(self.listed()?)?;
         }
         self.save();
         Ok(())
@@ -461,9 +482,8 @@ impl Index {
         self.write().push(run, covered, gone);
     }
 
-    /// Merge runs where there are many of about one size. `false`: some of them were damaged, and are left out; what
-    /// they covered has to be read again. Where there is no room for a merged one, or no file can be made for it, they
-    /// stay as they are.
+    /// Merge runs where there are many of about one size. `false`: some of them are damaged, and what they cover has to
+    /// be read again. Where there is no room for a merged one, or no file can be made for it, they stay as they are.
     fn compact(&self) -> Result<bool> {
         while let Some(group) = self.mergeable() {
             let (file, name) = match manifest::new_run(&self.cache, self.folder.as_deref()) {
@@ -477,7 +497,10 @@ impl Index {
             let Ok(run) = run::merge(&runs, |at, pack| group[at].counts(pack), file).map(Arc::new) else {
                 manifest::remove_run(self.folder.as_deref(), &name);
                 let damaged: Vec<_> = runs.iter().filter(|run| !run.is_sound()).collect();
-                damaged.iter().for_each(|run| self.drop_run(run));
+                let mut layers = self.write();
+                for run in &damaged {
+                    layers.spoil(run);
+                }
                 return Ok(damaged.is_empty());
             };
             let mut covered = Covered::default().named(name);
@@ -493,7 +516,7 @@ impl Index {
     /// As many runs of about one size (a factor of eight) as are worth merging.
     fn mergeable(&self) -> Option<Vec<Layer>> {
         let mut sizes: HashMap<u32, Vec<Layer>> = HashMap::new();
-        for layer in &self.read().runs {
+        for layer in self.read().good() {
             sizes.entry(layer.run.entries.max(1).ilog2() / 3).or_default().push(layer.clone());
         }
         sizes.into_values().find(|group| group.len() >= MERGE_RUNS)
@@ -502,7 +525,7 @@ impl Index {
     /// Name the runs that are there. Failing that, whoever comes next has to read the index again.
     fn save(&self) {
         let named = |layer: &&Layer| self.folder.is_none() || !layer.covered.name.is_empty();
-        let runs = self.read().runs.iter().filter(named).map(|l| l.covered.clone()).collect();
+        let runs = self.read().good().filter(named).map(|l| l.covered.clone()).collect();
         if let Err(e) = (Manifest { runs }).save(self.folder.as_deref(), &mut lock(&self.known)) {
             self.repository.note_unkept(&e);
         }
@@ -533,7 +556,7 @@ impl Index {
     /// read, so that whoever asks meanwhile finds what is there.
     fn stand_by(&self, objects: &sync::Objects) {
         self.write().retire(objects);
-        *lock(&self.objects) = Arc::new(objects.clone());
+        lock(&self.objects).clone_from(objects);
     }
 
     /// All packs, each once, in no particular order.

@@ -83,6 +83,14 @@ pub fn look_again(repository: &Repository, gone: IndexId, looks: u32) -> Result<
 }
 
 impl Index {
+    /// The index objects that count for it, as they are now.
+    pub(super) fn listed(&self) -> Result<Objects> {
+        match &self.view {
+            View::Among { .. } => Ok(lock(&self.objects).clone()),
+            view => objects(&self.repository, view),
+        }
+    }
+
     /// Open the runs that the cache names. One that is damaged, or of which most is gone, is passed over.
     pub(super) fn load(&self, objects: &Objects) {
         let Some(folder) = &self.folder else { return };
@@ -99,15 +107,24 @@ impl Index {
         runs.into_iter().for_each(|(run, covered, gone)| self.push_layer(Arc::new(run), covered, gone));
     }
 
-    /// Read the objects that no run covers. One that is gone when it is read has been replaced by others: a collector
-    /// was at work.
-    pub(super) fn catch_up(&self, mut objects: Objects) -> Result<()> {
+    /// Read the objects that no run covers, or one alone of which a part is damaged: that goes then.
+    pub(super) fn catch_up(&self, objects: Objects) -> Result<()> {
+        self.read_missing(objects)?;
+        if self.write().drop_bad() {
+            self.save();
+        }
+        Ok(())
+    }
+
+    /// Read the objects that no good run covers. One that is gone when it is read has been replaced by others: a
+    /// collector was at work.
+    fn read_missing(&self, mut objects: Objects) -> Result<()> {
         let mut looks = 0;
         loop {
             looks += 1;
             let covered: HashSet<_> = {
                 let layers = self.read();
-                let stay = layers.runs.iter().filter(|layer| layer.covered.gone(&objects).is_some());
+                let stay = layers.good().filter(|layer| layer.covered.gone(&objects).is_some());
                 stay.flat_map(Layer::standing).map(|(id, _)| id).collect()
             };
             let mut missing: Vec<_> = objects.keys().filter(|id| !covered.contains(id)).copied().collect();
@@ -121,11 +138,12 @@ impl Index {
                 false => self.read_objects(&missing, &objects)?,
             };
             self.stand_by(&objects);
-            let all_stand = self.compact()?;
+            // What is found to be damaged there has to be read again.
+            let all_stand = looks == LOOKS_MAX || self.compact()?;
             self.save();
             match gone {
-                None if !all_stand && looks < LOOKS_MAX => {}
-                None => return Ok(()),
+                None if all_stand => return Ok(()),
+                None => {}
                 // Others do without what only it may name: it is stored again, or missed. A collector would take that
                 // for nobody's.
                 Some(gone) if matches!(self.view, View::Among { .. }) => {
@@ -134,7 +152,7 @@ impl Index {
                 Some(_) if looks == LOOKS_MAX => return Ok(()),
                 Some(gone) => look_again(&self.repository, gone, looks)?,
             }
-            objects = self::objects(&self.repository, &self.view)?;
+            objects = self.listed()?;
         }
     }
 
@@ -166,7 +184,7 @@ impl Index {
         let mut entries: Vec<Entry> = Vec::new();
         let mut covered = Covered::default();
         let (mut chunks, mut gone) = (0, None);
-        let (mut is_any_read, mut unread) = (!self.read().runs.is_empty(), None);
+        let (mut is_any_read, mut unread) = (self.read().good().next().is_some(), None);
         let mut ahead = Ahead { ids, objects, hinted: 0, bytes: 0 };
         for (at, id) in ids.iter().enumerate() {
             ahead.hint(&self.repository, at);
@@ -188,7 +206,7 @@ impl Index {
                     unread = unread.or(Some(e).filter(Error::is_unread));
                     continue;
                 }
-                (View::Among { packs: Some(packs), .. }, Ok((mut entries, _))) => {
+                (View::Among { objects, packs: Some(packs) }, Ok((mut entries, _))) if objects.contains_key(id) => {
                     entries.retain(|entry| packs.contains(&entry.pack));
                     entries
                 }

@@ -2,13 +2,17 @@
 
 use super::*;
 use drumlin_repo::Unlock;
-use drumlin_store::{Listed, Put, Result, Upload};
+use drumlin_store::{Fault, FaultStore, Kind, Listed, Op, Put, Result, Upload, When};
 use std::sync::Mutex;
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// Notes what is read, by name.
 struct Noting {
     inner: MemoryStore,
     read: Mutex<Vec<String>>,
+    /// What else happens as the next index object is read.
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 impl Noting {
@@ -35,6 +39,9 @@ impl Store for Noting {
         self.note(name).len(name)
     }
     fn get(&self, name: &str) -> Result<Vec<u8>> {
+        let is_awaited = name.starts_with("index/");
+        let meanwhile = if is_awaited { self.meanwhile.lock().unwrap().take() } else { None };
+        meanwhile.into_iter().for_each(|meanwhile| meanwhile());
         self.note(name).get(name)
     }
     fn read_at(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -58,7 +65,7 @@ impl Store for Noting {
 fn seen() -> (MemoryStore, Repository, Arc<Noting>, Repository) {
     let memory = MemoryStore::new();
     let repository = repository_in(&memory);
-    let noting = Arc::new(Noting { inner: memory.clone(), read: Mutex::default() });
+    let noting = Arc::new(Noting { inner: memory.clone(), read: Mutex::default(), meanwhile: Mutex::default() });
     let unlock = Unlock::File(repository.recovery_file().to_string());
     let other = Repository::open(noting.clone(), &unlock).unwrap();
     (memory, repository, noting, other)
@@ -196,29 +203,100 @@ fn what_a_session_has_merged_is_named_once() {
     assert_named(&index, &repository, 0..20);
 }
 
+/// Damage the first page of each run.
+fn bend(cache: &Cache) {
+    for entry in fs::read_dir(cache.folder().unwrap().join("runs")).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("manifest") {
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[100] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
+/// Of chunks 0 to 599, in one run, the first, on the page that is damaged, and those that are on others.
+fn first_and_elsewhere(repository: &Repository) -> (ChunkId, Vec<ChunkId>) {
+    let mut ids: Vec<_> = (0..600).map(|n| id(repository, n)).collect();
+    ids.sort_unstable_by_key(|id| id.0);
+    (ids[0], ids.split_off(300))
+}
+
 /// A power failure may leave zeros in all that was written last. The cache is a hint, however much of it is bad.
 #[test]
 fn however_many_runs_are_damaged_all_are_made_again() {
     let repository = repository();
     let (_folder, cache) = cache(&repository);
     store_in_parts(&repository, &cache, 0..6);
-    let bend = || {
-        for entry in fs::read_dir(cache.folder().unwrap().join("runs")).unwrap() {
-            let path = entry.unwrap().path();
-            if !path.ends_with("manifest") {
-                let mut bytes = fs::read(&path).unwrap();
-                bytes[100] ^= 1;
-                fs::write(&path, bytes).unwrap();
-            }
-        }
-    };
-    bend();
+    bend(&cache);
     let index = Index::open(&repository, cache.clone()).unwrap();
     index.shadowed(|at| panic!("{at:?} stands once")).unwrap();
     assert_named(&index, &repository, 0..700);
-    bend();
+    bend(&cache);
     let index = Index::open(&repository, cache.clone()).unwrap();
     assert_named(&index, &repository, 0..700);
+}
+
+/// Who asks for a chunk meanwhile would else take it for lost, or store it again.
+#[test]
+fn what_a_damaged_run_holds_is_found_while_it_is_made_again() {
+    let (_memory, repository, noting, other) = seen();
+    let ((_one, writers), (_two, readers)) = (cache(&repository), cache(&other));
+    store_in_parts(&repository, &writers, 0..6);
+    let index = Arc::new(Index::open(&other, readers.clone()).unwrap());
+    bend(&readers);
+    let (first, elsewhere) = first_and_elsewhere(&repository);
+    let found = Arc::new(Mutex::new(None));
+    let (told, asked) = (found.clone(), index.clone());
+    *noting.meanwhile.lock().unwrap() = Some(Box::new(move || {
+        let is_found = |id: &&ChunkId| asked.lookup(id).unwrap().is_some();
+        *told.lock().unwrap() = Some(elsewhere.iter().filter(is_found).count());
+    }));
+    assert!(index.lookup(&first).unwrap().is_some());
+    assert_eq!(*found.lock().unwrap(), Some(300));
+    assert_named(&index, &repository, 0..600);
+    assert_eq!(index.stats().chunks, 600);
+}
+
+/// That a part of what a client has is damaged is no reason to do without the rest.
+#[test]
+fn what_cannot_be_made_again_is_told_and_the_rest_is_found() {
+    let memory = MemoryStore::new();
+    let repository = repository_in(&memory);
+    let disk = FaultStore::new(memory);
+    let faults = disk.faults();
+    let other = Repository::open(Arc::new(disk), &Unlock::File(repository.recovery_file().to_string())).unwrap();
+    let ((_one, writers), (_two, readers)) = (cache(&repository), cache(&other));
+    store_in_parts(&repository, &writers, 0..6);
+    let index = Index::open_lenient(&other, readers.clone(), IndexMode::Exact).unwrap();
+    bend(&readers);
+    let (first, elsewhere) = first_and_elsewhere(&repository);
+    faults.add(When::op(Op::Get).named("index/*"), Fault::Fail(Kind::Io));
+    for _ in 0..2 {
+        assert!(index.lookup(&first).is_err());
+        assert!(elsewhere.iter().all(|id| index.lookup(id).unwrap().is_some()));
+    }
+    faults.clear();
+    assert_named(&index, &repository, 0..700);
+}
+
+/// A collector's index stays as it is, and has what it puts itself.
+#[test]
+fn what_a_collector_has_put_is_found_when_its_runs_are_made_again() {
+    let repository = repository();
+    let (_folder, cache) = cache(&repository);
+    store_in_parts(&repository, &cache, 0..2);
+    let registration = Registration::begin(&repository, Session::new("h", "prune", 0)).unwrap();
+    let objects = repository.index_objects().unwrap().into_iter().collect();
+    let index = Arc::new(Index::open_among(&repository, cache.clone(), objects, None).unwrap());
+    let session = WriteSession::begin(registration, index.clone(), cache.clone());
+    let (mut block, mut coder) = (BlockBuilder::default(), Coder::new().unwrap());
+    block.push(id(&repository, 500), &chunk(500));
+    session.data.append(&mut block, &mut coder, Coding::Raw).unwrap();
+    session.flush().unwrap();
+    bend(&cache);
+    assert_named(&index, &repository, 0..600);
+    session.abandon().unwrap();
 }
 
 /// Of many chunks of a pack that is gone the storage need not say so of each.
