@@ -30,7 +30,7 @@ pub enum Kind {
     BlockDevice,
 }
 
-/// What one `statx` call tells of an entry. Plain data: cheap to copy, 128 bytes.
+/// What one `statx` call tells of an entry. Plain data: cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The type of the entry.

@@ -1,4 +1,5 @@
-//! The system calls that a walk is made of, each one call and no allocation.
+//! The system calls that a walk is made of, each one call and no allocation; and those by which files are opened and
+//! their contents fetched.
 //!
 //! `unsafe` is kept to four places here: two for which the safe ways copy or scan more than a walk can afford, and two
 //! calls that have none. Paths are bytes without a leading slash, relative to `/`; every helper works for paths beyond

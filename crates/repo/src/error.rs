@@ -112,7 +112,7 @@ pub enum Error {
     /// Keys that an older program made can't be given new secrets.
     #[error("keys that an older program made can't be given new secrets: {}", .0.join(", "))]
     OldKeys(Vec<String>),
-    /// A chunk does not have the contents that its name promises.
+    /// A block of a pack isn't what was sealed, or doesn't decode to what the pack's table says.
     #[error("block {block} of '{name}' in the repository is damaged: {detail}")]
     DamagedBlock {
         /// The pack's name in the storage.

@@ -106,6 +106,10 @@ impl Repository {
     }
 
     /// Add a key of a role. Only an owner can. Gives its id.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`]: the key in use isn't an owner's. [`Error::Misuse`]: a passphrase that opens another key.
+    /// Of the storage: the key may be there then, with its copy or without, and count; `key list` shows it.
     pub fn add_key(&self, role: Role, lock: &NewLock, label: &str, now: i64) -> Result<KeyId> {
         if self.secrets().owner_signing.is_none() {
             return Err(self.not_allowed("add keys"));
@@ -142,7 +146,11 @@ impl Repository {
         Ok(twice::put(&**self.store(), &names::key(secrets.key), &bytes, Put::Replace)?)
     }
 
-    /// Change what opens the key in use; its role and certificate stay. Rewrites one small object.
+    /// Change what opens the key in use; its role and certificate stay. Rewrites one small object, and its copy.
+    ///
+    /// # Errors
+    /// [`Error::RevokedKey`]. [`Error::Misuse`]: a passphrase that opens another key. Of the storage: the old one or
+    /// the new one opens it then, or, of object and copy, each a different one.
     pub fn relock(&self, lock: &NewLock) -> Result<()> {
         let secrets = self.secrets();
         self.refuse_twin(lock, Some(secrets.key))?;
@@ -172,6 +180,10 @@ impl Repository {
     /// Revoke a key at a time, in seconds since 1970. What it signed can still be told to be its; its secrets are gone
     /// from the repository (not from whoever has kept them). The last owner key stays: without it nobody could ever
     /// open the repository as its owner. A key that is lost has nothing to be revoked: what is left of it goes.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`]: the key in use isn't an owner's. [`Error::Misuse`]: no such key, one that was removed
+    /// before, or the last owner's. Of the storage: if either of its copies says so, it is revoked; else run it again.
     pub fn remove_key(&self, id: KeyId, now: i64) -> Result<()> {
         let secrets = self.secrets();
         let owner = secrets.owner_signing.as_ref().ok_or_else(|| self.not_allowed("remove keys"))?;

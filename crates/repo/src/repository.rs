@@ -41,6 +41,12 @@ pub struct Repository {
 
 impl Repository {
     /// Open the repository in a store.
+    ///
+    /// # Errors
+    /// That there is none ([`Error::NoRepository`], [`Error::NoConfig`]); that what is given doesn't open it
+    /// ([`Error::WrongKey`], [`Error::NoKeys`], [`Error::NoPassphrase`], [`Error::RevokedKey`],
+    /// [`Error::OtherRepository`]); that an object without which nobody can open it is damaged, with its copy; that
+    /// the storage fails.
     pub fn open(store: Arc<dyn Store>, unlock: &Unlock) -> Result<Self> {
         if let Some(key) = unlock.key() {
             store.expect(Soon::Object(&names::key(key)));

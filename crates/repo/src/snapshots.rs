@@ -282,7 +282,7 @@ impl Repository {
         Ok((verdict, signer.key))
     }
 
-    /// The snapshots that a session in progress or left by a crash has put: for its own client, to clear up.
+    /// Remove a snapshot for good, for the client itself that has put it: one that doesn't count, or has a successor.
     pub fn remove_snapshot(&self, id: SnapshotId) -> Result<()> {
         Ok(self.store().delete(&names::snapshot(id))?)
     }

@@ -272,6 +272,11 @@ impl WriteSession {
 
     /// Close the packs at hand and make everything written so far durable and found: what a snapshot needs before it
     /// may be written. No block may be under way.
+    ///
+    /// # Errors
+    /// Of a pack that can't be closed: no snapshot may refer to this session's chunks then. Of the index object, or of
+    /// the storage's word that all is durable: what was to be named waits, and may be tried again, unless the object
+    /// may be on its way ([`WriteSession::is_in_doubt`]).
     pub fn flush(&self) -> Result<()> {
         self.finish_packs()?;
         self.ledger.write(0)
@@ -438,8 +443,12 @@ impl WriteSession {
         })
     }
 
-    /// Decide that `snapshot`, which has been put, counts; then clear up. Fails with [`Error::Evicted`] if a collector
-    /// was faster.
+    /// Decide that `snapshot`, which has been put, counts; then clear up.
+    ///
+    /// # Errors
+    /// [`Error::Evicted`]: a collector was faster, and the snapshot doesn't count. [`Error::SessionLost`]: the storage
+    /// has lost what was written. Any other is of the decision itself, which may be there all the same: whoever comes
+    /// next settles that.
     pub fn commit(self, snapshot: SnapshotId) -> Result<()> {
         self.give_up();
         if !self.asked.load(Ordering::Relaxed) {
@@ -457,6 +466,9 @@ impl WriteSession {
 
     /// End a session of which no snapshot was put, unless it is in doubt ([`WriteSession::is_in_doubt`]).
     /// Where that is refused it may go on: an account that may only add can end a session by a decision alone.
+    ///
+    /// # Errors
+    /// That it can't be removed: then it stays until it is decided on, or a collector evicts it.
     pub fn abandon(&self) -> Result<()> {
         self.give_up();
         if self.is_in_doubt() {

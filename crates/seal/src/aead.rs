@@ -82,13 +82,18 @@ impl SealKey {
     }
 
     /// Check and decrypt in place what [`SealKey::seal`] made; gives the message without its tag.
-    /// On an error the buffer's contents are unspecified and must not be used.
+    ///
+    /// # Errors
+    /// [`Error::NotAuthentic`]: another key, part or context, or other bytes. The buffer's contents are unspecified
+    /// then and must not be used.
     pub fn open<'a>(&self, part: u64, context: &[u8], sealed: &'a mut [u8]) -> Result<&'a mut [u8]> {
         self.key.open_in_place(nonce(part), Aad::from(context), sealed).map_err(|_| Error::NotAuthentic)
     }
 
     /// Like [`SealKey::open`], but `sealed` is left as it is, and `plain` becomes the message: one pass less over it.
-    /// On an error the contents of `plain` are unspecified and must not be used.
+    ///
+    /// # Errors
+    /// As [`SealKey::open`]; the contents of `plain` are unspecified then and must not be used.
     pub fn open_into(&self, part: u64, context: &[u8], sealed: &[u8], plain: &mut Vec<u8>) -> Result<()> {
         let len = sealed.len().checked_sub(TAG_BYTES).ok_or(Error::NotAuthentic)?;
         let (message, tag) = sealed.split_at(len);

@@ -28,6 +28,10 @@ impl PassphraseCost {
 }
 
 /// The key of a passphrase under a 16-byte salt.
+///
+/// # Errors
+/// [`Error::Cost`]: more than this program grants, or no valid combination. [`Error::Memory`]: the machine hasn't as
+/// much. [`Error::Malformed`]: a passphrase that Argon2 doesn't take (of more than 4 GiB).
 pub fn passphrase_key(passphrase: &[u8], salt: &[u8; 16], cost: PassphraseCost) -> Result<Secret> {
     if cost.memory_kib > PassphraseCost::MEMORY_KIB_MAX {
         return Err(Error::Cost("more than 1 GiB of memory"));

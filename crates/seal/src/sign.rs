@@ -56,11 +56,17 @@ pub struct VerifyingKey(pub [u8; 32]);
 
 impl VerifyingKey {
     /// Whether `signature` is this key's on `message` for `purpose`.
+    ///
+    /// # Errors
+    /// [`Error::NotAuthentic`]: it isn't.
     pub fn verify(&self, purpose: &str, message: &[u8], signature: &[u8]) -> Result<()> {
         self.verify_digest(purpose, &digest(message), signature)
     }
 
     /// Whether `signature` is this key's on the message of which this is the [`digest`].
+    ///
+    /// # Errors
+    /// [`Error::NotAuthentic`]: it isn't.
     pub fn verify_digest(&self, purpose: &str, digest: &[u8; 32], signature: &[u8]) -> Result<()> {
         UnparsedPublicKey::new(&ED25519, self.0)
             .verify(&framed(purpose, digest), signature)

@@ -120,6 +120,10 @@ impl TargetDir {
 
     /// Gives this directory its metadata: after the last change in it, and after its subdirectories. Files created
     /// through the same handle later might not get what their directory hands on by then.
+    ///
+    /// # Errors
+    /// That the directory can't be looked at. What it doesn't take of its metadata is a problem, not an error: the rest
+    /// is set all the same.
     pub fn finish_dir(&self, wanted: &Wanted<'_>) -> Result<Problems> {
         let now = match self.new_dir()? {
             Some(now) => now,
@@ -173,7 +177,11 @@ impl TargetDir {
     ///
     /// Where nothing speaks against it the file has its final mode from the start, so others may see it half written
     /// for some microseconds if they can enter the directory; in a place that is in use, take
-    /// [`TargetDir::create_temp`]. If writing fails, the file is removed again.
+    /// [`TargetDir::create_temp`].
+    ///
+    /// # Errors
+    /// That the name is taken, or no name; that the file can't be made, or its contents not be written: it is removed
+    /// again then. What it doesn't take of its metadata is a problem, not an error.
     pub fn place_file(&self, name: &[u8], contents: &[u8], wanted: &Wanted<'_>) -> Result<Problems> {
         check_name(name)?;
         let mut problems = Problems::new();
@@ -243,6 +251,9 @@ impl TargetDir {
 
     /// Puts what `make` makes, under the name that it is given, into the place of `name`, in one step: if that fails,
     /// or nothing was made, what has the name stays. A directory of that name is not replaced: `make` removes it last.
+    ///
+    /// # Errors
+    /// Those of `make`; that the name can't be taken. Nothing is left under the other name.
     pub fn replace_by<T>(&self, name: &[u8], make: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         check_name(name)?;
         let temporary = temp_name();

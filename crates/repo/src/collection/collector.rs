@@ -90,6 +90,9 @@ pub enum Collected {
 ///
 /// May be stopped at any point: what stands then is finished, or undone, by the next collection. One that fails before
 /// it decides undoes that itself; if its decision fails, it may be there all the same, and others settle that.
+///
+/// # Errors
+/// The board's and the subject's own. Nothing is gone unless the decision came to be.
 pub fn collect<B: Board, S: Subject<B>>(
     board: &B,
     me: SessionId,

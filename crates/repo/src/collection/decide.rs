@@ -131,6 +131,9 @@ pub(super) fn standing<B: Board>(board: &B, collector: SessionId) -> Result<Stan
 }
 
 /// Get `session` out of the way of the collector `by`.
+///
+/// # Errors
+/// The board's. The session may be claimed then: whoever collects next goes on from there.
 pub fn evict<B: Board>(board: &B, session: SessionId, by: SessionId) -> Result<Fate, B::Error> {
     if board.creates_atomically()? { evict_atomically(board, session, by) } else { evict_by_flags(board, session, by) }
 }

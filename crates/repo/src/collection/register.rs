@@ -35,6 +35,9 @@ impl Known {
 ///
 /// A writer puts its session and then lists the plans; a collector puts its plan and then lists the sessions. At least
 /// one of them sees the other.
+///
+/// # Errors
+/// The board's. The session may be there then, and is its caller's to remove.
 pub fn register<B: Board>(board: &B, session: SessionId) -> Result<Known, B::Error> {
     board.put_session(session)?;
     let mut known = Known::default();

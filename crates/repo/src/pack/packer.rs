@@ -130,6 +130,9 @@ impl Packer {
     }
 
     /// Code, seal, check and append a block; its builder is emptied.
+    ///
+    /// # Errors
+    /// As [`Packer::append_chunks`]; the builder is left as it is.
     pub fn append(&self, block: &mut BlockBuilder, coder: &mut Coder, coding: Coding) -> Result<Appended> {
         let appended = self.append_chunks(&block.raw, &block.chunks, coder, coding)?;
         block.clear();
@@ -137,6 +140,11 @@ impl Packer {
     }
 
     /// Code, seal, check and append a block of chunks that stand one after the other in `raw`.
+    ///
+    /// # Errors
+    /// That the block, once sealed, isn't opened to what it was made of ([`Error::Machine`]: it computes wrong); that
+    /// nothing can be sealed; that the storage fails. After any of them nothing that the session has stored may be
+    /// referred to ([`Packer::has_failed`]).
     pub fn append_chunks(
         &self,
         raw: &[u8],

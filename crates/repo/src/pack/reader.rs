@@ -355,6 +355,11 @@ impl Reader {
 
     /// One chunk, checked. The block that holds it is kept for the chunks beside it. Where a pack is gone or damaged,
     /// it is taken from another one that has it.
+    ///
+    /// # Errors
+    /// [`Error::MissingChunk`]: no pack has it, by an index that was brought up to date for this. Damage
+    /// ([`Error::is_damage`]): all that have it are damaged there beyond their parity, or gone. [`Error::NotAllowed`]:
+    /// the key doesn't read this kind. That the storage fails, or has the pack where it has to be thawed first.
     pub fn chunk(&self, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         let location = self.locate(id)?.ok_or(Error::MissingChunk(*id))?;
         match self.chunk_at(kind, id, location) {
@@ -367,11 +372,17 @@ impl Reader {
     }
 
     /// One chunk, checked, from where the index has it.
+    ///
+    /// # Errors
+    /// As [`Reader::chunk_in`].
     pub fn chunk_at(&self, kind: PackKind, id: &ChunkId, location: Location) -> Result<Vec<u8>> {
         self.chunk_in(&self.index.pack(location.pack), location.ordinal, kind, id)
     }
 
     /// The chunk at one place of one pack, checked, whatever other packs hold it.
+    ///
+    /// # Errors
+    /// As [`Reader::chunk`], of this pack alone; and damage, where its table has another chunk in that place.
     pub fn chunk_in(&self, info: &PackInfo, ordinal: u32, kind: PackKind, id: &ChunkId) -> Result<Vec<u8>> {
         self.read_chunk(info, self.table(info)?, ordinal, kind, id, self.heals)
     }
