@@ -10,7 +10,8 @@ def everything():
     """All rows by name, in the order of the tables: Drumlin, what only copies, then the others by name."""
     rows = []
     for module in pkgutil.iter_modules(__path__):
-        rows += getattr(importlib.import_module(f"{__name__}.{module.name}"), "ROWS", [])
+        if module.name != "base":
+            rows += importlib.import_module(f"{__name__}.{module.name}").ROWS
     return {row.name: row for row in sorted(rows, key=lambda row: (row.order, row.name))}
 
 

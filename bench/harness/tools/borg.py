@@ -58,7 +58,7 @@ class Zstd(Borg):
     name, of, default = "borg-zstd", "borg", False
 
     def backup(self, step):
-        return f"borg create -C zstd,3 {self.archive(step)} {self.source}"
+        return f"{self.program} create -C zstd,3 {self.archive(step)} {self.source}"
 
 
 class Borg2(Borg):

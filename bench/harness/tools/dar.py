@@ -5,18 +5,16 @@ from .base import Tool
 
 class Dar(Tool):
     name = program = "dar"
-    options = ""
+    # What compresses; what opens an archive, and the one that a backup refers to.
+    codec = key = reference = ""
     note = "a restore goes through all archives up to its own"
 
     def backup(self, step):
         since = f"-A {self.repo}/{step - 1} {self.reference}" if step > 1 else ""
-        return f"dar -Q -q -c {self.repo}/{step} -R {self.source} {since} {self.options}"
-
-    # What opens the archive that a backup refers to.
-    reference = ""
+        return f"dar -Q -q -c {self.repo}/{step} -R {self.source} {since} {self.codec} {self.key}"
 
     def restore(self, step):
-        return " && ".join(f"dar -Q -q -x {self.repo}/{number} -R {self.out} -w {self.options}" for number in range(1, step + 1))
+        return " && ".join(f"dar -Q -q -x {self.repo}/{number} -R {self.out} -w {self.key}" for number in range(1, step + 1))
 
     def landing(self, step):
         return self.place.out
@@ -25,14 +23,8 @@ class Dar(Tool):
 class Sealed(Dar):
     name, of = "dar-zstd-aes", "dar"
     compresses = encrypts = True
-    reference = "-J aes:x"
+    codec, key, reference = "-zzstd:3", "-K aes:x", "-J aes:x"
     note = "a restore goes through all archives up to its own; -z zstd:3 -K aes"
-
-    def backup(self, step):
-        return super().backup(step) + " -zzstd:3 -K aes:x"
-
-    def restore(self, step):
-        return " && ".join(f"dar -Q -q -x {self.repo}/{number} -R {self.out} -w -K aes:x" for number in range(1, step + 1))
 
 
 ROWS = [Dar, Sealed]
