@@ -13,7 +13,7 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from harness import own, results
+from harness import own, results, workloads
 from harness.report import lines, page, png, trails
 from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, largest, share
 from harness.report.tables import measured_by, version
@@ -145,7 +145,6 @@ class Snapshots(unittest.TestCase):
         self.assertIn("| 1 (0.25) |", page.contents([short]))
         image = {**fixed(), "workload": "W7", "scale": 0.01, "data": {**fixed()["data"], "bytes": 1 << 30}}
         self.assertEqual(share(image), 0.125)
-        self.assertEqual(share({**fixed(), "workload": "W6", "data": {**fixed()["data"], "entries": 150_000}}), 0.5)
         self.assertEqual(share(fixed()), fixed()["scale"])
 
     def test_a_page_of_several_runs_says_so(self):
@@ -271,6 +270,10 @@ class Apart(unittest.TestCase):
 
 
 class TheDocuments(unittest.TestCase):
+    def test_all_workloads_are_to_be_run(self):
+        there = [name for name, workload in workloads.everything().items() if name != "tree"]
+        self.assertEqual(sorted(page.WORKLOADS), there)
+
     def test_whatever_trails_has_a_reason(self):
         known = trails.reasons()
         _, unknown, used = trails.explained(results.newest(), known, trails.MEASURES | trails.LESSER)

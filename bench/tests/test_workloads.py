@@ -1,5 +1,6 @@
 """The workloads: the same from the same seed, of the sizes that they promise, and changed as their steps say."""
 
+import json
 import random
 import subprocess
 import tempfile
@@ -13,9 +14,26 @@ from harness.workloads.w1 import W1
 from harness.workloads.w2 import W2
 from harness.workloads.w4 import W4
 from harness.workloads.w5 import W5, W5Slow
+from harness.workloads.w6 import W6
 from harness.workloads.text import text
 
+RESULTS = Path(__file__).parents[1] / "results"
 MADE = ((W1, 0.001), (W2, 0.002), (W4, 0.0002), (W5, 0.0002), (W5Slow, 0.01))
+
+
+class Pinned(unittest.TestCase):
+    def test_a_scale_means_the_releases_that_it_meant_when_it_was_published(self):
+        published = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("W6-*.json"))]
+        self.assertTrue(published)
+        for result in published:
+            with self.subTest(f"{result['scale']:g}, {result['date']}"):
+                now = W6(result["scale"], result["seed"])
+                self.assertEqual(now.releases(), result["data"]["versions"])
+                self.assertAlmostEqual(now.part(), result["data"]["part"])
+
+    def test_all_releases_are_there_at_scale_1_and_each_once(self):
+        releases = W6(1.0).releases()
+        self.assertEqual((len(releases), len(set(releases)), W6(1.0).part()), (32, 32, 1.0))
 
 
 class Making(unittest.TestCase):

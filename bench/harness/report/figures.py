@@ -6,8 +6,6 @@ from .. import results, stats
 
 # Bytes at scale 1 of workloads that have a least size, so that small scales are larger than they are called.
 WHOLE_BYTES = {"W7": 8 << 30}
-# Entries at scale 1 of what was to be larger than it is: of W6 several hundred thousand.
-WHOLE_ENTRIES = {"W6": 300_000}
 # How many times the best a figure may be before it is marked.
 TIMES_BEST = 10
 # Who is ahead by less than this is level: of sizes and of what has several rounds; of times and memory where either has one round; and where the machine was busy.
@@ -179,8 +177,6 @@ def share(result):
     scale, data = result["scale"], result["data"]
     if whole := WHOLE_BYTES.get(result["workload"]):
         return data["bytes"] / whole
-    if whole := WHOLE_ENTRIES.get(result["workload"]):
-        return data["entries"] / whole
     wanted = data.get("wanted")
     return scale * data["entries"] / wanted if wanted and data["entries"] < 0.95 * wanted else scale
 

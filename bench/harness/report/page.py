@@ -7,7 +7,7 @@ from .glance import section
 from .lines import lines
 from .tables import about, commands, failures, measured_by, tables
 
-# What was to be run: each at scale 1, which is as large as the seeds' own measurements.
+# What was to be run, all that there are (a test says so): each at scale 1, which is as large as the seeds' own measurements.
 WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W5-slow", "W6", "W7", "W8", "W8-se")
 # A run at this part of it says how tools scale.
 SCALE_TELLS = 0.3

@@ -1,4 +1,4 @@
-"""W1: maildirs. ~155,000 mails in 3.66 GiB at scale 1, as obnam's user had; between two backups a day's mail comes in.
+"""W1: maildirs. ~155,000 mails in 3.5 GiB at scale 1, as obnam's user had; between two backups a day's mail comes in.
 
 Sizes follow mailboxes: seven mails of ten are a few KB of text, two have an HTML part, one in twelve carries attachments,
 which hold most of the bytes; attachments are passed on in other mails.
