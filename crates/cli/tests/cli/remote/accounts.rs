@@ -138,9 +138,12 @@ fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
     let newest = |of: &str| fs::read(objects(folder.join(of)).pop().unwrap().0).unwrap();
     let (pack, index, of_session) = (newest("data"), newest("index"), newest("sessions"));
     let decision = newest("decisions");
-    fs::create_dir_all(folder.join("data/99")).unwrap();
+    // In a folder that the account has made: it writes packs there later.
+    let (whole, _) = objects(folder.join("data")).pop().unwrap();
+    let first = &whole.file_name().unwrap().to_str().unwrap()[..2];
+    let torn_pack = format!("data/{first}/{first}000000000000000000000000000000");
     let torn: [(&str, Vec<u8>); 6] = [
-        ("data/99/99000000000000000000000000000000", pack[..pack.len() / 2].to_vec()),
+        (&torn_pack, pack[..pack.len() / 2].to_vec()),
         // An index object's name begins like that of its session.
         ("index/00112233445566770000000000000000", index[..40].to_vec()),
         ("index/00112233445566770000000000000001", Vec::new()),
@@ -171,7 +174,7 @@ fn torn_objects_keep_nobody_from_backing_up_and_restoring() {
     owner(&["repair", "--evict", session]).expect(0);
     owner(&["prune", "--max-unused", "0%"]).expect(0);
     owner(&["check", "--read-data"]).ok();
-    assert!(!folder.join("data/99/99000000000000000000000000000000").exists());
+    assert!(!folder.join(torn_pack).exists());
 }
 
 #[test]
