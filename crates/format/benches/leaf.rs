@@ -26,7 +26,11 @@ fn leaf() -> Leaf {
             filesystem: 0,
             rdev: 0,
         };
-        leaf.push(format!("project/src/folder-{:02}", n / 40).as_bytes(), format!("file-{n:04}.rs").as_bytes(), &meta);
+        leaf.push(
+            format!("project\0src\0folder-{:02}", n / 40).as_bytes(),
+            format!("file-{n:04}.rs").as_bytes(),
+            &meta,
+        );
     }
     leaf.owners.users.push((1000, b"user".to_vec()));
     leaf.owners.groups.push((1000, b"user".to_vec()));
