@@ -33,6 +33,7 @@ pub use crew::Crew;
 pub use listing::{Entry, Excluded, Listing, WalkError, What};
 pub(crate) use plan::normalise;
 
+use crew::Load;
 use frontier::Frontier;
 use listing::{Pool, Run};
 use pending::Pending;
@@ -77,8 +78,7 @@ struct Shared {
     ready: Condvar,
     /// Workers that wait: a reason for the others to bring back early what they can't do at once.
     hungry: AtomicUsize,
-    /// Jobs in a row that were mostly waiting.
-    waits: AtomicUsize,
+    load: Mutex<Load>,
     /// Workers at most.
     crew_most: usize,
     stop: AtomicBool,
@@ -144,7 +144,7 @@ impl Walk {
             work: Condvar::new(),
             ready: Condvar::new(),
             hungry: AtomicUsize::new(0),
-            waits: AtomicUsize::new(0),
+            load: Mutex::new(Load::new()),
             crew_most: options.threads.most.max(options.threads.first),
             stop: AtomicBool::new(false),
             entry_ns: AtomicU64::new(0),

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::Shared;
 use super::*;
 
 /// Looking at a name with `~slow~` takes 5 ms.
@@ -22,10 +23,7 @@ fn assert_shared(path: &Path) {
 
 #[test]
 fn sixteen_workers_share_a_flat_directory() {
-    let tmp = quick_dir();
-    for i in 0..400 {
-        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
-    }
+    let tmp = slow_files(400);
     assert_shared(tmp.path());
 }
 
@@ -51,36 +49,57 @@ fn sixteen_workers_share_a_nested_tree() {
     assert_shared(tmp.path());
 }
 
+/// How many workers a walk of `path` has at most, if it is made ready by `prepare` once it goes on.
+fn most_workers(path: &Path, threads: Crew, prepare: impl Fn(&Shared)) -> usize {
+    let mut walk = Walk::start(Options { threads, ..options(&[path]) }, Arc::new(Filter::none())).expect("threads");
+    let (shared, done) = (Arc::clone(&walk.shared), AtomicBool::new(false));
+    prepare(&shared);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                most = most.max(shared.lock().workers);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            most
+        });
+        while walk.next().is_some() {}
+        done.store(true, Ordering::Relaxed);
+        looking.join().expect("it only looks")
+    })
+}
+
+fn slow_files(count: usize) -> tempfile::TempDir {
+    let tmp = quick_dir();
+    for i in 0..count {
+        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
+    }
+    tmp
+}
+
 /// Nobody says how many, and the tree is slow: there are soon as many as are of use.
 #[test]
 fn workers_join_while_they_wait() {
-    let tmp = quick_dir();
-    for i in 0..2000 {
-        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
-    }
+    let tmp = slow_files(2000);
     let threads = Crew { first: 2, most: 32 };
     let all = walk(Options { threads, ..options(&[tmp.path()]) });
     assert_same(&below(&all, tmp.path()), &model(tmp.path()));
-    let most = || {
-        let mut walk =
-            Walk::start(Options { threads, ..options(&[tmp.path()]) }, Arc::new(Filter::none())).expect("threads");
-        let (shared, done) = (Arc::clone(&walk.shared), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            let looking = scope.spawn(|| {
-                let mut most = 0;
-                while !done.load(Ordering::Relaxed) {
-                    most = most.max(shared.lock().workers);
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                most
-            });
-            while walk.next().is_some() {}
-            done.store(true, Ordering::Relaxed);
-            looking.join().expect("it only looks")
-        })
-    };
-    let tries: Vec<_> = (0..4).map(|_| most()).collect();
+    // Other tests keep processors busy.
+    let idle = |shared: &Shared| shared.load.lock().unwrap().processors = u32::MAX;
+    let tries: Vec<_> = (0..4).map(|_| most_workers(tmp.path(), threads, idle)).collect();
     assert!(tries.iter().any(|most| *most >= 16), "{tries:?} workers at most");
+}
+
+/// Who waits then waits for a lock or a processor, whatever the file system does.
+#[test]
+fn nobody_joins_while_processors_are_full() {
+    let tmp = slow_files(600);
+    let full = |shared: &Shared| {
+        let mut load = shared.load.lock().unwrap();
+        (load.processors, load.full) = (0, true);
+    };
+    let tries: Vec<_> = (0..4).map(|_| most_workers(tmp.path(), Crew { first: 2, most: 32 }, full)).collect();
+    assert!(tries.iter().any(|most| *most <= 4), "{tries:?} workers at most");
 }
 
 /// Where nothing is waited for, those that are there do the work; and never are there more than was said.
@@ -111,10 +130,7 @@ fn no_more_workers_than_are_of_use() {
 
 #[test]
 fn a_stop_takes_milliseconds() {
-    let tmp = quick_dir();
-    for i in 0..3000 {
-        std::fs::write(tmp.path().join(format!("f{i}~slow~")), b"").expect("write");
-    }
+    let tmp = slow_files(3000);
     let stop = |threads: usize| {
         let mut walk =
             Walk::start(Options { threads: threads.into(), ..options(&[tmp.path()]) }, Arc::new(Filter::none()))
