@@ -105,7 +105,7 @@ def page(all_results):
     text = ("# Where others are first\n\nMade by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).\n\n"
             f"Every column of {', '.join(MEASURES)} in which the {circles} is ahead, and not level ({LEVELS}), "
             "by reason: in how many columns, and how many times its figure Drumlin's is. The pages of the workloads have each by itself. "
-            "The reasons are explanations; what of them was measured is in docs/decisions and docs/history.md.\n\n| | who | where | why |\n|---|---|---|---|\n")
+            "The reasons are explanations; what of them was measured is in docs/decisions, docs/figures.md and docs/left.md.\n\n| | who | where | why |\n|---|---|---|---|\n")
     text += "".join(f"| {' | '.join(row)} |\n" for row in rows(explained(all_results, known, MEASURES)[0]))
     text += f"\nThe same of {', '.join(LESSER)}, in which who does less mostly has less:\n\n| | who | where | why |\n|---|---|---|---|\n"
     return text + "".join(f"| {' | '.join(row)} |\n" for row in rows(explained(all_results, known, LESSER)[0]))
