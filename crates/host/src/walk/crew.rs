@@ -98,9 +98,9 @@ impl Load {
         Load { processors, since: Instant::now(), used: process_time(), full: false }
     }
 
-    /// Whether it is nearly all: then who waits mostly waits for others of this process, for a lock or a
-    /// processor, and a worker more would have them wait longer. A tree that is at hand, of 57,000 directories, had 40
-    /// workers by that, half as much memory again, and four times as many waits for locks.
+    /// Whether it is nearly all: then who waits mostly waits for others of this process, for a lock or a processor, and
+    /// a worker more would have them wait longer. A tree that is at hand, of 57,000 directories, had 40 workers by
+    /// that, half as much memory again, and four times as many waits for locks.
     fn is_full(&mut self) -> bool {
         let now = Instant::now();
         if now - self.since >= LOAD_TIME {
