@@ -15,6 +15,7 @@ from harness.workloads.w2 import W2
 from harness.workloads.w4 import W4
 from harness.workloads.w5 import W5, W5Slow
 from harness.workloads.w6 import W6
+from harness.workloads.w7 import W7
 from harness.workloads.text import text
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -34,6 +35,30 @@ class Pinned(unittest.TestCase):
     def test_all_releases_are_there_at_scale_1_and_each_once(self):
         releases = W6(1.0).releases()
         self.assertEqual((len(releases), len(set(releases)), W6(1.0).part()), (32, 32, 1.0))
+
+
+class Installing(unittest.TestCase):
+    def settle(self, failures):
+        """Whether a step that fails so often comes to an end, and how often it was taken."""
+        calls = []
+
+        def step():
+            calls.append(1)
+            if len(calls) <= failures:
+                raise OSError("needs another package's configuration")
+
+        try:
+            W7.settled(step)
+        except OSError:
+            return False, len(calls)
+        return True, len(calls)
+
+    def test_packages_that_need_others_first_are_installed_by_another_turn(self):
+        self.assertEqual(self.settle(0), (True, 1))
+        self.assertEqual(self.settle(2), (True, 3))
+
+    def test_packages_that_never_install_are_told(self):
+        self.assertEqual(self.settle(100), (False, 4))
 
 
 class Making(unittest.TestCase):

@@ -25,14 +25,23 @@ def call(*command, **more):
 
 
 @contextmanager
-def mounted(image, at):
-    """The image's file system, to be changed."""
-    at.mkdir(exist_ok=True)
-    call("mount", "-o", "loop", image, at)
+def bound(at, *what):
+    """A mount, for as long as it is needed."""
+    call("mount", *what, at)
     try:
         yield at
     finally:
         call("umount", at)
+
+
+@contextmanager
+def mounted(image, at):
+    """The image's file system, to be changed."""
+    at.mkdir(exist_ok=True)
+    try:
+        with bound(at, "-o", "loop", image):
+            yield at
+    finally:
         at.rmdir()
 
 
@@ -82,18 +91,29 @@ class W7(Six):
         call("apt-get", "-q", "-y", "--no-install-recommends", "--download-only", "-o", f"Dir::State::status={root}/var/lib/dpkg/status",
              "-o", f"Dir::Cache::archives={debs}", "-o", "Debug::NoLocking=1", "install", *packages)
 
-    @staticmethod
-    def install(root, debs):
+    @classmethod
+    def install(cls, root, debs):
         """Installs them in the image, as its own dpkg does it."""
+        policy = root / "usr/sbin/policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")  # no service that is installed is started
+        policy.chmod(0o755)
         place = root / "var/cache/debs"
         place.mkdir()
-        call("mount", "--bind", debs, place)
-        try:
+        with bound(root / "proc", "-t", "proc", "proc"), bound(place, "--bind", debs):
             names = [f"/var/cache/debs/{path.name}" for path in sorted(debs.glob("*.deb"))]
-            call("chroot", root, "dpkg", "--force-unsafe-io", "--install", *names, env=QUIET)
-        finally:
-            call("umount", place)
+            cls.settled(lambda: call("chroot", root, "dpkg", "--force-unsafe-io", "--skip-same-version", "--install", *names, env=QUIET))
         place.rmdir()
+
+    @staticmethod
+    def settled(step, turns=4):
+        """Repeats a step that gets further each time: dpkg takes archives as they come, and refuses one that needs another one's
+        configuration before it is even unpacked."""
+        for _ in range(turns - 1):
+            try:
+                return step()
+            except OSError:
+                pass
+        return step()
 
     def scramble(self, tree, _):
         with mounted(tree / IMAGE, tree.parent / "image") as root:
