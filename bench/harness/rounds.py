@@ -302,7 +302,7 @@ class Rounds:
     def warm(self, paths):
         """Reads what is to be in the caches, if they are to be hot and it fits into the memory: the tree before each backup, whoever
         has just changed it or written down its truth; the repository before each restore, however it was written."""
-        if not self.options.cold and self.result["data"]["bytes"] < CACHE_PART * (self.result["machine"]["memory"] or 0):
+        if not self.options.cold and max(self.result["data"]["bytes"], weigh(paths)["bytes"]) < CACHE_PART * (self.result["machine"]["memory"] or 0):
             read(paths)
 
     def sweep(self):

@@ -35,6 +35,23 @@ def busy(bytes_):
     return process
 
 
+class Touching(unittest.TestCase):
+    def touched(self, size, **memory):
+        """How many bytes are touched where so many are asked for, and the kernel tells these numbers of KiB."""
+        told = "".join(f"{name}: {kib} kB\n" for name, kib in {"MemTotal": 1 << 20, **memory}.items())
+        with mock.patch.object(Path, "read_text", lambda _: told), mock.patch("mmap.mmap", side_effect=ValueError) as mapped:
+            try:
+                measure.touch(size)
+            except ValueError:
+                return mapped.call_args.args[1]
+        return 0
+
+    def test_no_memory_of_caches_is_used(self):
+        self.assertEqual(self.touched(1 << 20, MemFree=1 << 19, MemAvailable=1 << 20), 1 << 20)
+        self.assertEqual(self.touched(1 << 30, MemFree=1 << 10, MemAvailable=1 << 20), 7 << 17)
+        self.assertEqual(self.touched(1 << 30, MemFree=0, MemAvailable=1 << 20), 0)
+
+
 class Run(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

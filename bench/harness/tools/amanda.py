@@ -138,12 +138,13 @@ class Amanda(Tool):
         return f"{self.inside('amdump bench')} || {{ status=$?; cat {self.home}/lib/log/log*; exit $status; }}"
 
     def restore(self, step):
-        find = self.inside("amadmin bench find localhost tree")
+        found = f"{self.inside('amadmin bench find localhost tree')} > {self.home}/found && grep ' localhost ' {self.home}/found | sort | head -n {step}"
+        chain = self.told(f"{found} | {CHAIN} | tr -d ' :-'")
         fetch = self.inside('amfetchdump -a -p bench localhost tree "$when"')
         # amrecover, the client's own way, leaves out what was moved and gives back what was deleted; all archives in a row don't.
-        return (f"set -o pipefail; {find} > {self.home}/found && grep ' localhost ' {self.home}/found | sort | head -n {step} | {CHAIN} | "
-                f"tr -d ' :-' > {self.home}/chain && [ -s {self.home}/chain ] && for when in $(cat {self.home}/chain); do "
-                f"{fetch} < /dev/null | tar -C {self.out} --numeric-owner -xpGf - || exit; done")
+        if not chain:
+            raise subprocess.SubprocessError("it lists no dump")
+        return f"set -o pipefail; for when in {' '.join(chain)}; do {fetch} < /dev/null | tar -C {self.out} --numeric-owner -xpGf - || exit; done"
 
     def landing(self, step):
         return self.place.out

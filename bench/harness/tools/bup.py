@@ -1,4 +1,4 @@
-"""bup: compresses; can't seal. It keeps its index beside what it saves to."""
+"""bup: compresses; can't seal. It keeps its index, of what the client has, beside what it saves to."""
 
 from .base import Tool, piped
 
@@ -6,7 +6,7 @@ from .base import Tool, piped
 class Bup(Tool):
     name = program = "bup"
     deduplicates = compresses = streams = far = True
-    note = "its index lies in the repository's folder; far away, in one on this side"
+    note = "its index lies in the repository's folder, and counts as kept besides"
 
     @property
     def remote(self):
@@ -15,6 +15,10 @@ class Bup(Tool):
 
     def settings(self):
         return {"BUP_DIR": f"{self.place.home}/bup" if self.place.server else str(self.place.repo)}
+
+    def weighed(self):
+        index = sorted(self.place.repo.glob("bupindex*"))
+        return [path for path in sorted(self.place.repo.glob("*")) if path not in index], [self.place.home, *index]
 
     def init(self):
         return f"bup init && bup init {self.remote}" if self.place.server else "bup init"

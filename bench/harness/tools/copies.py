@@ -27,8 +27,12 @@ class Rsync(Cp):
     def target(self):
         return self.there("{host}:{path}", self.repo)
 
+    def init(self):
+        # Far away a login for that alone would be too much.
+        return None if self.place.server else super().init()
+
     def backup(self, step):
-        link = f"--link-dest=../{step - 1}" if step > 1 else ""
+        link = f"--link-dest=../{step - 1}" if step > 1 else "--mkpath" * bool(self.place.server)
         return f"rsync -aHAX {link} {self.source} {self.target}/{step}/"
 
     def restore(self, step):

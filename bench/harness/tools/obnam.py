@@ -16,7 +16,6 @@ CLIENT = """\
 server_url: https://localhost:{port}
 verify_tls_cert: false
 roots: [{source}]
-log: {home}/obnam.log
 """
 
 
