@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from harness import own, results, workloads
-from harness.report import lines, page, png, trails
+from harness.report import lines, named, page, png, trails
 from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, largest, share
 from harness.report.tables import measured_by, version
 from harness.stats import median
@@ -250,6 +250,32 @@ class Trails(unittest.TestCase):
 
     def test_many_steps_are_told_as_a_range(self):
         self.assertEqual(trails.said([1.5, 3, 2, 1.1]), "4 columns, 1.10 to 3.00")
+        self.assertEqual(trails.said([1.031, 1.032]), "2 columns, 1.03")
+
+
+class Named(unittest.TestCase):
+    def test_the_largest_run_beside_most_of_them_is_shown(self):
+        many, large, cold = fixed(), {**fixed(), "scale": 1.0}, {**fixed(), "scale": 2.0, "cache": "cold"}
+        many["tools"] = {**many["tools"], "borg": many["tools"]["restic"]}
+        self.assertEqual(named.chosen([large, cold, distant(), many]), [many])
+        larger = {**many, "scale": 0.9}
+        self.assertEqual(named.chosen([many, larger, large]), [larger])
+
+    def test_figures_are_told_with_how_many_times_drumlins_they_are(self):
+        text = named.page([fixed()])
+        self.assertIn("| W0 at 0.5 | 1.05 | 6.30 (6.00 ×) |", text)
+        self.assertIn("| W0 at 0.5 | 50.0 | 50.0 (≈ 1.00 ×) |", text)
+        self.assertIn(">0.17</text>", dict(named.charts([fixed()]))["glance-named"])
+
+    def test_who_was_killed_is_told_and_where_nobody_ran_is_no_page(self):
+        result = fixed()
+        result["rounds"] = [record_ for record_ in result["rounds"] if record_["tool"] != "restic"]
+        killed = next(record_ for record_ in result["rounds"] if record_["tool"] == "endless")
+        result["rounds"].append({**killed, "tool": "restic"})
+        self.assertIn("| W0 at 0.5 | 1.05 | killed after 60 s |", named.page([result]))
+        self.assertIn(">killed</text>", dict(named.charts([result]))["glance-named"])
+        del result["tools"]["restic"]
+        self.assertEqual((named.page([result]), named.charts([result])), (None, []))
 
 
 class Apart(unittest.TestCase):

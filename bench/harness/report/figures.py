@@ -18,6 +18,8 @@ WAITING = 1.0
 LEVELS = (f"within {(PART - 1) * 100:.0f} %; of times and memory within {(ONE_ROUND - 1) * 100:.0f} % where either has one round, and {(BUSY_MACHINE - 1) * 100:.0f} % on a busy machine; "
           "or where the rounds overlap")
 OURS = results.OURS
+# Its row that unlocks by a passphrase instead of a key in a file.
+SLOWER = f"{OURS}-passphrase"
 # Whom Drumlin is compared with: what the best of them is called, and what they all do.
 CIRCLES = (("best peer", ()), ("best that compresses and encrypts", ("compresses", "encrypts")),
            ("best that deduplicates, too", ("compresses", "encrypts", "deduplicates")))
@@ -45,6 +47,7 @@ SERVER_CPU = Measure("Processor time of the server", "server_cpu", "s")
 SERVER_MEMORY = Measure("Peak memory of the server", "server_memory", "MB", 1e6)
 REPOSITORY = Measure("Repository", "repository.bytes", "MB", 1e6)
 DISK = Measure("Room on the disk", "repository.disk", "MB", 1e6)
+FILES = Measure("Files in the repository", "repository.files", "", whole=True)
 ENTRIES = Measure("Entries in the repository", "repository.entries", "", whole=True)
 LOCAL = Measure("Kept besides: caches, catalogues, settings", "local.bytes", "MB", 1e6)
 UP = Measure("To the server", "wire.up", "MB", 1e6)
@@ -122,9 +125,9 @@ class Best:
     level: bool
 
 
-def against(result, figures):
-    """Of each circle the best, as a `Best`; None where either has no figure."""
-    ours = figures.get(OURS)
+def against(result, figures, ours=OURS):
+    """Of each circle the best, as a `Best`; None where either has no figure; `ours`: which row of Drumlin's."""
+    ours = figures.get(ours)
     found = []
     for best in best_peers(result, figures):
         times = stats.ratio(ours and ours.value, best and best[1])

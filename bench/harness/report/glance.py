@@ -1,8 +1,10 @@
 """At a glance: how often Drumlin is ahead, level or behind, and a drawing with a cell for each run and figure. Pure."""
 
 from .. import results
-from .figures import BUSY, CIRCLES, DOWN, LEVELS, MEMORY, OURS, PART, REPOSITORY, SECONDS, UP, against, column, distance, headings, is_busy, largest, rounds, scale
-from .svg import GRID, INK, SOFT, Canvas, wide
+from . import named
+from .figures import BUSY, CIRCLES, DOWN, LEVELS, MEMORY, OURS, REPOSITORY, SECONDS, SLOWER, UP, WAITING, against, column, distance, headings, is_busy, largest, rounds, scale
+from .shades import legend, shade
+from .svg import INK, SOFT, Canvas, wide
 
 # What is counted and drawn: of repositories here, and of those over a line.
 MEASURES = {"seconds": SECONDS, "memory": MEMORY, "repository": REPOSITORY, "to the server": UP, "from the server": DOWN}
@@ -10,15 +12,13 @@ MEASURES = {"seconds": SECONDS, "memory": MEMORY, "repository": REPOSITORY, "to 
 SHOWN = (("first, s", "steps", 0, SECONDS), ("no change, s", "steps", 1, SECONDS), ("restore, s", "restores", -1, SECONDS))
 SHOWN_HERE = (*SHOWN, ("first, RAM", "steps", 0, MEMORY), ("restore, RAM", "restores", -1, MEMORY), ("repository", "steps", 0, REPOSITORY))
 SHOWN_FAR = (*SHOWN, ("first, RAM", "steps", 0, MEMORY), ("first, sent", "steps", 0, UP), ("restore, fetched", "restores", -1, DOWN))
-# Up to so many times the best peer's figure: the cell's colour, that of its words, and what it means.
-SHADES = ((0.5, "#0b6e69", "#fff", "less than half of the best"), (1 / PART, "#a9d6d2", INK, "ahead"), (PART, "#e4e8eb", INK, "level"),
-          (1.5, "#f6dcbc", INK, "behind"), (float("inf"), "#e5a765", INK, "behind by more than half"))
-LEVEL = 2
+# Bytes: what takes so little shows fixed costs alone.
+LITTLE = 3_000_000
 ROW, TOP, BOTTOM, LEFT, CELL, GAP = 34, 132, 34, 238, 80, 18
 
 
-def counts(all_results):
-    """Rows (measure, (ahead, level, behind) of each circle): over all columns of some results in which both have a figure."""
+def counts(all_results, ours=OURS):
+    """Rows (measure, (ahead, level, behind) of each circle): over all columns of some results in which both have a figure; `ours`: Drumlin's row."""
     rows = []
     for name, measure in MEASURES.items():
         found = [[0, 0, 0] for _ in CIRCLES]
@@ -26,7 +26,7 @@ def counts(all_results):
             for _, part, step in headings(result):
                 if measure is REPOSITORY and part == "restores":
                     continue
-                for number, best in enumerate(against(result, column(result, part, step, measure))):
+                for number, best in enumerate(against(result, column(result, part, step, measure), ours)):
                     if best:
                         found[number][1 if best.level else 0 if best.times < 1 else 2] += 1
         if any(map(any, found)):
@@ -35,9 +35,26 @@ def counts(all_results):
 
 
 def table(title, all_results):
-    """The counts, in Markdown."""
+    """The counts, in Markdown; of the row with a passphrase, too, where times and memory differ by it."""
+    rows = [(name, of, by_circle) for of in (OURS, SLOWER) for name, by_circle in counts(all_results, of) if of == OURS or MEASURES[name] in (SECONDS, MEMORY)]
     text = f"| {title} | " + " | ".join(f"beside the {name}" for name, _ in CIRCLES) + " |\n|---" + "|---:" * len(CIRCLES) + "|\n"
-    return text + "".join(f"| {name} | " + " | ".join(" / ".join(map(str, of)) for of in by_circle) + " |\n" for name, by_circle in counts(all_results))
+    return text + "".join(f"| {name}{', with a passphrase' * (of != OURS)} | " + " | ".join(" / ".join(map(str, of)) for of in by_circle) + " |\n" for name, of, by_circle in rows)
+
+
+def machines(all_results):
+    """What they ran on and how, in words."""
+    to = lambda values: " or ".join(str(value) for value in sorted(set(values)))
+    of = [result["machine"] for result in all_results]
+    processors = to(machine["processor"].replace("(R)", "") for machine in of)
+    memory = to(round(machine["memory"] / 2**30) for machine in of if machine.get("memory"))
+    single = sum(rounds(result) == "one round" for result in all_results)
+    return (f"All runs: {to(machine['cores'] for machine in of)} cores ({processors})" + f", {memory} GiB of memory" * bool(memory)
+            + f"; hot caches, unless a row says cold; {single} of {len(all_results)} runs had one round")
+
+
+def rows_killed(all_results):
+    """How many rows were killed in the middle of a backup."""
+    return sum(len({record["tool"] for record in result["rounds"] if any(step["status"] == "over ten times" for step in record["steps"].values())}) for result in all_results)
 
 
 def split(all_results):
@@ -56,11 +73,16 @@ def charts(all_results):
 def section(all_results):
     """What stands on top of the results."""
     here, far = split(all_results)
-    parts = ["## At a glance", "In how many columns (each step of each page; of repositories here the largest page of a workload beside many programs, with hot and with cold caches) Drumlin is ahead, "
-             f"level ({LEVELS}) and behind:"]
+    parts = ["## At a glance", f"{machines(all_results)}. In each cell: in how many columns Drumlin is **ahead / level / behind**. A column is one step on one page; of repositories here the largest page of each workload "
+             f"beside many programs counts, with hot and with cold caches. Level: {LEVELS}."]
     parts += [table(title, largest(of)[0]).strip() for title, of in (("repositories here", here), ("repositories over a line", far)) if of]
+    if killed := rows_killed(largest(here)[0]):
+        parts.append(f"Rows of repositories here that were killed, as they took more than ten times the best: {killed}. They count in no column, though some of them make small repositories.")
+    if far:
+        small = sum(result["data"]["bytes"] < LITTLE for result in far)
+        parts.append(f"A workload with more steps counts more. Pages over lines with less than {LITTLE / 1e6:g} MB of data: {small} of {len(far)}.")
     parts += [f"![At a glance](charts/{name}.svg)" for name, _ in charts(all_results)]
-    parts.append("Where others are ahead, by how much and why: [where others are first](others-first.md).")
+    parts.append(f"One by one: [{named.TITLE}]({named.PAGE}.md). Where others are ahead, by how much and why: [where others are first](others-first.md).")
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,7 +96,7 @@ def drawing(all_results, shown, title):
     canvas = Canvas(LEFT + (panel + GAP) * len(panels) + 6, heights[-1] + ROW + BOTTOM)
     canvas.text(24, 34, title, 19, bold=True)
     canvas.text(24, 56, "In each cell: how many times the best peer's figure Drumlin's is, and who that is. Less is better: below 1 Drumlin is ahead.", 12, SOFT)
-    legend(canvas, 24, 80)
+    legend(canvas, 24, 80, "the best")
     for y, result in zip(heights, all_results):
         name = f"{result['workload']} at {scale(result)}" + ", cold" * (result["cache"] == "cold")
         canvas.text(24, y + 14, name, 12, INK, bold=True)
@@ -89,7 +111,7 @@ def drawing(all_results, shown, title):
                 figures = column(result, part, result[part][step], measure)
                 best = against(result, figures)[at * (len(CIRCLES) - 1)]
                 cell(canvas, left + place * CELL, y, figures.get(OURS), best)
-    said = ["Below the gap: other scales."] * bool(rest) + [f"Busy: other programs took more than {BUSY:g} of a core."] * any(map(is_busy, all_results))
+    said = ["Below the gap: other scales."] * bool(rest) + [f"Busy: other programs took more than {BUSY:g} of a core (of older runs: more than {WAITING:g} process waited for one as it began)."] * any(map(is_busy, all_results))
     if said:
         canvas.text(24, canvas.height - 12, " ".join(said), 10.5, SOFT)
     return canvas.said(f"{title}: Drumlin beside the best of its peers")
@@ -106,15 +128,7 @@ def cell(canvas, x, y, ours, best):
         canvas.rect(x, y, CELL - 2, ROW - 2, "#f8f9fa")
         canvas.text(x + 4, y + 19, "–" if ours is None or ours.value is not None else ours.status, 10, SOFT)
         return
-    shade = SHADES[LEVEL] if best.level else next(shade for number, shade in enumerate(SHADES) if best.times <= shade[0] and number != LEVEL)
-    canvas.rect(x, y, CELL - 2, ROW - 2, shade[1])
-    canvas.text(x + 4, y + 14, f"{best.times:.2f}" if best.times < 99.5 else f"{best.times:,.0f}", 12, shade[2], bold=True)
-    canvas.text(x + 4, y + 26, best.name, 9.5, shade[2])
-
-
-def legend(canvas, x, y):
-    """What the colours mean."""
-    for _, fill, _, words in SHADES:
-        canvas.rect(x, y - 9, 11, 11, fill)
-        canvas.text(x + 17, y + 1, words, 11, SOFT)
-        x += 17 + wide(words, 11) + 18
+    fill, ink = shade(best.times, best.level)
+    canvas.rect(x, y, CELL - 2, ROW - 2, fill)
+    canvas.text(x + 4, y + 14, f"{best.times:.2f}" if best.times < 99.5 else f"{best.times:,.0f}", 12, ink, bold=True)
+    canvas.text(x + 4, y + 26, best.name, 9.5, ink)

@@ -73,8 +73,8 @@ def page(result, all_results=()):
         f"# {called(result)}: {result['title']}, at scale {result['scale']:g}",
         MADE.format(file=results.file_name(result)),
         f"Data: {data['source']}; seed {result['seed']}: {amount(result)}. "
-        f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}, in turns"
-        f"{'; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}{together(result)}",
+        f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}"
+        f"{', in turns; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}{together(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
         f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result, all_results)}",
     ]
@@ -85,7 +85,7 @@ def page(result, all_results=()):
         parts.append(f"**This is a run at {true:.2g} of the size that was to be.**{says}")
     parts += [f"![{name}](charts/{stem(result)}-{name}.svg)" for name, _ in charts(result)]
     parts += [f"## {title}\n\n{text}" for title, text in tables(result)]
-    parts.append("† more than ten times the best time of the column.")
+    parts.append("† more than ten times the best time of the column. –: there is none, as an earlier step had failed or been killed.")
     if wrong := failures(result):
         parts.append("## What failed\n\n" + "\n".join(wrong))
     missing = absent(result, all_results)
@@ -137,8 +137,8 @@ def when(result):
     return ", ".join(part for part in (result["date"][:10], result["machine"]["processor"], build) if part)
 
 
-def contents(all_results, apart=()):
-    """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own."""
+def contents(all_results, apart=(), is_swept=False):
+    """The list of all pages, with how Drumlin stands; `apart`: names and titles of tables of their own; whether there is a sweep."""
     rows = ["## All runs", "Drumlin's figure, and how many times it is that of the best peer, of the best that compresses and encrypts, and of the best that deduplicates, "
             "too (below 1: Drumlin leads; ≈: level):"]
     lines_ = ["| workload | scale | data | caches | line | first (s) | no change (s) | restore (s) | memory of first (MB) | repository (MB) | peers | rounds | date, processor, build |", "|---|---:|---|---|---|---:|---:|---:|---:|---:|---|---|---|"]
@@ -156,5 +156,6 @@ def contents(all_results, apart=()):
     tables_ = "".join(f"- [{title}]({name}.md)\n" for name, title in apart)
     head = "# Results\n\nMade by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).\n"
     listed = [section(all_results), "\n\n".join(rows) + "\n", "\n".join(lines_) + "\n"] if all_results else ["There are none so far: `bench/run` makes them.\n"]
+    tables_ += "- [Each constant that a user can't set, turned, beside the default](sweep.md)\n" if is_swept else ""
     parts = [head, *listed, f"## Measured apart\n\n{tables_}" if tables_ else ""]
     return "\n".join(part for part in parts if part)

@@ -1,7 +1,7 @@
 """Tables of a result, in Markdown: a row a tool, and below them how Drumlin stands to the best of its peers. Pure."""
 
 from .. import stats
-from .figures import (CIRCLES, CONNECTIONS, CPU, DISK, DOWN, ENTRIES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
+from .figures import (CIRCLES, CONNECTIONS, CPU, DISK, DOWN, ENTRIES, FILES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
                       best_peers, column, far, headings, number)
 
 
@@ -48,7 +48,7 @@ def cell(figures, figure):
 
 def times(value, of):
     found = stats.ratio(value, of and of[1])
-    return "–" if found is None else f"{found:.2f}"
+    return "–" if found is None else f"{found:.2f}" if found < 100 else f"{found:,.0f}"
 
 
 def tables(result):
@@ -63,8 +63,9 @@ def tables(result):
         ("Peak memory of the server, MB", [(*heading, SERVER_MEMORY) for heading in both]),
         ("Repository, MB", [(*heading, REPOSITORY) for heading in backups]),
         ("Room that it takes on the disk, MB", [(*heading, DISK) for heading in (*backups[:1], *last)]),
-        ("Entries in the repository; kept besides, MB", [(f"entries after {backups[0][0]}", *backups[0][1:], ENTRIES),
-                                                        (f"entries after {last[0][0]}", *last[0][1:], ENTRIES), ("besides", *last[0][1:], LOCAL)]),
+        ("Files and entries (with folders) in the repository; kept besides, MB",
+         [(f"files after {backups[0][0]}", *backups[0][1:], FILES), (f"entries after {backups[0][0]}", *backups[0][1:], ENTRIES),
+          (f"entries after {last[0][0]}", *last[0][1:], ENTRIES), ("besides", *last[0][1:], LOCAL)]),
         ("To the server, MB", [(*heading, UP) for heading in both]),
         ("From the server, MB", [(*heading, DOWN) for heading in both]),
         ("Turns on the wire", [(*heading, TURNS) for heading in both]),

@@ -86,7 +86,10 @@ def rows(found):
 
 def said(times):
     """How often, and how many times Drumlin's figure is theirs."""
-    return f"{times[0]:.2f}" if len(times) == 1 else f"{len(times)} columns, {number(min(times))} to {number(max(times))}"
+    if len(times) == 1:
+        return f"{times[0]:.2f}"
+    least, most = number(min(times)), number(max(times))
+    return f"{len(times)} columns, {least}" + f" to {most}" * (least != most)
 
 
 def where(all_columns):
@@ -103,9 +106,9 @@ def page(all_results):
     known = reasons()
     circles = ", the ".join(name for name, _ in CIRCLES)
     text = ("# Where others are first\n\nMade by `bench/report` from `bench/results`; not to be edited. [How to read this](README.md).\n\n"
-            f"Every column of {', '.join(MEASURES)} in which the {circles} is ahead, and not level ({LEVELS}), "
-            "by reason: in how many columns, and how many times its figure Drumlin's is. The pages of the workloads have each by itself. "
-            "The reasons are explanations; what of them was measured is in docs/decisions, docs/figures.md and docs/left.md.\n\n| | who | where | why |\n|---|---|---|---|\n")
+            f"Every column of {', '.join(MEASURES)} in which another program is ahead of Drumlin, grouped by reason: the {circles}. Each entry says in how many columns, "
+            f"and how many times that program's figure Drumlin's is. Who is level isn't here ({LEVELS}). The reasons are explanations; what of them was measured is in "
+            "[decisions](../decisions), [figures](../figures.md) and [left](../left.md).\n\n| | who | where | why |\n|---|---|---|---|\n")
     text += "".join(f"| {' | '.join(row)} |\n" for row in rows(explained(all_results, known, MEASURES)[0]))
     text += f"\nThe same of {', '.join(LESSER)}, in which who does less mostly has less:\n\n| | who | where | why |\n|---|---|---|---|\n"
     return text + "".join(f"| {' | '.join(row)} |\n" for row in rows(explained(all_results, known, LESSER)[0]))
