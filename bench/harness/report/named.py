@@ -117,4 +117,4 @@ def cell(canvas, x, y, found, said):
         return
     fill, ink = shade(*found)
     canvas.rect(x, y, CELL - 2, ROW - 2, fill)
-    canvas.text(x + 4, y + 18, f"{found[0]:.2f}", 12, ink, bold=True)
+    canvas.text(x + 4, y + 18, f"{found[0]:.2f}" if found[0] >= 0.005 else f"{found[0]:.3f}", 12, ink, bold=True)
