@@ -16,6 +16,7 @@ from harness.workloads.w4 import W4
 from harness.workloads.w5 import W5, W5Slow
 from harness.workloads.w6 import W6
 from harness.workloads.w7 import W7
+from harness.workloads.w8 import W8
 from harness.workloads.text import text
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -59,6 +60,13 @@ class Installing(unittest.TestCase):
 
     def test_packages_that_never_install_are_told(self):
         self.assertEqual(self.settle(100), (False, 4))
+
+
+class Dumps(unittest.TestCase):
+    def test_each_table_of_a_database_is_asked_by_itself(self):
+        asked = W8(0.01).sums().splitlines()
+        self.assertEqual([line.split(" from ")[1] for line in asked], [f"{table};" for table, _ in W8(0.01).tables()])
+        self.assertEqual(len(asked), 150)
 
 
 class Making(unittest.TestCase):

@@ -75,9 +75,9 @@ class W8(Workload):
         return f"( {self.before}{command} )" if self.before else command
 
     def sums(self):
-        """A question whose answer says what each table holds, in a few numbers."""
+        """Questions whose answers say what each table holds, in a few numbers. One for all of them would have more parts than Firebird takes, 256."""
         of = "count(*), sum(mod(hash(note), 1000003)), sum(amount), sum(mod(id, 1009) * place)"
-        return " union all ".join(f"select '{table}', {of} from {table}" for table, _ in self.tables()) + ";"
+        return "\n".join(f"select {of} from {table};" for table, _ in self.tables())
 
     def fingerprint(self):
         """What all tables hold, in a few numbers."""
