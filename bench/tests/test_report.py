@@ -276,6 +276,7 @@ class Named(unittest.TestCase):
         self.assertIn(">killed</text>", dict(named.charts([result]))["glance-named"])
         del result["tools"]["restic"]
         self.assertEqual((named.page([result]), named.charts([result])), (None, []))
+        self.assertNotIn("named.md", page.contents([result]))
 
 
 class Apart(unittest.TestCase):

@@ -82,7 +82,8 @@ def section(all_results):
         small = sum(result["data"]["bytes"] < LITTLE for result in far)
         parts.append(f"A workload with more steps counts more. Pages over lines with less than {LITTLE / 1e6:g} MB of data: {small} of {len(far)}.")
     parts += [f"![At a glance](charts/{name}.svg)" for name, _ in charts(all_results)]
-    parts.append(f"One by one: [{named.TITLE}]({named.PAGE}.md). Where others are ahead, by how much and why: [where others are first](others-first.md).")
+    one_by_one = f"One by one: [{named.TITLE}]({named.PAGE}.md). " * bool(named.chosen(all_results))
+    parts.append(f"{one_by_one}Where others are ahead, by how much and why: [where others are first](others-first.md).")
     return "\n\n".join(parts) + "\n"
 
 
