@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import own, results, workloads
 from harness.report import lines, named, page, png, trails
-from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, largest, share
+from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, hampered, largest, share
 from harness.report.tables import measured_by, version
 from harness.stats import median
 from harness.workloads.six import NAMES
@@ -146,6 +146,19 @@ class Snapshots(unittest.TestCase):
         image = {**fixed(), "workload": "W7", "scale": 0.01, "data": {**fixed()["data"], "bytes": 1 << 30}}
         self.assertEqual(share(image), 0.125)
         self.assertEqual(share(fixed()), fixed()["scale"])
+
+    def test_rows_that_the_host_hampered_are_named(self):
+        result = fixed()
+        for round_ in result["rounds"]:
+            for part in ("steps", "restores"):
+                for step in round_[part].values():
+                    if step["status"] == "ok":
+                        # Steps of restic and tar are long ones. The host took a twentieth of restic's, little of tar's, and most of a short one.
+                        step |= {"others": 0.0, **{"restic": {"stolen": step["wall"]}, "tar": {"stolen": 0.2}}.get(round_["tool"], {"stolen": step["wall"] / 2})}
+                        step["wall"] *= {"restic": 20, "tar": 40}.get(round_["tool"], 1)
+        self.assertEqual([(round(part, 3), tool) for part, tool in hampered(result)], [(0.05, "restic")])
+        self.assertIn("It took most in the rows of restic (0.05): theirs are the times of a somewhat slower machine.", page.page(result))
+        self.assertNotIn("It took most", page.page(fixed()))
 
     def test_a_page_of_several_runs_says_so(self):
         self.assertNotIn("Put together", page.page(fixed()))

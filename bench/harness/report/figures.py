@@ -15,6 +15,9 @@ BUSY_MACHINE = 1.25
 # Cores that other programs may take before a page counts as one of a busy machine; where that wasn't counted, how many processes may wait for one as it begins.
 BUSY = 0.3
 WAITING = 1.0
+# Of rows of so many seconds a page names those from which the machine's host took more than so much of a core.
+LONG = 10
+HAMPERED = 0.02
 LEVELS = (f"within {(PART - 1) * 100:.0f} %; of times and memory within {(ONE_ROUND - 1) * 100:.0f} % where either has one round, and {(BUSY_MACHINE - 1) * 100:.0f} % on a busy machine; "
           "or where the rounds overlap")
 OURS = results.OURS
@@ -195,6 +198,16 @@ def others(result):
     steps = [step for record in result["rounds"] for part in ("steps", "restores") for step in record[part].values() if step.get("others") is not None]
     wall = sum(step["wall"] for step in steps)
     return tuple(max(0.0, sum(step[what] for step in steps) / wall) for what in ("others", "stolen")) if wall else None
+
+
+def hampered(result):
+    """Rows of long runs from which the machine's host took more than `HAMPERED` of a core, and how much: the most first."""
+    parts = {}
+    for record in result["rounds"]:
+        steps = [step for part in ("steps", "restores") for step in record[part].values() if step.get("stolen") is not None]
+        if (wall := sum(step["wall"] for step in steps)) > LONG:
+            parts[record["tool"]] = max(parts.get(record["tool"], 0), sum(step["stolen"] for step in steps) / wall)
+    return sorted(((part, tool) for tool, part in parts.items() if part > HAMPERED), reverse=True)
 
 
 def is_busy(result):

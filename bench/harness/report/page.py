@@ -2,7 +2,7 @@
 
 from .. import results
 from .bars import bars
-from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, are_level, best_peers, called, column, distance, number, order, others, peers, rounds, scale, share
+from .figures import CPU, DOWN, ENTRIES, MEMORY, OURS, REPOSITORY, SECONDS, TURNS, UP, amount, are_level, best_peers, called, column, distance, hampered, number, order, others, peers, rounds, scale, share
 from .glance import section
 from .lines import lines
 from .tables import about, commands, failures, measured_by, tables
@@ -101,7 +101,9 @@ def beside(result, all_results):
     at_once = [other for other in order(all_results) if other is not result and other["machine"] == result["machine"] and results.overlap(result, other)]
     runs = ", ".join(f"[{called(other)} at {other['scale']:g}]({stem(other)}.md)" for other in at_once)
     counted = others(result)
+    most = ", ".join(f"{tool} ({part:.2f})" for part, tool in hampered(result))
     return ((f" While the commands ran, other programs took {counted[0]:.2f} of a core, and the machine's host {counted[1]:.2f}." if counted else "")
+            + (f" It took most in the rows of {most}: theirs are the times of a somewhat slower machine." if most else "")
             + (f" Runs that went on at the same time, in part at least: {runs}." if runs else ""))
 
 
