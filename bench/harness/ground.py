@@ -42,13 +42,9 @@ def apart():
 
 
 def drop_caches():
-    """Forgets what the kernel has cached; False where that is not allowed."""
+    """Forgets what the kernel has cached; OSError where that is not allowed."""
     os.sync()
-    try:
-        DROP.write_text("3")
-        return True
-    except OSError:
-        return False
+    DROP.write_text("3")
 
 
 class Ground:
@@ -57,7 +53,8 @@ class Ground:
     def __init__(self, folder, name, size=0, loop=True):
         """`folder`: where its file lies, or the folder itself; `size`: bytes of the file system, sparse."""
         self.path, self.image = Path(folder) / name, Path(folder) / f"{name}.img"
-        self.size, self.loop = size, loop
+        # Whether what is written passes the cache below it by: what holds the image may not be able to, as memory isn't.
+        self.size, self.loop, self.is_direct = size, loop, loop
 
     def __enter__(self):
         self.clear()
@@ -77,7 +74,7 @@ class Ground:
             try:
                 device = call("losetup", "--find", "--show", "--direct-io=on", self.image)
             except OSError:
-                device = call("losetup", "--find", "--show", self.image)
+                device, self.is_direct = call("losetup", "--find", "--show", self.image), False
             try:
                 call("mount", "-o", "noatime", device, self.path)
             finally:

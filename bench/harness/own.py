@@ -16,7 +16,7 @@ from pathlib import Path
 from .machine import commit, digest, machine, today
 from .report.figures import number
 from .report.tables import measured_by, version
-from .results import FOLDER, SCHEMA
+from .results import FOLDER, SCHEMA, minute
 from .stats import median, spread
 
 OWN = FOLDER / "own"
@@ -96,7 +96,7 @@ def page(made):
         f"# {made['title']}",
         f"Made by `bench/report` from `bench/results/own`, where `bench/{by(made['name'])}` has put it; not to be edited. [How to read this](README.md).",
         " ".join(made["said"]),
-        f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {made['date'][:10]}{measured_by(made)}. Programs: {programs}.",
+        f"Machine: {machine_['processor']}, {machine_['cores']} cores{memory}, Linux {machine_['kernel']}, {machine_['system']}. {minute(made)}{measured_by(made)}. Programs: {programs}.",
         markdown(made),
         *commands(made),
     ]) + "\n"

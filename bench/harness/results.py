@@ -37,6 +37,8 @@ from .wire import both_ways
 SCHEMA = 1
 # What the rows of Drumlin's own begin with.
 OURS = "drumlin"
+# How many times the best a tool may take before it is stopped, or marked.
+TIMES_BEST = 10
 FOLDER = Path(__file__).resolve().parent.parent / "results"
 
 
@@ -57,6 +59,11 @@ def line_name(result):
     rates = [speed(up)] if up == down else [f"{speed(up)}-up", f"{speed(down)}-down"]
     parts = ["far"] * far + [f"{rtt_ms:g}ms"] * bool(rtt_ms) + rates * bool(up or down)
     return "".join("-" + part.replace(" ", "").replace("/", "") for part in parts)
+
+
+def minute(result):
+    """When it began, in words."""
+    return f"{result['date'][:16].replace('T', ' ')} UTC"
 
 
 def file_name(result):
@@ -95,13 +102,20 @@ def all_in(folder=FOLDER):
 
 
 def newest(folder=FOLDER):
-    """Of each kind the newest result that is complete; where none is, the newest. In the order of their kinds."""
+    """Of each kind the newest result that is complete; where none is, the newest, without the tools that it was stopped before. In the order of
+    their kinds."""
     found = {}
     for result in all_in(folder):
         mark = (result.get("complete", True), result["date"])
         if kind(result) not in found or found[kind(result)][0] < mark:
             found[kind(result)] = (mark, result)
-    return [found[key][1] for key in sorted(found)]
+    return [of_who_ran(found[key][1]) for key in sorted(found)]
+
+
+def of_who_ran(result):
+    """A result without tools that have no round in it: who wasn't come to is no peer on its page."""
+    ran = {record["tool"] for record in result["rounds"]}
+    return result | {"tools": {name: told for name, told in result["tools"].items() if name in ran}}
 
 
 def last(folder, workload, options):
@@ -118,7 +132,7 @@ def outdone(folder=FOLDER):
         name = f"{result['workload']} at {result['scale']:g}, {result['date']}"
         if not result.get("complete", True):
             told.append(f"{name}: was stopped before it was done")
-        older = {tool for other in everything if kind(other) == kind(result) for tool in other["tools"]}
+        older = {tool for other in everything if kind(other) == kind(result) for tool in of_who_ran(other)["tools"]}
         if lacking := sorted(older - set(result["tools"])):
             told.append(f"{name}: an older one has {', '.join(lacking)}, too")
     return told
@@ -129,6 +143,9 @@ def differences(begun, now):
     same = ("workload", "seed", "ground", "data", "steps", "restores")
     found = [name for name in same if begun[name] != now[name]]
     found += [name for name in ("processor", "cores", "memory", "kernel") if begun["machine"].get(name) != now["machine"].get(name)]
+    # How it is done; older results don't tell all of it.
+    found += [name for name in ("floor", "ceiling", "settle", "check") if begun.get("options", {}).get(name, now.get("options", {}).get(name)) != now.get("options", {}).get(name)]
+    found += ["near"] * (begun.get("near", now.get("near")) != now.get("near"))
     # One that comes in only now does all rounds; one that has done none may stay away.
     for tool in sorted({record["tool"] for record in begun["rounds"]}):
         one, other = (result["tools"].get(tool, {}) for result in (begun, now))

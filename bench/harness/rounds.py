@@ -20,8 +20,6 @@ from .truth import Truth
 from .weigh import weigh
 from .workloads.base import same_times
 
-# A step may take this many times the best time of Drumlin's peers so far, or the floor.
-TIMES_BEST = 10
 # Of the machine's memory, what a tree may take that is read into the cache beforehand.
 CACHE_PART = 0.6
 # Of its free memory, what is used once before each step besides twice the data's size.
@@ -67,11 +65,13 @@ class Rounds:
             "data": {"source": workload.source, **told}, "steps": steps, "restores": [steps[number - 1] for number in workload.restored()],
             "tools": {tool.name: self.describe(tool) for tool in self.tools}, "rounds": [], "complete": False,
         }
-        if self.taken_up:
-            self.take_up(self.taken_up)
         # Room for every step's state as it is, with hard links of all, and for a restore: making a larger file system takes longer than most tools.
         self.needed = told["disk"] * (2 * len(steps) + 4) + told["entries"] * (len(steps) + 2) * 4096 + (8 << 30)
         with Ground(options.work, "source", int(told["disk"] * 1.3) + told["entries"] * 512 + (1 << 30), options.loop) as self.ground:
+            if options.loop and not self.ground.is_direct:
+                self.result["ground"] += ", without direct I/O, which was refused"
+            if self.taken_up:
+                self.take_up(self.taken_up)
             # Written out: otherwise the first tool shares the disk with it.
             measure.run(f"cp -a {tree} {self.ground.path}/tree && sync")
             self.tree = self.ground.path / "tree"
@@ -238,6 +238,7 @@ class Rounds:
             if figures["status"] == "ok":
                 own, local = tool.weighed()
                 figures["repository"], figures["local"] = weigh(own), weigh(local)
+                self.noted(tool.name, "steps", step.name, figures["wall"])
             else:
                 self.left_out(record, "steps", figures)
                 return
@@ -266,6 +267,9 @@ class Rounds:
                 figures = self.measured(tool, "restores", name, command)
             if figures["status"] == "ok" and self.checks(record):
                 self.truth.hold_against(tool, number, figures)
+            # Who gives back what was not there sets no limit to others.
+            if figures["status"] == "ok":
+                self.noted(tool.name, "restores", name, figures["wall"])
             record["restores"][name] = figures
             shutil.rmtree(tool.place.out, ignore_errors=True)
             tool.place.out.mkdir()
@@ -273,9 +277,12 @@ class Rounds:
     def measured(self, tool, part, name, command):
         """One step, measured; whatever becomes of it."""
         if self.options.cold:
-            drop_caches()
+            try:
+                drop_caches()
+            except OSError as error:
+                raise Unfit(f"the kernel's caches can't be dropped: {error}") from error
         best = self.best.get((part, name))
-        limit = self.options.ceiling if best is None else min(self.options.ceiling, max(self.options.floor, TIMES_BEST * best))
+        limit = self.options.ceiling if best is None else min(self.options.ceiling, max(self.options.floor, results.TIMES_BEST * best))
         wire = tool.wire()
         before = wire and wire.counts.get()
         helpers = [*self.workload.helpers(), *([wire.pid] if wire else [])]
@@ -291,7 +298,6 @@ class Rounds:
         if part in tool.pulls:
             for what in ("cpu", "memory"):
                 figures[what], figures[f"server_{what}"] = figures[f"server_{what}"], figures[what]
-        self.noted(tool.name, part, name, figures["wall"])
         passed = wire and wire.since(before)
         return {"status": "ok", "command": tool.anywhere(command, self.options.work), **figures, "wire": passed if passed and any(passed.values()) else None}
 

@@ -167,16 +167,16 @@ class Results(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for date in ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"):
                 results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": date,
-                               "wire": {"rtt_ms": 0.0, "rate": 0}}, folder)
+                               "wire": {"rtt_ms": 0.0, "rate": 0}, "tools": {}, "rounds": []}, folder)
             self.assertEqual([result["date"] for result in results.newest(folder)], ["2026-01-02T00:00:00Z"])
 
     def test_a_run_that_was_stopped_replaces_none(self):
         def write(date, tools, **more):
             results.write({"schema": results.SCHEMA, "workload": "W1", "scale": 0.1, "cache": "hot", "date": f"2026-01-0{date}T00:00:00Z",
-                           "wire": {"far": False, "rtt_ms": 0.0, "rate": 0}, "tools": dict.fromkeys(tools), **more}, folder)
+                           "wire": {"far": False, "rtt_ms": 0.0, "rate": 0}, "tools": dict.fromkeys([*tools, "late"] if not more["complete"] else tools), "rounds": [{"tool": tool} for tool in tools], **more}, folder)
         with tempfile.TemporaryDirectory() as folder:
             write(1, ["tar", "cp"], complete=False)
-            self.assertEqual([result["date"][9] for result in results.newest(folder)], ["1"])
+            self.assertEqual([(result["date"][9], list(result["tools"])) for result in results.newest(folder)], [("1", ["tar", "cp"])])
             self.assertEqual(results.outdone(folder), ["W1 at 0.1, 2026-01-01T00:00:00Z: was stopped before it was done"])
             write(2, ["tar", "cp"], complete=True)
             write(3, ["tar"], complete=True)
@@ -194,7 +194,7 @@ class Results(unittest.TestCase):
                  ({"far": True, "rtt_ms": 50.0, "rate": (3e6, 0)}, "-far-50ms-3MBs-up-nolimit-down"), ({"far": True, "rtt_ms": 200.0, "rate": 0}, "-far-200ms")]
         with tempfile.TemporaryDirectory() as folder:
             for wire, name in reversed(lines):
-                result = {"schema": results.SCHEMA, "workload": "W1", "scale": 0.02, "cache": "hot", "date": "2026-01-02T03:04:05Z", "wire": wire}
+                result = {"schema": results.SCHEMA, "workload": "W1", "scale": 0.02, "cache": "hot", "date": "2026-01-02T03:04:05Z", "wire": wire, "tools": {}, "rounds": []}
                 self.assertEqual(results.write(result, folder).name, f"W1-0.02-hot{name}-20260102T030405Z.json")
             self.assertEqual([results.line_name(result) for result in results.newest(folder)], [name for _, name in lines])
 

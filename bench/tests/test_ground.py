@@ -4,6 +4,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from harness.ground import Ground, forget, loops_work
 
@@ -40,6 +41,17 @@ class Grounds(unittest.TestCase):
 
     def test_a_folder(self):
         self.changed_and_put_back(loop=False)
+
+    def test_a_disk_that_refuses_direct_io_is_told(self):
+        for refused, is_direct in (("--direct-io=on", False), ("nothing", True)):
+            def call(*words):
+                if refused in words:
+                    raise OSError("not on this disk")
+                return "/dev/loop9"
+            with mock.patch("harness.ground.call", call):
+                ground = Ground(self.folder, "ground")
+                ground.attach()
+            self.assertEqual(ground.is_direct, is_direct)
 
     @unittest.skipUnless(loops_work(), "needs root and loop devices")
     def test_a_loop_file(self):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import own, results, workloads
 from harness.report import lines, named, page, png, trails
-from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, far, hampered, largest, share
+from harness.report.figures import REPOSITORY, SECONDS, Figure, are_level, column, hampered, is_over_ten_times, largest, share
 from harness.report.tables import measured_by, version
 from harness.stats import median
 from harness.workloads.six import NAMES
@@ -160,6 +160,10 @@ class Snapshots(unittest.TestCase):
         self.assertIn("It took most in the rows of restic (0.05): theirs are the times of a somewhat slower machine.", page.page(result))
         self.assertNotIn("It took most", page.page(fixed()))
 
+    def test_a_run_that_was_stopped_says_so(self):
+        self.assertIn("**This run was stopped before it was done**", page.page({**fixed(), "complete": False}))
+        self.assertNotIn("was stopped", page.page(fixed()))
+
     def test_a_page_of_several_runs_says_so(self):
         self.assertNotIn("Put together", page.page(fixed()))
         self.assertIn("Put together from 3 runs of some of the tools each.", page.page({**fixed(), "joined": 3, "at_once": False}))
@@ -200,8 +204,8 @@ class Meaning(unittest.TestCase):
 
     def test_more_than_ten_times_the_best_is_marked(self):
         figures = column(fixed(), "steps", "no change", SECONDS)
-        self.assertTrue(far(figures, figures["restic"]))
-        self.assertFalse(far(figures, figures["tar"]))
+        self.assertTrue(is_over_ten_times(figures, figures["restic"]))
+        self.assertFalse(is_over_ten_times(figures, figures["tar"]))
 
     def test_what_is_close_counts_for_neither_where_a_round_says_little(self):
         def levels(result, ours, theirs, measure):
@@ -279,6 +283,10 @@ class Named(unittest.TestCase):
         self.assertIn("| W0 at 0.5 | 1.05 | 6.30 (6.00 ×) |", text)
         self.assertIn("| W0 at 0.5 | 50.0 | 50.0 (≈ 1.00 ×) |", text)
         self.assertIn(">0.17</text>", dict(named.charts([fixed()]))["glance-named"])
+
+    def test_versions_that_differ_are_told_with_where_they_ran(self):
+        older = {**fixed(), "workload": "W9", "tools": {**fixed()["tools"], "restic": {**fixed()["tools"]["restic"], "version": "restic 0.9"}}}
+        self.assertEqual((named.versions([fixed()]), named.versions([fixed(), older])), ("restic: 0.14.0", "restic: 0.14.0 (W0) and 0.9 (W9)"))
 
     def test_who_was_killed_is_told_and_where_nobody_ran_is_no_page(self):
         result = fixed()

@@ -245,6 +245,8 @@ class TheRounds(unittest.TestCase):
             begun["tools"]["other"]["version"] = "an older one"
             with self.assertRaisesRegex(Unfit, "others now: other$"):
                 Rounds(Small(), [Good, Failing, Other], options, begun=begun).run()
+            with self.assertRaisesRegex(Unfit, "others now: floor, near, other$"):
+                Rounds(Small(), [Good, Failing, Other], Options(folder, 2, loop=False, settle=0.0, count_syncs=False, floor=61.0, near=3), begun=begun).run()
             begun["data"]["bytes"] += 1
             with self.assertRaisesRegex(Unfit, "others now: data, good, other$"):
                 Rounds(Small(), [Failing, Other], options, begun=begun).run()
@@ -297,6 +299,18 @@ class TheRounds(unittest.TestCase):
         self.assertEqual(of("lying", result)["restores"]["first"]["status"], "wrong")
         self.assertIn("such as b", of("lying", result)["restores"]["first"]["output"])
         self.assertEqual(of("losing", result)["restores"]["first"]["status"], "wrong")
+
+    def test_a_wrong_restore_sets_no_limit(self):
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            rounds = Rounds(Small(), [Lying], Options(folder, 1, loop=False, settle=0.0, count_syncs=False))
+            rounds.run()
+        self.assertIn(("steps", "first"), rounds.best)
+        self.assertNotIn(("restores", "first"), rounds.best)
+
+    def test_caches_that_can_not_be_dropped_end_a_cold_run(self):
+        with mock.patch("harness.rounds.drop_caches", side_effect=PermissionError("not here")), self.assertRaisesRegex(Unfit, "can't be dropped: not here"):
+            self.run_(Good, cold=True)
+
 
     def test_a_server_that_does_not_come_up_is_a_failure(self):
         broken = self.run_(Broken, repeat=1)["rounds"][0]

@@ -1,8 +1,8 @@
 """Bars of one step: a row a tool, a panel a measure; the fastest on top. What has no figure says why."""
 
 from ..stats import median
-from .figures import OURS as US, column, conditions, kind
-from .svg import GRID, INK, KINDS, OURS, SOFT, Canvas, wide
+from .figures import OURS, colour, column, conditions
+from .svg import COLOURS, GRID, INK, OUR_COLOUR, SOFT, Canvas, wide
 
 ROW, BAR, NAME, GAP, TOP, BOTTOM, WIDTH = 21, 12, 150, 34, 112, 34, 1160
 # A bar longer than so many times the middle one is broken off, or the others could not be told apart.
@@ -25,7 +25,7 @@ def bars(result, part, step, measures, title):
         y = TOP + ROW * number
         if number % 2 == 0:
             canvas.rect(16, y - 1, WIDTH - 32, ROW, "#f8f9fa")
-        canvas.text(24 + NAME - 12, y + 14, name, 12, OURS if name.startswith(US) else INK, "end", bold=name == US)
+        canvas.text(24 + NAME - 12, y + 14, name, 12, OUR_COLOUR if name.startswith(OURS) else INK, "end", bold=name == OURS)
     panel = (WIDTH - 48 - NAME - GAP * (len(columns) - 1)) / len(columns)
     for number, (measure, figures) in enumerate(columns):
         draw(canvas, 24 + NAME + number * (panel + GAP), panel, order, measure, figures, result["tools"])
@@ -59,7 +59,7 @@ def draw(canvas, x, width, order, measure, figures, tools):
             canvas.text(x + 6, y + 10, figure.status, 11, SOFT, italic=True)
             continue
         end = x + min(figure.value, cut) * length
-        fill = OURS if name.startswith(US) else KINDS[kind(tools[name])]
+        fill = OUR_COLOUR if name.startswith(OURS) else COLOURS[colour(tools[name])]
         canvas.rect(x, y, max(end - x, 1.5), BAR, fill)
         if figure.value > cut:
             for step in (0, 5):
@@ -70,12 +70,12 @@ def draw(canvas, x, width, order, measure, figures, tools):
             for at in (low, high):
                 canvas.line(at, y + 3, at, y + BAR - 3, INK, 1)
             end = max(end, high)
-        canvas.text(end + 6, y + 10, figure.said, 11, OURS if name.startswith(US) else INK, bold=name == US)
+        canvas.text(end + 6, y + 10, figure.said, 11, OUR_COLOUR if name.startswith(OURS) else INK, bold=name == OURS)
 
 
 def legend(canvas, x, y):
     """What the colours mean."""
-    for fill, words in ((OURS, "Drumlin (compresses and encrypts)"), (KINDS[2], "compresses and encrypts"), (KINDS[1], "one of the two"), (KINDS[0], "neither")):
+    for fill, words in ((OUR_COLOUR, "Drumlin (compresses and encrypts)"), (COLOURS[2], "compresses and encrypts"), (COLOURS[1], "one of the two"), (COLOURS[0], "neither")):
         canvas.rect(x, y - 9, 11, 11, fill)
         canvas.text(x + 17, y + 1, words, 11, SOFT)
         x += 17 + wide(words, 11) + 18

@@ -6,8 +6,6 @@ from .. import results, stats
 
 # Bytes at scale 1 of workloads that have a least size, so that small scales are larger than they are called.
 WHOLE_BYTES = {"W7": 8 << 30}
-# How many times the best a figure may be before it is marked.
-TIMES_BEST = 10
 # Who is ahead by less than this is level: of sizes and of what has several rounds; of times and memory where either has one round; and where the machine was busy.
 PART = 1.02
 ONE_ROUND = 1.1
@@ -156,16 +154,16 @@ def alike(figure, other):
     return max(figure.rounds, other.rounds) > 1 and figure.least <= other.most and other.least <= figure.most
 
 
-def far(figures, figure):
+def is_over_ten_times(figures, figure):
     """Whether a time is more than ten times the best of its column."""
     if figure.measure is not SECONDS:
         return False
     found = stats.best({name: other.value for name, other in figures.items()})
-    return figure.value is not None and found is not None and figure.value > TIMES_BEST * found[1]
+    return figure.value is not None and found is not None and figure.value > results.TIMES_BEST * found[1]
 
 
-def kind(tool):
-    """How a tool is coloured: 2 compresses and encrypts, 1 one of the two, 0 neither."""
+def colour(tool):
+    """Which of the colours a tool has: 2 compresses and encrypts, 1 one of the two, 0 neither."""
     return tool["compresses"] + tool["encrypts"]
 
 

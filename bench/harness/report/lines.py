@@ -3,8 +3,8 @@ two panels of one scale: those that compress and encrypt, and the others; Drumli
 
 from math import log10
 
-from .figures import OURS as US, column, conditions, kind
-from .svg import GRID, INK, OURS, SOFT, Canvas, apart, powers, ticks
+from .figures import OURS, colour, column, conditions
+from .svg import GRID, INK, OUR_COLOUR, SOFT, Canvas, apart, powers, ticks
 
 WIDTH, HEIGHT, LEFT, NAMES, TOP, BOTTOM = 1180, 640, 70, 160, 100, 52
 LABEL = 15
@@ -53,9 +53,9 @@ def lines(result, part, measure, title, log):
 
 def groups(tools, series):
     """(heading, tools) of each panel."""
-    ours = [tool for tool in series if tool.startswith(US)]
+    ours = [tool for tool in series if tool.startswith(OURS)]
     peers = [tool for tool in series if tool not in ours]
-    sealed = [tool for tool in peers if kind(tools[tool]) == 2]
+    sealed = [tool for tool in peers if colour(tools[tool]) == 2]
     open_ = [tool for tool in peers if tool not in sealed]
     if len(peers) <= CROWD or not sealed or not open_:
         return [("", list(series))]
@@ -85,21 +85,21 @@ def unbroken(points):
 
 def draw(canvas, series, xs, place):
     """The lines, Drumlin's last so that it lies on top, and the names."""
-    peers = [tool for tool in series if not tool.startswith(US)]
+    peers = [tool for tool in series if not tool.startswith(OURS)]
     look = {tool: (HUES[n % len(HUES)], 1.6, DASHES[n // len(HUES) % len(DASHES)]) for n, tool in enumerate(peers)}
-    look |= {tool: (OURS, 3.2 if tool == US else 2, None if tool == US else "6 3") for tool in series if tool.startswith(US)}
+    look |= {tool: (OUR_COLOUR, 3.2 if tool == OURS else 2, None if tool == OURS else "6 3") for tool in series if tool.startswith(OURS)}
     ends = {}
-    for tool in [*peers, *(tool for tool in series if tool.startswith(US))]:
+    for tool in [*peers, *(tool for tool in series if tool.startswith(OURS))]:
         pieces = unbroken([value if value is None else (x, place(value)) for x, value in zip(xs, series[tool])])
         colour, width, dash = look[tool]
         for points in pieces:
             canvas.path(points, colour, width, dash)
         for x, y in sum(pieces, []):
-            canvas.dot(x, y, 4 if tool == US else 2.8, colour)
+            canvas.dot(x, y, 4 if tool == OURS else 2.8, colour)
         ends[tool] = pieces[-1][-1]
     names = list(ends)
     for tool, y in zip(names, apart([ends[tool][1] for tool in names], LABEL, TOP, HEIGHT - BOTTOM)):
         x, at = ends[tool]
         colour = look[tool][0]
         canvas.path([(x + 6, at), (xs[-1] + 16, at), (xs[-1] + 34, y)], colour, 0.7)
-        canvas.text(xs[-1] + 38, y + 4, tool, 12, colour, bold=tool == US)
+        canvas.text(xs[-1] + 38, y + 4, tool, 12, colour, bold=tool == OURS)

@@ -33,11 +33,15 @@ def peers(of):
 
 
 def versions(of):
-    """Which version of each, in words: each once."""
+    """Which version of each, in words; of several, too, which of them ran where."""
     said = []
     for name in peers(of):
-        told = dict.fromkeys((result["tools"][name]["version"] or "").split(",")[0].removeprefix(f"{name.split('-')[0]} ") for result in of if name in result["tools"])
-        said.append(f"{name}: {' and '.join(filter(None, told)) or 'not told'}")
+        told = {}
+        for result in (result for result in of if name in result["tools"]):
+            version = (result["tools"][name]["version"] or "").split(",")[0].removeprefix(f"{name.split('-')[0]} ")
+            told.setdefault(version or "not told", []).append(result["workload"])
+        where = lambda names: f" ({', '.join(names)})" * (len(told) > 1)
+        said.append(f"{name}: {' and '.join(version + where(names) for version, names in told.items())}")
     return "; ".join(said)
 
 

@@ -76,8 +76,10 @@ def page(result, all_results=()):
         f"{result['cache'].capitalize()} caches. {rounds(result).capitalize()}"
         f"{', in turns; medians, least and most behind them' if result['repeat'] > 1 else ''}{near(result)}. Ground: {result['ground']}.{wire(result)}{together(result)}",
         f"Machine: {machine['processor']}, {machine['cores']} cores{memory}, Linux {machine['kernel']}, {machine['system']}. "
-        f"{result['date'][:10]}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result, all_results)}",
+        f"{results.minute(result)}{measured_by(result)}; processes waiting for a core when it began: {number(result['load'])}.{beside(result, all_results)}",
     ]
+    if not result.get("complete", True):
+        parts.append("**This run was stopped before it was done**: not all tools that it was to have are on this page.")
     if result.get("options", {}).get("check") == "no":
         parts.append("**What was restored was not held against the source.**")
     if (true := share(result)) < 1:

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK, SOFT, GRID = "#22272c", "#68727c", "#e4e8eb"
 # Drumlin; peers that compress and encrypt, that do one of the two, that do neither.
-OURS, KINDS = "#0b6e69", ("#cfd5da", "#aab4bd", "#7c8995")
+OUR_COLOUR, COLOURS = "#0b6e69", ("#cfd5da", "#aab4bd", "#7c8995")
 # An average letter's width in units of its size: what places are reckoned by.
 LETTER = 0.60
 # The same of words that are long enough to have letters of all sorts.

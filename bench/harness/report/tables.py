@@ -2,7 +2,7 @@
 
 from .. import stats
 from .figures import (CIRCLES, CONNECTIONS, CPU, DISK, DOWN, ENTRIES, FILES, LOCAL, MEMORY, OURS, REPOSITORY, SECONDS, SERVER_CPU, SERVER_MEMORY, TURNS, UP,
-                      best_peers, column, far, headings, number)
+                      best_peers, column, headings, is_over_ten_times, number)
 
 
 # What is of a server, or besides: not every tool has it.
@@ -39,7 +39,7 @@ def cell(figures, figure):
     """A figure, with its spread if there were several rounds, and a mark if it is more than ten times the best."""
     if figure.value is None:
         return figure.status
-    text = figure.said + ("†" if far(figures, figure) else "")
+    text = figure.said + ("†" if is_over_ten_times(figures, figure) else "")
     least, most = map(figure.measure.said, (figure.least, figure.most))
     if least != most:
         text += f" <sub>{least}–{most}</sub>"

@@ -118,8 +118,8 @@ class Burp(Tool):
 
     def backup(self, step):
         # The server goes on when the client has left; the backup counts when it has become the current one.
-        current = f"$(readlink {self.repo}/bench/current | cut -c 1-7)"
-        wait = f'for _ in $(seq {PATIENCE * 50}); do [ "{current}" != {step:07} ] || exit 0; sleep 0.02; done; exit 1'
+        # The shell itself looks: other programs would be counted as the client, and take their time from the server.
+        wait = (f"for ((i = 0; i < {PATIENCE * 50}; i++)); do set -- {self.repo}/bench/{step:07}\\ *; [[ $1 -ef {self.repo}/bench/current ]] && exit 0; sleep 0.02; done; exit 1")
         return f"burp -c {self.home}/client.conf -a b && ({wait})"
 
     def restore(self, step):
