@@ -11,7 +11,7 @@ use crate::profile::Profile;
 use crate::render::path::{JsonPaths, shown};
 use crate::render::size::{bytes, counted};
 use crate::render::table::Table;
-use crate::render::time::{now, rfc3339};
+use crate::render::time::{now, rfc3339, zone};
 use drumlin_engine::Error;
 use drumlin_engine::forget::{Fate, Going, Group, GroupKey, Left, Options, Plan, Rules};
 use drumlin_engine::select::SnapshotFilter;
@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit> {
                 rules,
                 group_by: args.group_by,
                 now: now(),
-                zone: jiff::tz::TimeZone::system(),
+                zone: zone(),
                 allow_remove_all: args.unsafe_allow_remove_all,
             };
             (Plan::by_rules(&filter.select(&all), &options), damaged)

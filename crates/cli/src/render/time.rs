@@ -3,7 +3,11 @@
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What says which the machine's time zone is.
+const LOCALTIME: &str = "/etc/localtime";
 
 /// Seconds since 1970 and nanoseconds, as snapshots have them.
 pub type Time = (i64, u32);
@@ -14,6 +18,22 @@ pub fn now() -> Time {
     (now.as_secs() as i64, now.subsec_nanos())
 }
 
+/// The user's time zone. `TimeZone::system` also finds out what it is called, which nothing here says, and reads the names of all zones
+/// for that: over a hundred calls, in directories that hardly anything else keeps in the caches.
+pub fn zone() -> TimeZone {
+    static ZONE: OnceLock<TimeZone> = OnceLock::new();
+    ZONE.get_or_init(|| match std::env::var_os("TZ") {
+        Some(_) => TimeZone::system(),
+        None => in_file(LOCALTIME).unwrap_or_else(TimeZone::system),
+    })
+    .clone()
+}
+
+/// The zone that a file of the system's database describes, if it can be read.
+fn in_file(path: &str) -> Option<TimeZone> {
+    TimeZone::tzif("local", &std::fs::read(path).ok()?).ok()
+}
+
 fn timestamp(time: Time) -> Option<Timestamp> {
     Timestamp::new(time.0, i32::try_from(time.1).ok()?).ok()
 }
@@ -21,7 +41,7 @@ fn timestamp(time: Time) -> Option<Timestamp> {
 /// `2026-11-20 16:00:44`, in the user's time zone.
 pub fn local(time: Time) -> String {
     match timestamp((time.0, 0)) {
-        Some(t) => t.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Some(t) => t.to_zoned(zone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         None => format!("@{}", time.0),
     }
 }
@@ -48,7 +68,7 @@ pub fn parse(text: &str) -> Result<Time, String> {
         let seconds = seconds.parse().map_err(|_| format!("'{text}' is not a number of seconds since 1970"))?;
         return timestamp((seconds, 0)).map(|_| (seconds, 0)).ok_or_else(|| format!("'{text}' is out of range"));
     }
-    let zoned = |civil: DateTime| civil.to_zoned(TimeZone::system()).map(|z: Zoned| z.timestamp());
+    let zoned = |civil: DateTime| civil.to_zoned(zone()).map(|z: Zoned| z.timestamp());
     let time = text
         .parse::<Timestamp>()
         .or_else(|_| text.parse::<DateTime>().and_then(zoned))
@@ -61,6 +81,25 @@ pub fn parse(text: &str) -> Result<Time, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_zone_is_the_systems() {
+        let mut pairs = vec![(zone(), TimeZone::system())];
+        // Where the machine's is UTC, as in a container, others tell more; where it has no others, there are none to be wrong about.
+        for name in ["Europe/Berlin", "America/St_Johns", "Asia/Kolkata"] {
+            pairs.extend(
+                in_file(&format!("/usr/share/zoneinfo/{name}")).map(|zone| (zone, TimeZone::get(name).unwrap())),
+            );
+        }
+        for (zone, system) in pairs {
+            // A whole year, so that summer time is in it, and then a time that rules alone foretell.
+            for day in (0..366).chain([20_000]) {
+                let time = timestamp((1_795_190_444 + day * 86_400, 0)).unwrap();
+                assert_eq!(zone.to_offset(time), system.to_offset(time), "{time} in {system:?}");
+            }
+        }
+        assert!(in_file("/dev/null").is_none() && in_file("/there/is/none").is_none());
+    }
 
     #[test]
     fn times_are_read_and_written() {
