@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,11 +28,16 @@ fn works(place: &Place, around: &Surroundings) -> Result<(), drumlin_store::Erro
 fn new_key(place: &Place, dir: &Path, sort: &str, bits: &str, passphrase: &str) -> std::path::PathBuf {
     let key = dir.join(format!("key-{sort}-{bits}"));
     run("ssh-keygen", &["-q", "-t", sort, "-b", bits, "-N", passphrase, "-f", key.to_str().unwrap()]);
+    let_in(place, &key);
+    key
+}
+
+/// Let the server know the public half that lies beside a key.
+fn let_in(place: &Place, key: &Path) {
     let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
     let authorized = place.sshd.folder("etc").join("authorized_keys");
     let text = std::fs::read_to_string(&authorized).unwrap();
     std::fs::write(&authorized, text + &public).unwrap();
-    key
 }
 
 fn with_key(place: &Place, key: &Path) -> Surroundings {
@@ -55,6 +61,18 @@ fn keys_of_all_sorts() {
         let key = new_key(&place, dir.path(), sort, bits, "");
         works(&place, &with_key(&place, &key)).unwrap_or_else(|e| panic!("{sort} {bits}: {e}"));
     }
+}
+
+#[test]
+fn a_key_whose_secret_begins_with_a_zero() {
+    let Some(place) = Place::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    std::fs::write(&key, include_str!("../../src/sftp/ssh/short.key")).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(key.with_extension("pub"), run("ssh-keygen", &["-y", "-f", key.to_str().unwrap()])).unwrap();
+    let_in(&place, &key);
+    works(&place, &with_key(&place, &key)).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use russh::keys::{Algorithm, PrivateKey, PublicKey, decode_secret_key};
 use zeroize::Zeroizing;
 
+use super::short;
+
 /// A key has some lines: what is much longer is something else.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -39,7 +41,10 @@ pub(super) fn read(path: &Path) -> KeyFile {
     match decode_secret_key(&text, None) {
         Ok(key) => KeyFile::Ready(Arc::new(key)),
         Err(russh::keys::Error::KeyIsEncrypted) => KeyFile::Locked(text),
-        Err(error) => KeyFile::Useless(error.to_string()),
+        Err(error) => match short::may_be(&error).then(|| short::read(&text, None)) {
+            Some(Ok(key)) => KeyFile::Ready(Arc::new(key)),
+            _ => KeyFile::Useless(error.to_string()),
+        },
     }
 }
 
@@ -50,7 +55,10 @@ fn is_of_token(algorithm: &Algorithm) -> bool {
 
 /// Unlock a key; `None` if it isn't the right passphrase.
 pub(super) fn unlock(text: &str, passphrase: &str) -> Option<Arc<PrivateKey>> {
-    decode_secret_key(text, Some(passphrase)).ok().map(Arc::new)
+    let key = decode_secret_key(text, Some(passphrase));
+    key.or_else(|error| if short::may_be(&error) { Ok(short::read(text, Some(passphrase))?) } else { Err(error) })
+        .ok()
+        .map(Arc::new)
 }
 
 /// The public half of the key in a file, if it stands beside it or in it, or is it.
@@ -81,6 +89,55 @@ ZmZmZgAAAARzc2g6AAAAaAAAAAcAAAAHAAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY2\n\
 9tAAAAIFhmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmZmAAAABHNzaDoBAAAABmhh\n\
 bmRsZQAAAAAAAAAAAQID\n\
 -----END OPENSSH PRIVATE KEY-----\n";
+
+    /// Made by ssh-keygen, for these tests: their secret number has 31 bytes. The second is the first, locked by `secret`.
+    const SHORT: [&str; 2] = [include_str!("short.key"), include_str!("short-locked.key")];
+
+    #[test]
+    fn a_secret_that_begins_with_a_zero_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let [open, locked] = SHORT;
+        std::fs::write(&path, open).unwrap();
+        let KeyFile::Ready(key) = read(&path) else { panic!("it isn't ready") };
+        // What the file says of its public half, which needs no passphrase.
+        let public = PrivateKey::from_openssh(locked).unwrap().public_key().key_data().clone();
+        assert_eq!(*key.public_key().key_data(), public);
+        // It signs what its public half believes.
+        use russh::keys::signature::{Signer, Verifier};
+        let signature = key.try_sign(b"who is there").unwrap();
+        key.public_key().key_data().verify(b"who is there", &signature).unwrap();
+
+        std::fs::write(&path, locked).unwrap();
+        let KeyFile::Locked(text) = read(&path) else { panic!("it isn't locked") };
+        assert!(unlock(&text, "wrong").is_none());
+        assert_eq!(unlock(&text, "secret").unwrap().key_data(), key.key_data());
+    }
+
+    #[test]
+    fn no_bytes_in_place_of_a_short_secret_are_believed() {
+        let [open, _] = SHORT;
+        let body: String = open.lines().filter(|line| !line.starts_with('-')).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        // Each letter of the file another one: it is a key, or it is told why not.
+        for (at, letter) in body.char_indices().filter(|(_, letter)| *letter != '=') {
+            let other = if letter == 'A' { 'B' } else { 'A' };
+            let changed = format!("{}{other}{}", &body[..at], &body[at + 1..]);
+            let lines: Vec<&str> =
+                changed.as_bytes().chunks(70).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            let text = format!(
+                "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n",
+                lines.join("\n")
+            );
+            std::fs::write(&path, text).unwrap();
+            match read(&path) {
+                KeyFile::Ready(key) => assert_eq!(key.algorithm().as_str(), "ecdsa-sha2-nistp256"),
+                KeyFile::Useless(why) => assert!(!why.is_empty()),
+                KeyFile::Locked(_) | KeyFile::None => {}
+            }
+        }
+    }
 
     #[test]
     fn files_that_the_agent_is_needed_for() {

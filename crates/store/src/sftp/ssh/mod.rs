@@ -10,6 +10,7 @@ mod login;
 mod names;
 mod route;
 mod server;
+mod short;
 mod stream;
 mod wait;
 
