@@ -144,7 +144,8 @@ def differences(begun, now):
     found = [name for name in same if begun[name] != now[name]]
     found += [name for name in ("processor", "cores", "memory", "kernel") if begun["machine"].get(name) != now["machine"].get(name)]
     # How it is done; older results don't tell all of it.
-    found += [name for name in ("floor", "ceiling", "settle", "check") if begun.get("options", {}).get(name, now.get("options", {}).get(name)) != now.get("options", {}).get(name)]
+    asked, asks = begun.get("options", {}), now.get("options", {})
+    found += [name for name in asked if asked[name] != asks.get(name, asked[name])]
     found += ["near"] * (begun.get("near", now.get("near")) != now.get("near"))
     # One that comes in only now does all rounds; one that has done none may stay away.
     for tool in sorted({record["tool"] for record in begun["rounds"]}):

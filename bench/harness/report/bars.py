@@ -1,7 +1,7 @@
 """Bars of one step: a row a tool, a panel a measure; the fastest on top. What has no figure says why."""
 
 from ..stats import median
-from .figures import OURS, colour, column, conditions
+from .figures import OURS, colour_of, column, conditions
 from .svg import COLOURS, GRID, INK, OUR_COLOUR, SOFT, Canvas, wide
 
 ROW, BAR, NAME, GAP, TOP, BOTTOM, WIDTH = 21, 12, 150, 34, 112, 34, 1160
@@ -59,7 +59,7 @@ def draw(canvas, x, width, order, measure, figures, tools):
             canvas.text(x + 6, y + 10, figure.status, 11, SOFT, italic=True)
             continue
         end = x + min(figure.value, cut) * length
-        fill = OUR_COLOUR if name.startswith(OURS) else COLOURS[colour(tools[name])]
+        fill = OUR_COLOUR if name.startswith(OURS) else COLOURS[colour_of(tools[name])]
         canvas.rect(x, y, max(end - x, 1.5), BAR, fill)
         if figure.value > cut:
             for step in (0, 5):

@@ -162,7 +162,7 @@ def is_over_ten_times(figures, figure):
     return figure.value is not None and found is not None and figure.value > results.TIMES_BEST * found[1]
 
 
-def colour(tool):
+def colour_of(tool):
     """Which of the colours a tool has: 2 compresses and encrypts, 1 one of the two, 0 neither."""
     return tool["compresses"] + tool["encrypts"]
 

@@ -3,7 +3,7 @@ two panels of one scale: those that compress and encrypt, and the others; Drumli
 
 from math import log10
 
-from .figures import OURS, colour, column, conditions
+from .figures import OURS, colour_of, column, conditions
 from .svg import GRID, INK, OUR_COLOUR, SOFT, Canvas, apart, powers, ticks
 
 WIDTH, HEIGHT, LEFT, NAMES, TOP, BOTTOM = 1180, 640, 70, 160, 100, 52
@@ -55,7 +55,7 @@ def groups(tools, series):
     """(heading, tools) of each panel."""
     ours = [tool for tool in series if tool.startswith(OURS)]
     peers = [tool for tool in series if tool not in ours]
-    sealed = [tool for tool in peers if colour(tools[tool]) == 2]
+    sealed = [tool for tool in peers if colour_of(tools[tool]) == 2]
     open_ = [tool for tool in peers if tool not in sealed]
     if len(peers) <= CROWD or not sealed or not open_:
         return [("", list(series))]
